@@ -1,0 +1,1 @@
+"""The vocabulary: values and protocols that rooms share. Imports nothing of the house."""

@@ -1,0 +1,42 @@
+"""An answer under way: a stream inside, whatever the client asked for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+from gateway.domain.record import Attempt
+
+
+class Answer(Protocol):
+    """Bytes in the client's dialect.
+
+    Iterating yields everything but the terminating event; `ending` is that event (`data: [DONE]`), known once
+    iteration stopped. A plain answer yields nothing and has its whole body in `ending`. So whoever relays it can
+    settle the money between the two. Iteration raises a `GatewayError` when the backend's stream breaks.
+    """
+
+    stream: bool
+    status: int
+    content_type: str
+    ending: bytes
+    complete: bool
+    """The backend's end was seen, in order."""
+    finish: str
+    """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
+    attempt: Attempt | None
+    """None for an answer from the cache."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    def completion(self) -> bytes | None:
+        """The whole answer as the dialect's plain JSON body, or None when it is not whole or too large to keep."""
+        ...
+
+    def delivered_text(self) -> str:
+        """Text received so far, to count what an interrupted stream delivered."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close the backend's connection; safe to call twice."""
+        ...

@@ -1,0 +1,68 @@
+"""Something that completes: where it is, what it can do, what it costs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+
+from gateway.domain.policy import Section
+from gateway.domain.units import DurationS, Usd
+
+Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
+TierName = Literal["small", "large", "hosted"]
+Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
+
+RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
+"""Tiers from weak to strong."""
+
+
+class PriceEntry(Section):
+    """`{machine_hour_usd: 2.10}` or USD per 1M tokens `{input: 0.15, cached_input: 0.075, output: 0.60}`."""
+
+    input: Usd | None = Field(None, description="USD per 1M input tokens.")
+    cached_input: Usd | None = Field(None, description="USD per 1M input tokens read from the provider's cache.")
+    cache_write_5m: Usd | None = Field(None, description="USD per 1M tokens written to a 5-minute cache.")
+    cache_write_1h: Usd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
+    output: Usd | None = Field(None, description="USD per 1M output tokens.")
+    reasoning: Usd | None = Field(None, description="USD per 1M reasoning tokens.")
+    machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine it runs on.")
+    tokens_per_second: float | None = Field(None, gt=0, description="Throughput that a machine's price is divided by.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> PriceEntry:
+        per_token = self.input is not None and self.output is not None
+        if per_token == (self.machine_hour_usd is not None):
+            raise ValueError("give either machine_hour_usd, or both input and output")
+        return self
+
+
+class Backend(Section):
+    """One entry of `backends:` in gateway.yaml."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:/-]*$", description="How policies and figures call it.")
+    kind: Kind = Field(description="The dialect it speaks, or how it is reached.")
+    base_url: str = Field("", description="For example http://127.0.0.1:9001/v1.")
+    api_key: SecretStr | None = Field(None, description="env:NAME or file:PATH; resolved at start.")
+    model: str = Field(description="The model's name there.")
+    tier: TierName = Field("hosted", description="small, large or hosted.")
+    window_tokens: int | None = Field(None, gt=0, description="Context window; optional when the catalogue knows it.")
+    max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
+    capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
+    price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
+    region: str = Field("", description="Where it runs, for the data rule.")
+    spot: bool = Field(False, description="May disappear at short notice.")
+    timeout: DurationS = Field(600.0, description="Longest whole call.")
+    first_byte_timeout: DurationS = Field(60.0, description="Longest wait for an answer to begin.")
+    concurrent: int = Field(256, gt=0, description="Most calls at a time.")
+
+    @model_validator(mode="after")
+    def _reachable(self) -> Backend:
+        if self.kind in ("openai", "anthropic") and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
+        return self
+
+    @property
+    def hosted(self) -> bool:
+        """Do prompts leave the operator's machines?"""
+        return self.tier == "hosted"

@@ -1,0 +1,57 @@
+"""What tokens cost on one backend. Unknown is `None`, never 0."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from decimal import Decimal
+
+from gateway.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Pico-dollars per token and class (USD per 1M tokens × 10⁶), with where and when it was read."""
+
+    input: int
+    output: int
+    cached_input: int | None = None
+    cache_write_5m: int | None = None
+    cache_write_1h: int | None = None
+    reasoning: int | None = None
+    audio: int | None = None
+    source: str = ""
+    as_of: str = ""
+
+    @classmethod
+    def per_million(
+        cls, input: Decimal, output: Decimal, *, source: str = "", as_of: str = "", **classes: Decimal
+    ) -> Price:
+        """From USD per 1M tokens, e.g. `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
+        return cls(
+            input=int(input * 10**6),
+            output=int(output * 10**6),
+            source=source,
+            as_of=as_of,
+            **{name: int(usd * 10**6) for name, usd in classes.items()},
+        )
+
+    def cost(self, usage: Usage) -> int:
+        """Pico-dollars of `usage`. A class without its own price costs what its parent class does."""
+        cached = self.input if self.cached_input is None else self.cached_input
+        write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
+        write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h
+        reasoning = self.output if self.reasoning is None else self.reasoning
+        audio = self.output if self.audio is None else self.audio
+        return (
+            usage.input_tokens * self.input
+            + usage.cached_tokens * cached
+            + usage.cache_write_5m_tokens * write_5m
+            + usage.cache_write_1h_tokens * write_1h
+            + usage.output_tokens * self.output
+            + usage.reasoning_tokens * reasoning
+            + usage.audio_tokens * audio
+        )
+
+    @property
+    def free(self) -> bool:
+        return not any((self.input, self.output))

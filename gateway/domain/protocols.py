@@ -1,0 +1,108 @@
+"""What one room needs from another, so that rooms on one floor never import each other."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from gateway.domain.backend import Backend
+from gateway.domain.price import Price
+from gateway.domain.record import Attempt, Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import ContextEstimate, ContextPlan
+from gateway.domain.tenant import Tenant
+
+
+class Clock(Protocol):
+    def time(self) -> float:
+        """Unix seconds."""
+        ...
+
+    def monotonic(self) -> float: ...
+
+
+class Embedder(Protocol):
+    """Text → unit vector (float32, `dimensions`). Runs off the loop; raises EmbedderUnavailable."""
+
+    name: str
+    dimensions: int
+    max_tokens: int
+
+    async def embed(self, text: str) -> Any | None:
+        """The vector, or None when the text is longer than the model reads."""
+        ...
+
+
+class TokenCounter(Protocol):
+    def estimate(self, text: str) -> int:
+        """Calibrated from byte lengths; microseconds."""
+        ...
+
+    def count(self, text: str) -> int:
+        """Exact for the tokenizer family; call off the loop for long text."""
+        ...
+
+
+class PriceList(Protocol):
+    def price(self, backend: Backend) -> Price | None:
+        """None: unknown, which is never 0."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class BackendState:
+    available: bool
+    reason: str = ""
+    in_flight: int = 0
+    first_byte_ms: float | None = None
+
+
+class FleetView(Protocol):
+    """The health of backends as their room sees it now."""
+
+    def state(self, backend: Backend) -> BackendState: ...
+
+
+class Contexts(Protocol):
+    def estimate(self, request: CompletionRequest) -> ContextEstimate: ...
+
+    def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> Awaitable[ContextPlan]:
+        """Raises ContextTooLong when even trimmed it does not fit."""
+        ...
+
+
+class Hold(Protocol):
+    """Money set aside for one request."""
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
+        ...
+
+    async def grow(self, output_tokens: int) -> None:
+        """The stream outgrew what was held. Raises BudgetExhausted."""
+        ...
+
+
+class Books(Protocol):
+    """The ledger as whoever calls a backend sees it: one entry per attempt."""
+
+    def open(self, attempt: Attempt, record: Record) -> None:
+        """Journal the *opened* entry; the call may start only afterwards. Raises LedgerUnavailable."""
+        ...
+
+    def close(self, attempt: Attempt, record: Record) -> None:
+        """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Once only."""
+        ...
+
+
+class Sampler(Protocol):
+    """The little that lower rooms see of `trials`."""
+
+    def holdout(self, request: CompletionRequest) -> bool:
+        """Serve this request from the reference, to have something to compare with?"""
+        ...
+
+    def offer(self, sample: Mapping[str, Any]) -> None:
+        """Put on a bounded queue; dropped when full."""
+        ...

@@ -1,0 +1,98 @@
+"""The flight recorder of one request; rooms add facts, ledger, telemetry and headers read them."""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gateway.domain.backend import Backend
+from gateway.domain.route import Route
+from gateway.domain.tenant import Tenant
+from gateway.domain.usage import Usage
+
+Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
+CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
+
+
+def new_request_id() -> str:
+    """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 of chance."""
+    return f"req_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+
+
+@dataclass(slots=True, eq=False)
+class Attempt:
+    """One call of one backend; its id is the ledger entry's id."""
+
+    id: str
+    number: int
+    backend: Backend
+    started_at: float
+    """Unix seconds."""
+    outcome: Outcome = "open"
+    status: int | None = None
+    error: str = ""
+    input_tokens: int = 0
+    """The gateway's own count of what it sent, used when the backend does not say."""
+    chunks: int = 0
+    """Content-bearing stream events received."""
+    output_bytes: int = 0
+    """Bytes received, for progress marks."""
+    usage: Usage | None = None
+    cost_pico: int | None = None
+    """None: unpriced."""
+    price_source: str = ""
+    first_byte_at: float | None = None
+    ended_at: float | None = None
+    trimmed_tokens: int = 0
+    confidence: float | None = None
+    """Mean token probability of the answer, where the backend gave log-probabilities."""
+
+
+@dataclass(slots=True, eq=False)
+class Record:
+    request_id: str
+    tenant: Tenant
+    model: str
+    dialect: str
+    stream: bool
+    started_at: float = field(default_factory=time.time)
+    started: float = field(default_factory=time.perf_counter)
+    attempts: list[Attempt] = field(default_factory=list)
+    cache: CacheResult = "off"
+    saved_pico: int | None = None
+    """What a cache hit would have cost on the backend that first answered."""
+    cache_score: float | None = None
+    route: Route | None = None
+    difficulty: float | None = None
+    trimmed_tokens: int = 0
+    escalated: bool = False
+    cost_pico: int | None = None
+    finish: str = ""
+    status: int = 200
+    error: str = ""
+    first_byte_ms: float | None = None
+    duration_ms: float | None = None
+    degraded: set[str] = field(default_factory=set)
+    tags: dict[str, str] = field(default_factory=dict)
+    session: str = ""
+    ratelimit: dict[str, str] = field(default_factory=dict)
+    """`x-ratelimit-*` headers as limits set them."""
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    """Dated facts for the flight record; never prompts or keys."""
+
+    def note(self, what: str, **facts: Any) -> None:
+        self.notes.append({"ms": round((time.perf_counter() - self.started) * 1000, 3), "what": what, **facts})
+
+    def attempt(self, backend: Backend) -> Attempt:
+        """A new, numbered attempt on this record."""
+        number = len(self.attempts) + 1
+        attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time())
+        self.attempts.append(attempt)
+        return attempt
+
+    @property
+    def served_by(self) -> Attempt | None:
+        """The attempt whose answer the client gets."""
+        return self.attempts[-1] if self.attempts else None

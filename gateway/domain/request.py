@@ -1,0 +1,70 @@
+"""One question as the gateway sees it: the fields it acts on, the rest carried untouched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+CacheControl = Literal["", "bypass", "refresh", "only"]
+DialectName = Literal["openai_chat", "anthropic_messages"]
+Role = Literal["system", "user", "assistant", "tool"]
+
+
+@dataclass(slots=True)
+class Turn:
+    """One message, in any dialect. `index` is its place in the request's own list; -1: a top-level system prompt."""
+
+    index: int
+    role: Role
+    text: str
+    calls: tuple[str, ...] = ()
+    """Ids of the tool calls that it makes."""
+    results: tuple[str, ...] = ()
+    """Ids of the tool calls that it answers."""
+    images: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Controls:
+    """The `x-thriftgate-*` request headers."""
+
+    cache: CacheControl = ""
+    cache_tags: tuple[str, ...] = ()
+    tier: str = ""
+    deadline_s: float | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
+    session: str = ""
+    untouched: bool = False
+    """`x-thriftgate-context: untouched`: send the context as it is."""
+
+
+@dataclass(slots=True)
+class CompletionRequest:
+    """Parsed once at the door; `raw` goes on untouched where client and backend speak the same dialect."""
+
+    id: str
+    dialect: DialectName
+    raw: bytes
+    body: dict[str, Any]
+    model: str
+    turns: list[Turn]
+    stream: bool
+    max_output_tokens: int | None
+    temperature: float | None
+    needs: frozenset[str]
+    """Capabilities that it cannot do without: tools, vision, json_schema, logprobs, reasoning."""
+    wants_usage: bool = False
+    """Did the client ask for the usage chunk of a stream?"""
+    controls: Controls = Controls()
+    headers: Mapping[bytes, bytes] = field(default_factory=dict)
+    """Client headers that a backend of the same dialect should see (lower case), never credentials."""
+    parallel: int = 1
+    """Answers asked for (`n`)."""
+
+    @property
+    def last_user(self) -> str:
+        for turn in reversed(self.turns):
+            if turn.role == "user":
+                return turn.text
+        return ""

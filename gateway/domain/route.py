@@ -1,0 +1,74 @@
+"""Which backends, in which order, and why."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gateway.domain.backend import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Grade:
+    """How hard a request is: 0..1, any monotone score of the expected gain from the strong tier."""
+
+    difficulty: float
+    abstained: bool = False
+    """The prompt lies outside what the classifier knows: use the reference."""
+
+
+@dataclass(frozen=True, slots=True)
+class Considered:
+    """One candidate in the decision, for `explain` and the flight record."""
+
+    backend: str
+    excluded: str = ""
+    """Why it cannot serve; empty when it can."""
+    adequacy: float | None = None
+    cost_pico: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """`backends[0]` serves; the others, in order, are fallbacks before the first byte."""
+
+    backends: tuple[Backend, ...]
+    reason: str
+    escalate_to: Backend | None = None
+    escalate_below: float = 0.0
+    """Mean token probability of the first backend's answer under which `escalate_to` answers instead."""
+    grade: Grade | None = None
+    reference: Backend | None = None
+    considered: tuple[Considered, ...] = ()
+    observed: Backend | None = None
+    """In observe mode: the backend that would have served."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    """Expected, for cost and hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextEstimate:
+    """Tokens of a request untouched, and the least that trimming could reach."""
+
+    tokens: int
+    least: int
+
+
+@dataclass(frozen=True, slots=True)
+class ContextPlan:
+    """What to send to one backend: which turns go, which are shortened."""
+
+    tokens_before: int
+    tokens_after: int
+    drop: frozenset[int] = frozenset()
+    """Indexes of turns to leave out."""
+    replace: dict[int, str] = field(default_factory=dict)
+    """Index of a turn → its shortened text."""
+
+    @property
+    def touched(self) -> bool:
+        return bool(self.drop or self.replace)
+
+    @property
+    def trimmed_tokens(self) -> int:
+        return self.tokens_before - self.tokens_after

@@ -1,0 +1,44 @@
+"""An owner for background tasks: it awaits them all, and one that dies is heard."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class Tasks:
+    """Spawn with a name, close together. A crash is logged; it never takes the room with it."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    def spawn(self, work: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work, name=name)
+        self._running.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            log.error("background task %s ended: %r", task.get_name(), error, exc_info=error)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    async def drain(self, timeout_s: float) -> None:
+        """Wait for what is running, at most `timeout_s`."""
+        if self._running:
+            await asyncio.wait(set(self._running), timeout=timeout_s)
+
+    async def aclose(self) -> None:
+        """Cancel what is left and wait until it has ended."""
+        running = set(self._running)
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)

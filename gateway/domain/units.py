@@ -1,0 +1,80 @@
+"""How people write shares, durations and dollars in YAML, and the exact numbers they become."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+PICO_PER_USD = 10**12
+NANO_PER_USD = 10**9
+PICO_PER_NANO = 1000
+
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
+
+
+def parse_share(value: Any) -> float:
+    """`"80%"` or `0.8` → 0.8. Raises ValueError outside 0..1."""
+    if isinstance(value, str):
+        text = value.strip()
+        try:
+            share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+        except ValueError:
+            raise ValueError(f"must be a share such as 80% or 0.8, not {value!r}") from None
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        share = float(value)
+    else:
+        raise ValueError(f"must be a share such as 80% or 0.8, not {value!r}")
+    if not 0 <= share <= 1:
+        raise ValueError(f"must lie between 0% and 100%, not {value!r}")
+    return share
+
+
+def parse_duration(value: Any) -> float:
+    """`"24h"`, `"90s"`, `"1h30m"` or plain seconds → seconds. Raises ValueError when not positive."""
+    if isinstance(value, str):
+        parts = _DURATION.findall(value)
+        if not parts or _DURATION.sub("", value).strip():
+            raise ValueError(f"must be a duration such as 90s, 30m, 24h or 7d, not {value!r}")
+        seconds = sum(float(amount) * _SECONDS[unit] for amount, unit in parts)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        seconds = float(value)
+    else:
+        raise ValueError(f"must be a duration such as 90s, 30m, 24h or 7d, not {value!r}")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"must be above 0, not {value!r}")
+    return seconds
+
+
+def parse_usd(value: Any) -> Decimal:
+    """A number of US dollars, kept exact (`0.1` means a tenth, not its binary neighbour)."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise ValueError(f"must be an amount in USD, not {value!r}")
+    try:
+        usd = Decimal(str(value))
+    except InvalidOperation:
+        raise ValueError(f"must be an amount in USD, not {value!r}") from None
+    if not usd.is_finite() or usd < 0:
+        raise ValueError(f"must be an amount in USD that is not negative, not {value!r}")
+    return usd
+
+
+Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
+DurationS = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=float | str)]
+Usd = Annotated[Decimal, BeforeValidator(parse_usd, json_schema_input_type=float | str)]
+
+
+def usd_to_pico(usd: Decimal) -> int:
+    return int(usd * PICO_PER_USD)
+
+
+def pico_to_nano_up(pico: int) -> int:
+    """Rounded up: what is held is never less than what it may cost."""
+    return -(-pico // PICO_PER_NANO)
+
+
+def pico_to_usd(pico: int) -> Decimal:
+    return Decimal(pico) / PICO_PER_USD

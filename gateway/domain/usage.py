@@ -1,0 +1,35 @@
+"""Tokens of one attempt, in classes that do not overlap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Disjoint token counts: `input_tokens` excludes cached and cache writes, `output_tokens` excludes reasoning."""
+
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    estimated: bool = False
+    """Counted by the gateway because the backend did not say."""
+
+    @property
+    def all_input(self) -> int:
+        return self.input_tokens + self.cached_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
+
+    @property
+    def all_output(self) -> int:
+        return self.output_tokens + self.reasoning_tokens + self.audio_tokens
+
+    @property
+    def total(self) -> int:
+        return self.all_input + self.all_output
+
+    def with_output(self, tokens: int) -> Usage:
+        return replace(self, output_tokens=tokens, estimated=True)

@@ -1,0 +1,198 @@
+"""Everything the gateway can refuse or fail with.
+
+GatewayError
+├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
+│                                  BodyTooLarge 413 · UnsupportedMediaType 415
+├── InvalidKey 401                 ExpiredKey 401
+├── Forbidden 403
+├── LimitExceeded 429
+├── BudgetExhausted 429
+├── CacheOnlyMiss 504
+├── NoBackend 503                  nothing configured, or nothing that can serve this request
+├── DeadlineExceeded 504
+├── Overloaded 503                 shutting down, or a bounded queue is full
+├── LedgerUnavailable 503          spend could not be written down, so none is caused
+├── BackendError 502               what one attempt met; above `backends/` only as a part of:
+│   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
+│   ├── BackendRateLimited (429)
+│   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
+├── AllBackendsFailed 429/502/503
+└── StreamBroken 502               after the first byte: an error event is the only honest end
+
+StateUnavailable, EmbedderUnavailable: inside only; rooms degrade by the documented rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class GatewayError(Exception):
+    """`message` says what is wrong and what to change; `param` names the field, if one is to blame."""
+
+    status = 500
+    code = "internal_error"
+    kind = "api_error"
+    """OpenAI's `error.type`."""
+    retryable = False
+
+    def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class BadRequest(GatewayError):
+    status, code, kind = 400, "invalid_request", "invalid_request_error"
+
+
+class ContextTooLong(BadRequest):
+    code = "context_length_exceeded"
+
+
+class UnknownModel(BadRequest):
+    status, code = 404, "model_not_found"
+
+
+class NotFound(BadRequest):
+    status, code = 404, "not_found"
+
+
+class MethodNotAllowed(BadRequest):
+    status, code = 405, "method_not_allowed"
+
+
+class BodyTooLarge(BadRequest):
+    status, code = 413, "request_too_large"
+
+
+class UnsupportedMediaType(BadRequest):
+    status, code = 415, "unsupported_media_type"
+
+
+class InvalidKey(GatewayError):
+    status, code, kind = 401, "invalid_api_key", "authentication_error"
+
+
+class ExpiredKey(InvalidKey):
+    code = "expired_api_key"
+
+
+class Forbidden(GatewayError):
+    status, code, kind = 403, "forbidden", "permission_error"
+
+
+class LimitExceeded(GatewayError):
+    status, code, kind, retryable = 429, "rate_limit_exceeded", "rate_limit_error", True
+
+
+class BudgetExhausted(GatewayError):
+    status, code, kind = 429, "insufficient_quota", "insufficient_quota"
+
+
+class CacheOnlyMiss(GatewayError):
+    status, code, kind = 504, "cache_miss", "api_error"
+
+
+class NoBackend(GatewayError):
+    status, code, retryable = 503, "no_backend_configured", True
+
+
+class NoAdequateBackend(NoBackend):
+    code = "no_backend_available"
+
+
+class DeadlineExceeded(GatewayError):
+    status, code, kind, retryable = 504, "deadline_exceeded", "timeout_error", True
+
+
+class Overloaded(GatewayError):
+    status, code, kind, retryable = 503, "overloaded", "overloaded_error", True
+
+
+class LedgerUnavailable(GatewayError):
+    status, code, retryable = 503, "ledger_unavailable", True
+
+
+class BackendError(GatewayError):
+    """What one attempt met. `backend` is its name."""
+
+    status, code, retryable = 502, "backend_error", True
+
+    def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.backend = backend
+
+
+class BackendUnreachable(BackendError):
+    code = "backend_unreachable"
+
+
+class BackendTimeout(BackendError):
+    code = "backend_timeout"
+
+
+class BackendGarbage(BackendError):
+    code = "backend_garbage"
+
+
+class BackendFailed(BackendError):
+    code = "backend_failed"
+
+
+class BackendRateLimited(BackendError):
+    status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
+
+
+class BackendRefused(BackendError):
+    """The backend says that the request itself is wrong; `status` and the error object are the backend's own."""
+
+    retryable = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        backend: str = "",
+        status: int = 400,
+        code: str | None = None,
+        kind: str = "invalid_request_error",
+        param: str | None = None,
+    ) -> None:
+        super().__init__(message, backend=backend)
+        self.status = status
+        self.code = code or "backend_refused"
+        self.kind = kind
+        self.param = param
+
+
+class StreamBroken(BackendError):
+    code = "stream_broken"
+
+
+class AllBackendsFailed(GatewayError):
+    """429 if every attempt was rate-limited, 503 if none could be tried, else 502."""
+
+    code, retryable = "all_backends_failed", True
+
+    def __init__(self, failures: Sequence[GatewayError]) -> None:
+        limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
+        self.status = 429 if limited else 502 if failures else 503
+        if limited:
+            self.kind = "rate_limit_error"
+        waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
+        what = "; ".join(dict.fromkeys(failure.message for failure in failures)) or "every backend is resting"
+        super().__init__(
+            f"No backend could answer: {what}. Try again shortly; the attempts are in the request's flight record.",
+            retry_after_s=min(waits) if waits else (None if failures else 1.0),
+        )
+        self.failures = tuple(failures)
+
+
+class StateUnavailable(Exception):
+    """The Redis-protocol server is down, slow or frozen. Rooms degrade; the client may never notice."""
+
+
+class EmbedderUnavailable(Exception):
+    """No vector: semantic cache and embedding features are off until it is back."""

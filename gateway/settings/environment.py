@@ -1,0 +1,69 @@
+"""The only reader of environment variables and secret files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gateway.settings.files import ConfigError
+
+PROVIDER_KEYS: dict[str, str] = {
+    "openai": "OPENAI_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+    "gemini": "GEMINI_API_KEY",
+    "mistral": "MISTRAL_API_KEY",
+    "groq": "GROQ_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "deepseek": "DEEPSEEK_API_KEY",
+    "xai": "XAI_API_KEY",
+    "cohere": "COHERE_API_KEY",
+    "together_ai": "TOGETHER_API_KEY",
+}
+"""litellm's name of a provider → the variable its key is found in."""
+
+
+def variable(name: str, default: str = "") -> str:
+    return os.environ.get(name, default)
+
+
+def secret(reference: str, where: str) -> str:
+    """`env:NAME` or `file:PATH` → the secret. Raises ConfigError; the message never shows a value."""
+    kind, _, rest = reference.partition(":")
+    if kind == "env" and rest:
+        value = os.environ.get(rest, "")
+        if not value:
+            raise ConfigError([f"{where}: the environment variable {rest} is not set; export it before starting"])
+        return value
+    if kind == "file" and rest:
+        try:
+            return Path(rest).read_text(encoding="utf-8").strip()
+        except OSError as error:
+            raise ConfigError([f"{where}: the secret file {rest} cannot be read ({error.strerror})"]) from error
+    raise ConfigError([f"{where}: must be env:NAME or file:PATH, so that no secret lies in a file that is shared"])
+
+
+def provider_keys() -> dict[str, str]:
+    """Provider → key, for the providers whose variable is set."""
+    return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
+
+
+def webhook_url(reference: str) -> str:
+    """The URL behind a policy's `env:NAME`; empty while the operator has not set it."""
+    return os.environ.get(reference.removeprefix("env:"), "")
+
+
+def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a process that the supervisor starts."""
+    return {**os.environ, **extra}
+
+
+def otlp_endpoint() -> str:
+    return os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+
+
+def default_data_dir() -> Path:
+    if named := os.environ.get("THRIFTGATE_DATA_DIR"):
+        return Path(named)
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "thriftgate"

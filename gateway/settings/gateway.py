@@ -1,0 +1,181 @@
+"""gateway.yaml, the operator's file, and the paths under the data directory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field, SecretStr, field_validator
+
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Section
+from gateway.domain.units import DurationS, Share, Usd
+from gateway.settings.environment import default_data_dir, secret
+from gateway.settings.files import ConfigError, load
+
+
+class Listen(Section):
+    host: str = Field("127.0.0.1", description="Address to listen on.")
+    port: int = Field(8080, ge=0, le=65535, description="Port; 0 takes a free one.")
+
+
+class Ceilings(Section):
+    """What no team's policy may exceed."""
+
+    limit_usd: Usd | None = Field(None, description="Most USD per budget window.")
+    requests_per_minute: int | None = Field(None, gt=0, description="Most requests per minute of a team.")
+    tokens_per_minute: int | None = Field(None, gt=0, description="Most tokens per minute of a team.")
+    concurrent: int | None = Field(None, gt=0, description="Most requests of a team in progress.")
+    max_input_tokens: int | None = Field(None, gt=0, description="Most input tokens of a request.")
+    cache_ttl: DurationS | None = Field(None, description="Longest life of a cached answer.")
+    cache_scope: str | None = Field(
+        None, pattern="^(key|team|organisation|public)$", description="Widest sharing of cached answers."
+    )
+    max_error: Share | None = Field(None, description="Most wrong semantic hits a team may allow.")
+    hosted: str | None = Field(None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted.")
+    store_prompts: bool | None = Field(None, description="false: no team may store prompts.")
+
+
+class StateSettings(Section):
+    redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
+    timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
+
+
+class LedgerSettings(Section):
+    database_url: str | None = Field(None, description="postgresql+psycopg://…; null: SQLite in the data directory.")
+
+
+class RequestLimits(Section):
+    max_body_bytes: int = Field(20 * 2**20, gt=0, description="Largest request body.")
+    body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
+    deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
+    concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
+    drain: DurationS = Field(30.0, description="How long streams may finish after SIGTERM.")
+
+
+class TelemetrySettings(Section):
+    sample: Share = Field(0.05, description="Share of uneventful requests whose spans are exported.")
+    slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
+    access_log: bool = Field(True, description="One JSON line per request on standard output.")
+
+
+class LocalModelSettings(Section):
+    enabled: bool = Field(True, description="Run the packaged local model when it is installed.")
+    gguf: str | None = Field(None, description="Path of the weights; null: the packaged SmolLM2-135M.")
+    threads: int = Field(1, gt=0, description="CPU threads.")
+    slots: int = Field(2, gt=0, description="Requests served at once.")
+    window_tokens: int = Field(2048, gt=0, description="Context of each slot.")
+    gpu_layers: int = Field(0, ge=0, description="Layers to put on a GPU.")
+    machine_hour_usd: Usd = Field("0.05", description="What the machine costs per hour.", validate_default=True)
+
+
+class GatewayConfig(Section):
+    """The operator's file. Without `backends` the gateway looks for what the machine has."""
+
+    listen: Listen = Listen()
+    ceilings: Ceilings = Ceilings()
+    state: StateSettings = StateSettings()
+    ledger: LedgerSettings = LedgerSettings()
+    requests: RequestLimits = RequestLimits()
+    telemetry: TelemetrySettings = TelemetrySettings()
+    local_model: LocalModelSettings = LocalModelSettings()
+    backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
+    admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")
+
+    @field_validator("backends")
+    @classmethod
+    def _names_differ(cls, backends: tuple[Backend, ...] | None) -> tuple[Backend, ...] | None:
+        names = [backend.name for backend in backends or ()]
+        for name in names:
+            if names.count(name) > 1:
+                raise ValueError(f"two backends are called {name!r}; give each its own name")
+        return backends
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """Everything the gateway writes lies under one directory."""
+
+    data: Path
+
+    @property
+    def journal(self) -> Path:
+        return self.data / "journal"
+
+    @property
+    def sqlite(self) -> Path:
+        return self.data / "ledger.sqlite"
+
+    @property
+    def valkey(self) -> Path:
+        return self.data / "valkey"
+
+    @property
+    def socket(self) -> Path:
+        return self.data / "valkey" / "valkey.sock"
+
+    @property
+    def models(self) -> Path:
+        return self.data / "models"
+
+    @property
+    def files(self) -> Path:
+        return self.data / "files"
+
+    @property
+    def runtime(self) -> Path:
+        """Facts about the running gateway (JSON): pid, port, found backends."""
+        return self.data / "runtime.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What `serve` and every other sub-command start from."""
+
+    config: GatewayConfig
+    paths: Paths
+    policies: Path | None
+    """None: the shipped default policy alone."""
+
+    @property
+    def database_url(self) -> str:
+        return self.config.ledger.database_url or f"sqlite:///{self.paths.sqlite}"
+
+
+def load_settings(config: Path | None = None, data_dir: Path | None = None, policies: Path | None = None) -> Settings:
+    """Defaults where nothing is named: gateway.yaml and policies/ of the working directory, if there.
+
+    Secrets are resolved here. Raises ConfigError.
+    """
+    if config is None and Path("gateway.yaml").is_file():
+        config = Path("gateway.yaml")
+    if policies is None and Path("policies").is_dir():
+        policies = Path("policies")
+    if policies is not None and not policies.is_dir():
+        raise ConfigError([f"{policies}: no such directory; give the folder that holds the policy files"])
+    loaded = load(config, GatewayConfig) if config else GatewayConfig()
+    where = str(config) if config else "defaults"
+    return Settings(_resolve(loaded, where), Paths((data_dir or default_data_dir()).absolute()), policies)
+
+
+def _resolve(config: GatewayConfig, where: str) -> GatewayConfig:
+    updates: dict[str, object] = {}
+    if config.backends:
+        updates["backends"] = tuple(
+            backend
+            if backend.api_key is None
+            else backend.model_copy(
+                update={
+                    "api_key": SecretStr(
+                        secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key")
+                    )
+                }
+            )
+            for backend in config.backends
+        )
+    for section, key in (("state", "redis_url"), ("ledger", "database_url")):
+        value = getattr(getattr(config, section), key)
+        if value and value.startswith(("env:", "file:")):
+            resolved = secret(value, f"{where}: {section}.{key}")
+            updates[section] = getattr(config, section).model_copy(update={key: resolved})
+    return config.model_copy(update=updates)
