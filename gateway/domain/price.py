@@ -21,6 +21,8 @@ class Price:
     audio: int | None = None
     source: str = ""
     as_of: str = ""
+    beyond: tuple[int, Price] | None = None
+    """Above so many input tokens, every token of the call costs the other price."""
 
     @classmethod
     def per_million(
@@ -37,6 +39,8 @@ class Price:
 
     def cost(self, usage: Usage) -> int:
         """Pico-dollars of `usage`. A class without its own price costs what its parent class does."""
+        if self.beyond is not None and usage.all_input > self.beyond[0]:
+            return self.beyond[1].cost(usage)
         cached = self.input if self.cached_input is None else self.cached_input
         write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
         write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h

@@ -79,6 +79,16 @@ ledger = Table(
     Index("ix_ledger_team_at", "team", "at"),
 )
 
+journal_offsets = Table(
+    "journal_offsets",
+    metadata,
+    # Where the writer resumes in a worker's journal; moved in the transaction that writes the rows.
+    Column("lane", String(120), primary_key=True),  # one life of one worker
+    Column("segment", Integer, nullable=False),  # number of the file
+    Column("position", BigInteger, nullable=False),  # bytes
+    Column("updated_at", Float, nullable=False),
+)
+
 alerts = Table(
     "alerts",
     metadata,

@@ -1,0 +1,69 @@
+# Two commands do all the set-up: `make run` and `make test`. Everything else is for engineers.
+PYTHON ?= python3
+PORT ?= 8080
+TOUR ?= 1
+DATA ?= .data
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+GGUF := smollm2-135m-instruct-q4_1.gguf
+
+.PHONY: run test check lint test-extras lock clean
+
+run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
+	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
+
+test: .venv/dev .models/$(GGUF)  ## everything, against real parts
+	$(BIN)/python -m pytest -m "not extras"
+
+check: lint  ## lint, types, architecture and the tests without heavy parts; at most 90 s
+	$(BIN)/python -m pytest -m "not heavy and not extras"
+
+lint: .venv/dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test-extras: .venv/st  ## sentence-transformers with torch, and litellm
+	$(BIN)/python -m pytest -m extras
+
+.venv/run: requirements.lock pyproject.toml
+	$(PYTHON) -m venv .venv
+	$(PIP) install --require-hashes --no-deps -r requirements.lock
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/dev: .venv/run requirements-dev.lock
+	$(PIP) install --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+.venv/st: .venv/dev requirements-st.lock  # torch by name: a range would take a build with gigabytes of CUDA
+	$(PIP) install torch==2.13.0
+	$(PIP) install --require-hashes --no-deps -r requirements-st.lock
+	@touch $@
+
+$(DATA)/models/$(GGUF): | .venv/run
+	$(BIN)/thriftgate model fetch --data-dir $(DATA)
+
+.models/$(GGUF): | .venv/dev
+	@mkdir -p .models
+	$(BIN)/thriftgate model fetch --data-dir .models/data
+	@ln -f .models/data/models/$(GGUF) $@
+
+# torch and what only its CUDA builds want; `make test-extras` installs the CPU build by name.
+TORCH := torch triton cuda-bindings cuda-pathfinder cuda-toolkit nvidia-cublas nvidia-cuda-cccl nvidia-cuda-cupti \
+	nvidia-cuda-nvrtc nvidia-cuda-runtime nvidia-cudnn-cu13 nvidia-cufft nvidia-cufile nvidia-curand nvidia-cusolver \
+	nvidia-cusparse nvidia-cusparselt-cu13 nvidia-nccl-cu13 nvidia-nvjitlink nvidia-nvshmem-cu13 nvidia-nvtx
+
+LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header pyproject.toml
+
+lock:  ## pin everything anew within the ranges of pyproject.toml
+	$(PIP) install uv
+	PATH=$(BIN):$$PATH $(LOCK) --upgrade --group build --extra local --extra litellm -o requirements.lock
+	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra dev \
+		-c requirements.lock -o requirements-dev.lock
+	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
+		$(TORCH:%=--no-emit-package %) -o requirements-st.lock
+
+clean:
+	rm -rf .venv .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""HTTP: routes, replies, server-sent events."""

@@ -1,0 +1,131 @@
+"""The routes around inference: models, flight records, usage, health, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.api.door import Door, json_response
+from gateway.api.inference import Drain
+from gateway.backends.fleet import Fleet
+from gateway.dialects import openai_chat
+from gateway.domain.policy import ModelRule, Policy
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NotFound
+from gateway.ledger.report import usage
+from gateway.policy.keys import KeyRing
+from gateway.policy.load import Policies
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from gateway.telemetry.metrics import Stats
+from gateway.telemetry.observe import Telemetry
+
+GROUPS = ("team", "key", "model", "backend", "day", "tag")
+
+
+def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
+    """(name, owner) of what a team may ask for: `auto`, its aliases, and the backends its data rule allows."""
+    found = {"auto": "thriftgate"}
+    for name, entry in policy.models.items():
+        found.setdefault(name, "thriftgate" if isinstance(entry, ModelRule) else entry)
+    for backend in fleet.backends:
+        if backend.hosted and policy.data.hosted == "forbidden":
+            continue
+        if policy.data.regions and backend.region not in policy.data.regions:
+            continue
+        found.setdefault(backend.name, backend.kind)
+    return list(found.items())
+
+
+class Service:
+    """Ordinary Starlette endpoints; nothing here is hot."""
+
+    def __init__(
+        self,
+        *,
+        door: Door,
+        fleet: Fleet,
+        telemetry: Telemetry,
+        state: State,
+        database: Database,
+        ring: KeyRing,
+        policies: Policies,
+        drain: Drain,
+        rooms: Mapping[str, Stats],
+    ) -> None:
+        self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
+        self._ring, self._policies, self._drain, self._rooms = ring, policies, drain, rooms
+        inference, spend, admin = door.needs("inference"), door.needs("usage", "admin"), door.needs("admin")
+        self.routes = [
+            Route("/v1/models", inference(self.models)),
+            Route("/v1/models/{name:path}", inference(self.model)),
+            Route("/v1/requests/{id}", inference(self.flight)),
+            Route("/v1/usage", spend(self.usage)),
+            Route("/metrics", admin(self.metrics)),
+            Route("/health", self.health),
+            Route("/health/live", self.live),
+            Route("/health/ready", self.ready),
+        ]
+
+    async def models(self, request: Request, tenant: Tenant) -> Response:
+        return Response(openai_chat.models(visible_models(tenant.policy, self._fleet)), media_type="application/json")
+
+    async def model(self, request: Request, tenant: Tenant) -> Response:
+        name = request.path_params["name"]
+        for known, owner in visible_models(tenant.policy, self._fleet):
+            if known == name:
+                return json_response({"id": name, "object": "model", "created": 0, "owned_by": owner})
+        raise NotFound(f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model")
+
+    async def flight(self, request: Request, tenant: Tenant) -> Response:
+        found = await self._telemetry.flight(request.path_params["id"], tenant.team)
+        owner = found is not None and (found["key"] == tenant.key.id or "admin" in tenant.key.scopes)
+        if found is None or not owner:
+            raise NotFound("No such request of this key within the last hour.")
+        return json_response(found)
+
+    async def usage(self, request: Request, tenant: Tenant) -> Response:
+        """A team sees its own spend; an admin key may name another team with ?team=."""
+        asked = request.query_params
+        by = asked.get("by", "model")
+        if any(group not in GROUPS for group in by.split(",")):
+            raise BadRequest(f"by must be among {', '.join(GROUPS)}, not {by!r}.", param="by")
+        team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
+        try:
+            report = await self._database.run(
+                lambda connection: usage(
+                    connection, team=team, since=asked.get("since"), until=asked.get("until"), by=by
+                )
+            )
+        except ValueError as error:
+            raise BadRequest(str(error)) from error
+        return Response(report.json(), media_type="application/json")
+
+    async def metrics(self, request: Request, tenant: Tenant) -> Response:
+        return Response(self._telemetry.exposition(), media_type="text/plain; version=0.0.4")
+
+    async def live(self, request: Request) -> Response:
+        return json_response({"status": "live"})
+
+    async def ready(self, request: Request) -> Response:
+        """200 as soon as requests can be answered: keys are known and nothing is being shut down."""
+        ready = self._ring.ready and not self._drain.draining
+        return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+
+    async def health(self, request: Request) -> Response:
+        """Parts and their health; names no tenant and no address."""
+        parts: dict[str, Any] = {
+            "state": "ok" if self._state.healthy else "down",
+            "keys": "ok" if self._ring.ready else "not read",
+            "policies": "stale: the last reload was refused, see the log" if self._policies.problem else "ok",
+            "backends": {
+                backend.name: "ok" if self._fleet.state(backend).available else self._fleet.state(backend).reason
+                for backend in self._fleet.backends
+            },
+        }
+        well = parts["state"] == parts["keys"] == parts["policies"] == "ok"
+        return json_response({"status": "ok" if well else "degraded", "parts": parts})

@@ -1,0 +1,286 @@
+"""Builds and closes every room of one worker; `gateway.app:app` is the same as a mountable ASGI application."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import orjson
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from gateway.admission.budget import Budgets
+from gateway.admission.limits import Limits
+from gateway.api.door import Door, error_response
+from gateway.api.inference import Drain, Inference
+from gateway.api.service import Service
+from gateway.backends.discover import discover
+from gateway.backends.fleet import Fleet
+from gateway.cache.embedder import OnnxEmbedder
+from gateway.cache.lookup import Cache
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.domain.backend import Backend
+from gateway.domain.tasks import Tasks
+from gateway.errors import MethodNotAllowed, NotFound
+from gateway.ledger.journal import Journal
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.spending import Spending
+from gateway.ledger.writer import Writer
+from gateway.pipeline import Pipeline
+from gateway.policy.keys import KeyRing
+from gateway.policy.load import Policies
+from gateway.policy.tenants import Tenants
+from gateway.routing.choose import Router
+from gateway.routing.grade import Grader
+from gateway.settings.environment import variable
+from gateway.settings.gateway import Settings, load_settings
+from gateway.state.connection import State
+from gateway.state.log import IndexLog
+from gateway.state.sql import Database
+from gateway.telemetry.metrics import Stats
+from gateway.telemetry.observe import Telemetry
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """What the supervisor tells a worker."""
+
+    settings: Settings
+    redis_url: str
+    local_model_url: str | None = None
+    simulate: bool = False
+    number: int = 0
+    fd: int | None = None
+
+
+class Rooms:
+    """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.worker = worker
+        self.drain = Drain()
+        self.stats: dict[str, Stats] = {}
+        self._exits = AsyncExitStack()
+        self._tasks = Tasks()
+
+    async def open(self) -> None:
+        try:
+            await self._open()
+        except BaseException:
+            await self.aclose()
+            raise
+
+    async def _open(self) -> None:
+        settings, config = self.worker.settings, self.worker.settings.config
+        exits = self._exits
+        self.state = State(self.worker.redis_url, timeout_s=config.state.timeout)
+        await self.state.open()
+        exits.push_async_callback(self.state.aclose)
+        self.database = Database(settings.database_url)
+        exits.callback(self.database.close)
+        exits.push_async_callback(self._tasks.aclose)
+
+        self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
+        self.ring = KeyRing(self.database)
+        self._tasks.spawn(self.ring.follow(), "keys")
+        self._tasks.spawn(self.policies.watch(), "policies")
+        self.tenants = Tenants(self.ring, self.policies)
+
+        catalogue = await asyncio.to_thread(Catalogue.load)
+        backends = await self._backends(catalogue)
+        self.telemetry = await self._enter(Telemetry(config.telemetry, self.state))
+        self.counter = Counter()
+        self.contexts = Contexts(self.counter)
+        self.fleet = await self._enter(Fleet(backends))
+        journal = Journal(settings.paths.journal, prices=catalogue, worker=str(self.worker.number))
+        await journal.start()
+        exits.push_async_callback(journal.aclose)
+        self.limits = await self._enter(Limits(self.state))
+        self.budgets = await self._enter(
+            Budgets(self.state, catalogue, Spending(self.database, settings.paths.journal))
+        )
+        self.embedder = await self._enter(OnnxEmbedder())
+        self.cache = await self._enter(Cache(self.state, IndexLog(self.state, "cache"), self.embedder))
+        self.router = Router(await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends)
+        self.pipeline = Pipeline(
+            limits=self.limits,
+            budgets=self.budgets,
+            contexts=self.contexts,
+            counter=self.counter,
+            cache=self.cache,
+            router=self.router,
+            fleet=self.fleet,
+            books=journal,
+            telemetry=self.telemetry,
+        )
+        exits.push_async_callback(self.pipeline.aclose)
+        if self.worker.fd is None:  # nobody above drains the journals
+            writer = Writer(settings.paths.journal, self.database)
+            self._tasks.spawn(writer.run(), "ledger writer")
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
+        self._watch(
+            state=self.state,
+            keys=self.ring,
+            policies=self.policies,
+            fleet=self.fleet,
+            journal=journal,
+            limits=self.limits,
+            budgets=self.budgets,
+            cache=self.cache,
+            embedder=self.embedder,
+        )
+
+    async def _enter(self, room: Any) -> Any:
+        """Open a room and remember to close it."""
+        self._exits.push_async_callback(room.aclose)
+        await room.open()
+        return room
+
+    def _watch(self, **rooms: Any) -> None:
+        for name, room in rooms.items():
+            self.stats[name] = room.stats
+            self.telemetry.watch(name, room.stats)
+
+    async def _backends(self, catalogue: Catalogue) -> list[Backend]:
+        """What the operator listed, else what this machine has; completed with what the catalogue knows."""
+        config = self.worker.settings.config
+        if config.backends is None:
+            found = await discover(config, self.worker.local_model_url, self.worker.simulate)
+        else:
+            found = list(config.backends)
+        return [catalogue.complete(backend) for backend in found]
+
+    async def aclose(self) -> None:
+        await self._exits.aclose()
+
+
+class Application:
+    """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
+
+    def __init__(self, worker: Worker) -> None:
+        self.rooms = Rooms(worker)
+        self._inference: Inference | None = None
+        self._hot: Mapping[str, object] = {}
+        self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        rooms = self.rooms
+        await rooms.open()
+        try:
+            self._inference = Inference(
+                tenants=rooms.tenants,
+                pipeline=rooms.pipeline,
+                telemetry=rooms.telemetry,
+                limits=rooms.worker.settings.config.requests,
+                drain=rooms.drain,
+            )
+            self._hot = self._inference.paths
+            service = Service(
+                door=Door(rooms.tenants),
+                fleet=rooms.fleet,
+                telemetry=rooms.telemetry,
+                state=rooms.state,
+                database=rooms.database,
+                ring=rooms.ring,
+                policies=rooms.policies,
+                drain=rooms.drain,
+                rooms=rooms.stats,
+            )
+            self._service.router.routes.extend(service.routes)
+            yield
+            await self._inference.aclose()
+        finally:
+            await rooms.aclose()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] in self._hot and self._inference is not None:
+            await self._inference(scope, receive, send)
+        else:
+            await self._service(scope, receive, send)
+
+
+async def not_found(request: Request, error: Exception) -> Response:
+    return error_response(NotFound(f"There is nothing at {request.url.path}; see the README for the routes."))
+
+
+async def not_allowed(request: Request, error: Exception) -> Response:
+    return error_response(MethodNotAllowed(f"{request.url.path} does not take {request.method}."))
+
+
+def told() -> Worker:
+    """The worker that the supervisor describes in THRIFTGATE_WORKER (JSON)."""
+    said = orjson.loads(variable("THRIFTGATE_WORKER", "{}"))
+
+    def path(name: str) -> Path | None:
+        return Path(said[name]) if said.get(name) else None
+
+    settings = load_settings(path("config"), path("data_dir"), path("policies"))
+    return Worker(
+        settings,
+        said.get("redis_url") or settings.config.state.redis_url or f"unix://{settings.paths.socket}",
+        said.get("local_model_url"),
+        bool(said.get("simulate")),
+        int(said.get("worker", 0)),
+        said.get("fd"),
+    )
+
+
+class Server(uvicorn.Server):
+    """uvicorn, told to say «not ready» the moment it is asked to leave."""
+
+    def __init__(self, config: uvicorn.Config, application: Application) -> None:
+        super().__init__(config)
+        self._application = application
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._application.rooms.drain.draining = True
+        super().handle_exit(sig, frame)
+
+
+def serve(worker: Worker) -> None:
+    """One worker on the socket that the supervisor bound, until SIGTERM; SIGHUP reloads the policies."""
+    application = Application(worker)
+    requests = worker.settings.config.requests
+    config = uvicorn.Config(
+        application,
+        fd=worker.fd,
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        backlog=2048,
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=int(requests.drain),
+    )
+    Server(config, application).run()
+
+
+def __getattr__(name: str) -> Application:
+    """`gateway.app:app` for other ASGI servers: built when asked for, with its own ledger writer."""
+    if name == "app":
+        return Application(told())
+    raise AttributeError(name)
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    serve(told())

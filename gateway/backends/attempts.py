@@ -1,0 +1,219 @@
+"""Try again, or somewhere else: the order in which a request's backends are called until one begins to answer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter
+
+from gateway.backends.exchange import Exchange
+from gateway.backends.health import SHORT_PAUSE_S, Place
+from gateway.backends.relay import Relayed, Whole
+from gateway.backends.upstream import Call
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Books, Clock, Hold
+from gateway.domain.record import Attempt, Outcome, Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import ContextPlan
+from gateway.domain.usage import Usage
+from gateway.errors import (
+    AllBackendsFailed,
+    BackendError,
+    BackendFailed,
+    BackendRefused,
+    BackendTimeout,
+    BackendUnreachable,
+    BadRequest,
+    BudgetExhausted,
+    DeadlineExceeded,
+    GatewayError,
+    LedgerUnavailable,
+    Overloaded,
+    StreamBroken,
+)
+
+log = logging.getLogger(__name__)
+
+_PAUSE = wait_exponential_jitter(initial=0.05, max=1.0, jitter=0.2)
+
+
+@dataclass(slots=True)
+class Errand:
+    """What every attempt of one request needs."""
+
+    request: CompletionRequest
+    record: Record
+    plan_for: Callable[[Backend], Awaitable[ContextPlan]]
+    hold: Hold
+    books: Books
+    deadline: float
+    """Loop time."""
+
+
+@dataclass(slots=True)
+class Totals:
+    attempts: int = 0
+    failed: int = 0
+    interrupted: int = 0
+    escalated: int = 0
+    retries: int = 0
+    fallbacks: int = 0
+
+
+class Attempts:
+    """Calls backends one after the other; each attempt is opened in the books before and closed when it failed."""
+
+    def __init__(self, exchanges: Mapping[str, Exchange], clock: Clock) -> None:
+        self.totals = Totals()
+        self._exchanges = exchanges
+        self._clock = clock
+
+    async def first_of(
+        self, backends: Sequence[Backend], errand: Errand, *, unsure: Backend | None = None
+    ) -> Relayed | Whole:
+        """The answer of the first backend that begins one. `unsure` is asked for log-probabilities.
+
+        Raises BackendRefused at once: the request is wrong everywhere. Raises BadRequest, ContextTooLong or
+        BudgetExhausted when no backend was left that could be called, Overloaded when all were busy,
+        DeadlineExceeded, LedgerUnavailable, and AllBackendsFailed.
+        """
+        met = _Met()
+        for backend in backends:
+            if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure):
+                return answer
+        raise met.verdict()
+
+    async def _patiently(self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool) -> Relayed | Whole | None:
+        """One call, and one more after a failure that a short pause may cure."""
+        for again in (False, True):
+            try:
+                answer = await self._once(exchange, errand, logprobs)
+            except (BadRequest, BudgetExhausted) as misfit:
+                met.misfits.append(misfit)
+                return None
+            except Overloaded as busy:
+                met.busy.append(busy)
+                return None
+            except BackendRefused as refused:
+                if refused.code != "context_length_exceeded":
+                    raise
+                met.misfits.append(refused)
+                return None
+            except BackendError as failure:
+                met.failures.append(failure)
+                if again or not await self._pause(exchange, errand, failure):
+                    return None
+                self.totals.retries += 1
+            else:
+                self.totals.fallbacks += bool(answer and met.failures)
+                return answer
+        return None
+
+    async def _pause(self, exchange: Exchange, errand: Errand, failure: BackendError) -> bool:
+        """Wait before the same backend is asked once more; False when that would not help."""
+        pause_s = pause_after(failure)
+        if pause_s is None or not exchange.health.state().available:
+            return False
+        if asyncio.get_running_loop().time() + pause_s >= errand.deadline:
+            return False
+        await asyncio.sleep(pause_s)
+        return True
+
+    async def _once(self, exchange: Exchange, errand: Errand, logprobs: bool) -> Relayed | Whole | None:
+        """One call; None while the backend rests."""
+        left_s = errand.deadline - asyncio.get_running_loop().time()
+        if left_s <= 0:
+            raise _too_late()
+        place = await exchange.health.enter(left_s)
+        if place is None:
+            return None
+        try:
+            backend = exchange.backend
+            plan = await errand.plan_for(backend)
+            call = exchange.call(errand.request, plan, deadline=errand.deadline, logprobs=logprobs)
+            await errand.hold.extend(backend, plan.tokens_after)
+            attempt = self._open(errand, backend, plan)
+            return await self._booked(exchange, errand, call, attempt, place)
+        except BaseException:
+            place.left()
+            raise
+
+    def _open(self, errand: Errand, backend: Backend, plan: ContextPlan) -> Attempt:
+        attempt = errand.record.attempt(backend)
+        attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
+        self.totals.attempts += 1
+        try:
+            errand.books.open(attempt, errand.record)
+        except LedgerUnavailable as error:
+            attempt.outcome, attempt.error = "failed", error.code  # never called, so there is nothing to close
+            raise
+        return attempt
+
+    async def _booked(
+        self, exchange: Exchange, errand: Errand, call: Call, attempt: Attempt, place: Place
+    ) -> Relayed | Whole:
+        """Ask; whatever keeps the answer from coming closes the attempt in the books."""
+        try:
+            return await exchange.ask(call, attempt, place)
+        except GatewayError as error:
+            self._failed(errand, attempt, error)
+            if isinstance(error, BackendTimeout) and call.out_of_time:
+                raise _too_late() from error
+            raise
+        except BaseException as end:  # cancelled: the backend has read the prompt and may charge for it
+            attempt.usage = Usage(attempt.input_tokens, estimated=True)
+            attempt.error = type(end).__name__
+            self.totals.interrupted += 1
+            self.close(errand, attempt, "interrupted")
+            raise
+
+    def _failed(self, errand: Errand, attempt: Attempt, error: GatewayError) -> None:
+        attempt.error = error.code
+        self.totals.failed += 1
+        errand.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
+        self.close(errand, attempt, "failed")
+
+    def close(self, errand: Errand, attempt: Attempt, outcome: Outcome) -> None:
+        """Close an attempt that does not serve."""
+        attempt.outcome = outcome
+        if attempt.ended_at is None:
+            attempt.ended_at = self._clock.time()
+        try:
+            errand.books.close(attempt, errand.record)
+        except LedgerUnavailable:  # the next `open` refuses, and the opened entry is closed by replay
+            log.exception("attempt %s could not be closed in the ledger", attempt.id)
+
+
+class _Met:
+    """What stood in the way so far."""
+
+    def __init__(self) -> None:
+        self.failures: list[GatewayError] = []
+        self.misfits: list[GatewayError] = []
+        self.busy: list[Overloaded] = []
+
+    def verdict(self) -> GatewayError:
+        """Real failures first; then what the client can change; then what only time can."""
+        if self.failures:
+            return AllBackendsFailed(self.failures)
+        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(()))
+
+
+def pause_after(failure: BackendError) -> float | None:
+    """Seconds until the same backend is worth another call; None when another backend is the better idea."""
+    if failure.retry_after_s is not None:
+        return failure.retry_after_s + _jitter() if failure.retry_after_s <= SHORT_PAUSE_S else None
+    if failure.retryable and isinstance(failure, BackendUnreachable | BackendFailed | StreamBroken):
+        return _jitter()
+    return None
+
+
+def _jitter() -> float:
+    return float(_PAUSE(RetryCallState(AsyncRetrying(), None, (), {})))
+
+
+def _too_late() -> DeadlineExceeded:
+    return DeadlineExceeded("No answer began before the request's deadline; allow more time, or ask for less.")

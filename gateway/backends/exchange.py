@@ -1,0 +1,122 @@
+"""One call of one backend: from the request's bytes to an answer with its first bytes in hand, or the error it met."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.backends.health import Health, Place
+from gateway.backends.relay import Relayed, Whole
+from gateway.backends.upstream import Call, Kind, Upstream
+from gateway.dialects.wire import Wire, wire
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Clock
+from gateway.domain.record import Attempt
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.route import ContextPlan
+from gateway.errors import BackendError, BackendFailed, BackendRateLimited, BackendRefused, BackendTimeout
+
+_MOST_PLAIN_BYTES = 64 * 2**20
+_MOST_ERROR_BYTES = 64 * 2**10
+_OPERATORS = {
+    401: "does not accept the gateway's key; check its `api_key`",
+    402: "wants to be paid first; check the account behind its `api_key`",
+    403: "forbids the gateway this call; check what its `api_key` may do",
+    404: "knows no such path or model; check its `base_url` and `model`",
+    405: "takes no completions there; check its `base_url`",
+}
+"""4xx that are the operator's to mend: the client's own key, path and model name never reach a backend."""
+_PASSING = frozenset({408, 409, 425})
+"""4xx that say "not now" rather than "not so"."""
+
+
+class Exchange:
+    """A backend as the attempts see it."""
+
+    def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock) -> None:
+        self.backend, self.kind, self.health = backend, kind, health
+        self._clock = clock
+        self._key = backend.api_key.get_secret_value() if backend.api_key else ""
+        self._wires: dict[DialectName, Wire] = {}
+
+    def call(self, request: CompletionRequest, plan: ContextPlan, *, deadline: float, logprobs: bool) -> Call:
+        """What to send, to be answered before `deadline` (loop time). Raises BadRequest when this backend's dialect cannot say it."""
+        backend = self.backend
+        way = self._wires.get(request.dialect)
+        if way is None:
+            way = self._wires[request.dialect] = wire(request.dialect, self.kind.dialect)
+        return Call(
+            request,
+            way,
+            way.body(request, backend.model, plan if plan.touched else None, logprobs=logprobs),
+            min(deadline, asyncio.get_running_loop().time() + backend.timeout),
+            self._first_byte_timeout(request),
+            deadline,
+        )
+
+    def _first_byte_timeout(self, request: CompletionRequest) -> float:
+        """A plain answer begins when it is finished, so only a limit that the operator chose holds for it."""
+        backend = self.backend
+        if request.stream or "first_byte_timeout" in backend.model_fields_set:
+            return backend.first_byte_timeout
+        return backend.timeout
+
+    async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
+        """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
+        try:
+            upstream = await self.kind.send(call)
+            try:
+                return await self._answer(call, upstream, attempt, place)
+            except BaseException:
+                await upstream.aclose()
+                raise
+        except BackendRateLimited as limit:
+            place.limited(limit.retry_after_s)
+            raise
+        except BackendRefused:
+            place.began(streaming=False)  # alive and well; it is the request that is at fault
+            place.succeeded()
+            raise
+        except BackendError as error:
+            if isinstance(error, BackendTimeout) and call.out_of_time:
+                place.left()
+            else:
+                place.failed()
+            raise
+
+    async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
+        attempt.status = upstream.status
+        if not 200 <= upstream.status < 300:
+            raise await self._failure(call, upstream)
+        if call.request.stream:
+            answer = Relayed(upstream, call.wire.reader(call.request), attempt, place, call, time=self._clock.time)
+            await answer.begin()
+            return answer
+        attempt.first_byte_at = self._clock.time()
+        body = await upstream.read(_MOST_PLAIN_BYTES)
+        plain = call.wire.plain(call.request, body)
+        place.began(streaming=False)
+        place.succeeded()
+        await upstream.aclose()
+        attempt.output_bytes, attempt.chunks = len(body), 1
+        attempt.usage, attempt.confidence = plain.usage, plain.confidence
+        attempt.outcome, attempt.ended_at = "ok", self._clock.time()
+        return Whole(plain, attempt)
+
+    async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
+        """What a status means. Only a refusal says more than the status: its words are meant for the client."""
+        name, status = self.backend.name, upstream.status
+        wait_s = self.kind.retry_after_s(upstream)
+        if status == 429:
+            return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
+        if status in _OPERATORS or status < 400:
+            told = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
+            failure = BackendFailed(f"{name} {told} (status {status})", backend=name)
+            failure.retryable = False
+            return failure
+        if status >= 500 or status in _PASSING:
+            return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
+        refused = call.wire.refusal(status, await upstream.read(_MOST_ERROR_BYTES), name)
+        if self._key and self._key in refused.message:
+            refused.message = refused.message.replace(self._key, "[key]")
+            refused.args = (refused.message,)
+        return refused

@@ -1,0 +1,233 @@
+"""How one backend fares: a circuit breaker, the calls in progress, and how soon its streams begin."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from gateway.domain.protocols import BackendState
+from gateway.errors import BackendRateLimited, Overloaded
+
+_NEWEST = 0.2
+"""Weight of the newest stream in the average time to a first byte."""
+
+
+SHORT_PAUSE_S = 2.0
+"""A pause this short is waited for by the request that was asked to; the others need not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tripping:
+    """When a breaker opens, and for how long."""
+
+    failures_in_a_row: int = 5
+    error_share: float = 0.5
+    least_calls: int = 20
+    """Calls in the window before their error share says anything."""
+    window_s: float = 30.0
+    rest_s: float = 5.0
+    """First rest; it doubles until a call succeeds."""
+    longest_rest_s: float = 60.0
+
+
+class Breaker:
+    """Closed → (failures) → open → (rest over) → one probe → closed, or open for twice as long. No I/O."""
+
+    def __init__(self, tripping: Tripping | None = None) -> None:
+        self._tripping = tripping or Tripping()
+        self._in_a_row = 0
+        self._half_window = -1
+        self._recent = (0, 0)
+        self._earlier = (0, 0)
+        self._open = False
+        self._rest_s = self._tripping.rest_s
+        self._rests_until = 0.0
+        self._limited_until = 0.0
+        self._probing = False
+
+    def closed_to(self, now: float) -> str:
+        """Why no call may start now; empty when one may."""
+        if now < self._limited_until:
+            return "rate-limited"
+        if self._open and now < self._rests_until:
+            return "resting after failures"
+        if self._open and self._probing:
+            return "being probed"
+        return ""
+
+    def limited_for(self, now: float) -> float:
+        """Seconds until the backend takes calls again, as it said itself; 0 when it said nothing."""
+        return max(0.0, self._limited_until - now)
+
+    def start(self) -> bool:
+        """A call starts (`closed_to` was empty). Is it the probe?"""
+        self._probing = self._open
+        return self._open
+
+    def began(self) -> None:
+        """A probe's first bytes are there: closed again, though the next failure would open it."""
+        self._open = self._probing = False
+        self._in_a_row = self._tripping.failures_in_a_row - 1
+
+    def succeeded(self, now: float) -> None:
+        if not self._open:
+            self._in_a_row = 0
+            self._rest_s = self._tripping.rest_s
+            self._count(now, 0)
+
+    def failed(self, now: float, probe: bool) -> None:
+        if probe:
+            self._trip(now)
+        elif not self._open:  # a call that started before the breaker opened proves nothing new
+            self._in_a_row += 1
+            self._count(now, 1)
+            if self._in_a_row >= self._tripping.failures_in_a_row or self._too_many():
+                self._trip(now)
+
+    def probe_left(self) -> None:
+        """The probe ended without a verdict, for example because the client hung up: the next call probes."""
+        self._probing = False
+
+    def limited(self, now: float, seconds: float) -> None:
+        """The backend asked for a pause; it is believed, but not for ever."""
+        self._limited_until = max(self._limited_until, now + min(seconds, self._tripping.longest_rest_s))
+
+    def _trip(self, now: float) -> None:
+        self._open, self._probing = True, False
+        self._rests_until = now + self._rest_s
+        self._rest_s = min(self._rest_s * 2, self._tripping.longest_rest_s)
+        self._recent = self._earlier = (0, 0)
+
+    def _count(self, now: float, failures: int) -> None:
+        """Two half windows: cheap, and old calls fade."""
+        half = int(now / (self._tripping.window_s / 2))
+        if half != self._half_window:
+            self._earlier = self._recent if half == self._half_window + 1 else (0, 0)
+            self._recent, self._half_window = (0, 0), half
+        self._recent = (self._recent[0] + 1, self._recent[1] + failures)
+
+    def _too_many(self) -> bool:
+        calls = self._recent[0] + self._earlier[0]
+        failures = self._recent[1] + self._earlier[1]
+        return calls >= self._tripping.least_calls and failures >= calls * self._tripping.error_share
+
+
+class Health:
+    """One backend's breaker, places and averages."""
+
+    def __init__(
+        self,
+        name: str,
+        concurrent: int,
+        *,
+        monotonic: Callable[[], float],
+        tripping: Tripping | None = None,
+        longest_wait_s: float = 5.0,
+    ) -> None:
+        self.name = name
+        self.in_flight = 0
+        self.first_byte_ms: float | None = None
+        self.breaker = Breaker(tripping)
+        self.monotonic = monotonic
+        self._concurrent = concurrent
+        self._longest_wait_s = longest_wait_s
+        self._places = asyncio.Semaphore(concurrent)
+
+    def state(self) -> BackendState:
+        reason = self.breaker.closed_to(self.monotonic())
+        return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
+
+    async def enter(self, wait_s: float) -> Place | None:
+        """A place for one call, or None while the breaker is open.
+
+        Waits at most `wait_s` for one of the backend's `concurrent` places. Raises Overloaded when none came free,
+        and BackendRateLimited while the backend has asked for a pause.
+        """
+        if self._resting():
+            return None
+        if not self._places.locked():
+            await self._places.acquire()  # does not suspend
+            return self._start()
+        await self._queue(min(wait_s, self._longest_wait_s))
+        resting = True
+        try:
+            resting = self._resting()  # the wait may have been long enough for the breaker to open
+        finally:
+            if resting:
+                self._places.release()
+        return None if resting else self._start()
+
+    def _start(self) -> Place:
+        self.in_flight += 1
+        return Place(self, self.breaker.start())
+
+    def _resting(self) -> bool:
+        now = self.monotonic()
+        if wait_s := self.breaker.limited_for(now):
+            raise BackendRateLimited(
+                f"{self.name} is rate-limited for another {wait_s:.0f} s", backend=self.name, retry_after_s=wait_s
+            )
+        return bool(self.breaker.closed_to(now))
+
+    async def _queue(self, wait_s: float) -> None:
+        try:
+            async with asyncio.timeout(wait_s):
+                await self._places.acquire()
+        except TimeoutError:
+            raise Overloaded(
+                f"{self.name} already has {self._concurrent} calls in progress; try again shortly, "
+                "or raise its `concurrent`",
+                retry_after_s=1.0,
+            ) from None
+
+    def give_back(self) -> None:
+        self.in_flight -= 1
+        self._places.release()
+
+
+class Place:
+    """One call in progress; its first verdict counts, and gives the place back."""
+
+    __slots__ = ("_health", "_open", "_probe", "_started")
+
+    def __init__(self, health: Health, probe: bool) -> None:
+        self._health, self._probe, self._open = health, probe, True
+        self._started = health.monotonic()
+
+    def began(self, *, streaming: bool) -> None:
+        """First bytes are there."""
+        health = self._health
+        if self._probe:
+            health.breaker.began()
+            self._probe = False
+        if streaming:  # a plain answer's first byte comes after its last token, and would say something else
+            ms = (health.monotonic() - self._started) * 1000
+            before = ms if health.first_byte_ms is None else health.first_byte_ms
+            health.first_byte_ms = before + (ms - before) * _NEWEST
+
+    def succeeded(self) -> None:
+        """The whole answer arrived; `began` was called before."""
+        if self._leave():
+            self._health.breaker.succeeded(self._health.monotonic())
+
+    def failed(self) -> None:
+        if self._leave():
+            self._health.breaker.failed(self._health.monotonic(), self._probe)
+
+    def limited(self, seconds: float | None) -> None:
+        """The backend is alive but wants no calls for `seconds`, if it said how long."""
+        self.left()
+        if seconds is not None and seconds > SHORT_PAUSE_S:
+            self._health.breaker.limited(self._health.monotonic(), seconds)
+
+    def left(self) -> None:
+        """No verdict: the client hung up, or nothing was asked after all."""
+        if self._leave() and self._probe:
+            self._health.breaker.probe_left()
+
+    def _leave(self) -> bool:
+        was_open, self._open = self._open, False
+        if was_open:
+            self._health.give_back()
+        return was_open

@@ -1,0 +1,274 @@
+"""How two readings differ: token alignment, harmless gaps, and the conflicts that no similarity may outvote."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from gateway.cache.text import Reading, Token
+from gateway.cache.words import Lexicon, Words
+
+_LONGEST_MIDDLE = 60
+"""Tokens; texts that differ over a longer stretch are not the same question."""
+_TO = frozenset("to into para hacia hasta ate a".split())
+_FROM = frozenset("from desde de".split())
+_HOW = frozenset({"how", "what"})
+_MILD_PREPOSITIONS = frozenset("of in for at on em en de por para a to do".split())
+
+
+@dataclass(slots=True)
+class Gap:
+    """Tokens of either side that stand where the other side has something else."""
+
+    stored: list[Token]
+    asked: list[Token]
+    edge: bool
+    """At the beginning or the end, where politeness lives."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    conflict: str = ""
+    """Why the answer must differ; empty when nothing says so."""
+    same: bool = False
+    """Every difference is harmless."""
+    gaps: list[Gap] = field(default_factory=list)
+    matched: int = 0
+    """Content words that both have, in order."""
+
+
+def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
+    """Gaps and matched pairs of positions, by longest common subsequence; None when they differ too widely."""
+    a, b = stored.forms, asked.forms
+    start = 0
+    while start < len(a) and start < len(b) and a[start] == b[start]:
+        start += 1
+    end = 0
+    while end < len(a) - start and end < len(b) - start and a[-1 - end] == b[-1 - end]:
+        end += 1
+    middle_a, middle_b = a[start : len(a) - end], b[start : len(b) - end]
+    if max(len(middle_a), len(middle_b)) > _LONGEST_MIDDLE:
+        return None
+    pairs = [(place, place) for place in range(start)]
+    pairs += [(start + i, start + j) for i, j in _subsequence(middle_a, middle_b)]
+    pairs += [(len(a) - end + place, len(b) - end + place) for place in range(end)]
+    return _gaps(stored, asked, pairs), pairs
+
+
+def _subsequence(a: tuple[str, ...], b: tuple[str, ...]) -> list[tuple[int, int]]:
+    if not a or not b:
+        return []
+    width = len(b)
+    lengths = [[0] * (width + 1)]
+    for left in a:
+        above = lengths[-1]
+        row = [0] * (width + 1)
+        for j, right in enumerate(b):
+            row[j + 1] = above[j] + 1 if left == right else row[j] if row[j] > above[j + 1] else above[j + 1]
+        lengths.append(row)
+    pairs = []
+    i, j = len(a), width
+    while i and j:
+        if a[i - 1] == b[j - 1]:
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+        elif lengths[i - 1][j] >= lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return pairs[::-1]
+
+
+def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list[Gap]:
+    gaps = []
+    i = j = 0
+    for next_i, next_j in [*pairs, (len(stored.tokens), len(asked.tokens))]:
+        if next_i > i or next_j > j:
+            edge = (i == 0 and j == 0) or (next_i == len(stored.tokens) and next_j == len(asked.tokens))
+            gaps.append(Gap(list(stored.tokens[i:next_i]), list(asked.tokens[j:next_j]), edge))
+        i, j = next_i + 1, next_j + 1
+    return gaps
+
+
+class Comparer:
+    """Rules on two readings of one language. Pure."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def lexicon(self, stored: Reading, asked: Reading) -> Lexicon:
+        return self._words.lexicons[stored.language or asked.language or "en"]
+
+    def compare(self, stored: Reading, asked: Reading) -> Comparison:
+        if stored.payload != asked.payload:
+            return Comparison("payload")
+        if stored.language and asked.language and stored.language != asked.language:
+            return Comparison("language")
+        lexicon = self.lexicon(stored, asked)
+        aligned = align(stored, asked)
+        if aligned is None:
+            return Comparison("length")
+        gaps, pairs = aligned
+        result = Comparison(gaps=gaps)
+        if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
+            result.conflict = "accent"
+            return result
+        self._settle_typos(gaps)
+        self._settle_courtesy(gaps, lexicon)
+        gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
+        result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
+        if gaps:
+            result.conflict = self._conflict(gaps, stored, asked, lexicon)
+        if not result.conflict:
+            result.same = all(self._harmless(gap, lexicon) for gap in gaps)
+        return result
+
+    def is_content(self, token: Token, lexicon: Lexicon) -> bool:
+        return token.kind != "word" or not (
+            token.form in lexicon.function
+            or token.form in lexicon.modals
+            or token.form in lexicon.questions
+            or token.form in _MILD_PREPOSITIONS
+        )
+
+    # -- what is harmless ------------------------------------------------------------------------------------------
+
+    def _settle_typos(self, gaps: list[Gap]) -> None:
+        """Take pairs that are one word misspelt, or in another number, out of their gaps."""
+        for gap in gaps:
+            for left in list(gap.stored):
+                for right in list(gap.asked):
+                    if self.same_word(left, right):
+                        gap.stored.remove(left)
+                        gap.asked.remove(right)
+                        break
+
+    def same_word(self, left: Token, right: Token) -> bool:
+        if left.kind != "word" or right.kind != "word" or left.quoted or right.quoted:
+            return False
+        if left.name or right.name:
+            return False
+        return _plural(left.form, right.form) or self._typo(left.form, right.form)
+
+    def _typo(self, left: str, right: str) -> bool:
+        """One slip apart, and at most one of them a word that the vocabulary knows."""
+        if min(len(left), len(right)) < 4 or left[0] != right[0]:
+            return False
+        known = (left in self._words.vocabulary) + (right in self._words.vocabulary)
+        slip = _slip(left, right)
+        if not slip or known == 2 or right in self._words.opposites.get(left, ()):
+            return False
+        return known == 1 or slip in ("swap", "double") or (slip == "drop" and min(len(left), len(right)) > 6)
+
+    def _settle_courtesy(self, gaps: list[Gap], lexicon: Lexicon) -> None:
+        for gap in gaps:
+            if gap.edge and all(token.form in lexicon.courtesy for token in gap.stored + gap.asked):
+                kinds = [{lexicon.questions.get(token.form) for token in side} for side in (gap.stored, gap.asked)]
+                if kinds[0] - {None, "what"} == kinds[1] - {None, "what"}:
+                    gap.stored.clear()
+                    gap.asked.clear()
+
+    def _harmless(self, gap: Gap, lexicon: Lexicon) -> bool:
+        one_sided = not gap.stored or not gap.asked
+        for token in gap.stored + gap.asked:
+            if token.form == "/" and token.kind == "sign":
+                continue
+            if token.kind != "word" or token.quoted or token.name:
+                return False
+            if token.form in lexicon.function:
+                continue
+            if not one_sided and token.form in _MILD_PREPOSITIONS:
+                continue
+            return False
+        return True
+
+    # -- what no similarity may outvote ----------------------------------------------------------------------------
+
+    def _conflict(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> str:
+        left = [token for gap in gaps for token in gap.stored]
+        right = [token for gap in gaps for token in gap.asked]
+        left_forms, right_forms = Counter(t.form for t in left), Counter(t.form for t in right)
+        moved = left_forms & right_forms
+        only_left = [token for token in left if token.form not in moved]
+        only_right = [token for token in right if token.form not in moved]
+        for name, test in (
+            ("number", lambda t: t.kind == "number"),
+            ("symbol", lambda t: t.kind in ("ident", "sign") and t.form != "/"),
+            ("name", lambda t: t.name),
+            ("quoted", lambda t: t.quoted),
+        ):
+            if any(test(token) for token in only_left + only_right):
+                return name
+        if _count(stored, lexicon.negations) != _count(asked, lexicon.negations):
+            return "negation"
+        if self._questions_differ(only_left, only_right, lexicon):
+            return "question"
+        if self._opposed(only_left, only_right):
+            return "opposite"
+        if self._swapped(stored, asked, moved):
+            return "order"
+        return ""
+
+    @staticmethod
+    def _questions_differ(left: list[Token], right: list[Token], lexicon: Lexicon) -> bool:
+        kinds = [{lexicon.questions[t.form] for t in side if t.form in lexicon.questions} for side in (left, right)]
+        hard = [kind - _HOW for kind in kinds]
+        return hard[0] != hard[1]
+
+    def _opposed(self, left: list[Token], right: list[Token]) -> bool:
+        others = {token.form for token in right}
+        return any(others & self._words.opposites.get(token.form, frozenset()) for token in left)
+
+    def _swapped(self, stored: Reading, asked: Reading, moved: Counter[str]) -> bool:
+        """The same words the other way round: nothing but order differs, or what stands after from/to does."""
+        if moved and Counter(stored.forms) == Counter(asked.forms):
+            return True
+        for markers in (_TO, _FROM):
+            roles = [
+                {reading.forms[place + 1] for place in range(len(reading.forms) - 1) if reading.forms[place] in markers}
+                for reading in (stored, asked)
+            ]
+            if any(form in stored.forms and form in asked.forms for form in roles[0] ^ roles[1] if form in moved):
+                return True
+        return False
+
+
+def _count(reading: Reading, words: frozenset[str]) -> int:
+    return sum(form in words for form in reading.forms)
+
+
+def _accents_differ(left: Token, right: Token) -> bool:
+    """`avó` and `avô` are two words; `avo` may be either."""
+    if left.raw == right.raw or left.kind != "word":
+        return False
+    if left.quoted and right.quoted:
+        return True
+    return not left.raw.isascii() and not right.raw.isascii() and len(left.raw) == len(right.raw)
+
+
+def _plural(left: str, right: str) -> bool:
+    shorter, longer = sorted((left, right), key=len)
+    return len(shorter) > 2 and (
+        longer in (shorter + "s", shorter + "es") or (shorter[-1] == "y" and longer == shorter[:-1] + "ies")
+    )
+
+
+def _slip(left: str, right: str) -> str:
+    """`swap` (neighbours exchanged), `double` (one letter twice), `drop`, `change`; empty when further apart."""
+    if left == right or abs(len(left) - len(right)) > 1:
+        return ""
+    start = 0
+    while start < min(len(left), len(right)) and left[start] == right[start]:
+        start += 1
+    if len(left) == len(right):
+        if left[start + 1 :] == right[start + 1 :]:
+            return "change"
+        swapped = left[start : start + 2] == right[start : start + 2][::-1] and left[start + 2 :] == right[start + 2 :]
+        return "swap" if swapped else ""
+    shorter, longer = sorted((left, right), key=len)
+    if shorter[start:] != longer[start + 1 :]:
+        return ""
+    doubled = longer[start] == longer[start - 1] if start else False
+    if doubled and longer[start - 1 : start + 1] in ("rr", "ll", "ss", "nn") and len(shorter) < 7:
+        return "drop"
+    return "double" if doubled else "drop"

@@ -1,0 +1,215 @@
+"""A prompt as the verifier reads it: canonical tokens, what is quoted or handed over to be worked on, its language."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+
+from gateway.cache.words import LANGUAGES, Lexicon, Words
+
+_FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+_QUOTED = re.compile(r'"+([^"\n]+)"+|“([^”]+)”|«([^»]+)»|`([^`\n]+)`|‘([^’\n]{2,})’|(?<![\w])\'([^\'\n]{2,})\'(?!\w)')
+_TOKEN = re.compile(
+    r"(?P<link>(?:https?://|www\.)[^\s<>\"']+|[\w.+-]+@[\w-]+\.[\w.]+|(?:[~.]?/[\w.-]+){2,})"
+    r"|(?P<number>\d+(?:[.,:]\d+)*)"
+    r"|(?P<ident>[^\W\d_]+(?:\+\+|\#)(?!\w)|\.?[^\W\d_]\w*(?:[._^]\w+)+|[^\W\d_]+\d\w*|_\w+|\w+_\w*)"
+    r"|(?P<word>[^\W\d_]+(?:['’´][^\W\d_]+)*)"
+    r"|(?P<sign>[+*/^=<>%$€£&|~@\#\\]+|(?<=\s)-(?=\d))"
+)
+_SPELLING = (
+    (re.compile(r"(?<=\w{3})is(?=(?:e|ed|es|er|ers|ing|ation|ations)$)"), "iz"),
+    (re.compile(r"(?<=\w{3})ys(?=(?:e|ed|es|ing)$)"), "yz"),
+    (re.compile(r"(?<=\w{3})our(?=(?:s|ed|ing|ite|ites|al|able|ful|less|er|ers)?$)"), "or"),
+    (re.compile(r"(?<=[ctb])re(?=s?$)"), "er"),
+    (re.compile(r"ogue(?=s?$)"), "og"),
+    (re.compile(r"(?<=[ef]en)c(?=es?$)"), "s"),
+    (re.compile(r"(?<=\w{4})ll(?=(?:ed|ing|er|ers)$)"), "l"),
+)
+_LONGEST_QUOTE = 6
+"""Words; a longer quotation is material to work on, not a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    form: str
+    """Canonical: lower case, no accents, contraction expanded, number in digits."""
+    raw: str
+    """As written, lower case."""
+    kind: str
+    """word | number | ident | sign"""
+    name: bool = False
+    """Capitalised where no sentence begins."""
+    quoted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """One text, read once."""
+
+    tokens: tuple[Token, ...]
+    forms: tuple[str, ...]
+    payload: tuple[str, ...]
+    """Code, long quotations, text handed over: whatever must be the same to the letter."""
+    language: str
+    """en, es, pt; empty when it cannot be told."""
+
+    @property
+    def empty(self) -> bool:
+        return not self.tokens and not self.payload
+
+
+@lru_cache(maxsize=16384)
+def plain(word: str) -> str:
+    """Without accents; ñ is a letter of its own."""
+    if word.isascii():
+        return word
+    kept = word.replace("ñ", "\0")
+    bare = "".join(char for char in unicodedata.normalize("NFD", kept) if not unicodedata.combining(char))
+    return bare.replace("\0", "ñ")
+
+
+class Reader:
+    """Text → Reading. Pure; remembers nothing."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def language(self, text: str) -> str:
+        """The language with clearly most stop words, or empty."""
+        return self._language([plain(word.lower()) for word in re.findall(r"[^\W\d_]+", text)])
+
+    def _language(self, words: list[str]) -> str:
+        counts = sorted(
+            ((sum(word in self._words.lexicons[name].stopwords for word in words), name) for name in LANGUAGES),
+            reverse=True,
+        )
+        return counts[0][1] if counts[0][0] > counts[1][0] else ""
+
+    def timely(self, reading: Reading) -> bool:
+        """Does the answer depend on when it is asked?"""
+        names = (reading.language,) if reading.language else LANGUAGES
+        return any(form in self._words.lexicons[name].temporal for name in names for form in reading.forms)
+
+    def read(self, text: str) -> Reading:
+        text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
+        language = self.language(text)
+        lexicon = self._words.lexicons[language or "en"]
+        payload: list[str] = []
+
+        def keep(match: re.Match[str]) -> str:
+            payload.append("\n".join(line.rstrip() for line in match.group().strip().splitlines()))
+            return "\n"
+
+        text = _FENCE.sub(keep, text)
+        text = self._handed_over(text, lexicon, payload)
+        tokens = self._merge(self._tokens(text, lexicon, payload))
+        return Reading(tuple(tokens), tuple(token.form for token in tokens), tuple(payload), language)
+
+    def _courteous(self, text: str, lexicon: Lexicon) -> bool:
+        return all(plain(word) in lexicon.courtesy for word in re.findall(r"[^\W_]+", text.lower()))
+
+    def _handed_over(self, text: str, lexicon: Lexicon, payload: list[str]) -> str:
+        """The instruction; what stands under it, or after a colon, goes to `payload`."""
+        lines = [line.strip() for line in text.splitlines()]
+        lines = [line for line in lines if line]
+        while lines and self._courteous(lines[0], lexicon):
+            del lines[0]
+        while lines and self._courteous(lines[-1], lexicon):
+            del lines[-1]
+        if not lines:
+            return text
+        head = lines[0]
+        if len(lines) > 1:
+            payload.append("\n".join(" ".join(line.split()) for line in lines[1:]))
+        before, colon, after = head.rpartition(": ")
+        if colon and len(after.split()) > 2 and not self._courteous(before, lexicon):
+            payload.append(" ".join(re.findall(r"\w+|[^\w\s.?!,;¿¡]", after.lower())))
+            return before
+        return after if colon and self._courteous(before, lexicon) else head
+
+    def _tokens(self, text: str, lexicon: Lexicon, payload: list[str]) -> list[Token]:
+        tokens: list[Token] = []
+        end = 0
+        cased = not (text.isupper() or text.islower() or text.istitle())
+        for match in _QUOTED.finditer(text):
+            self._plain_tokens(text[end : match.start()], lexicon, tokens, cased=cased, quoted=False)
+            inner = next(group for group in match.groups() if group)
+            if len(inner.split()) > _LONGEST_QUOTE:
+                payload.append(" ".join(inner.split()))
+            else:
+                self._plain_tokens(inner, lexicon, tokens, cased=False, quoted=True)
+            end = match.end()
+        self._plain_tokens(text[end:], lexicon, tokens, cased=cased, quoted=False)
+        return tokens
+
+    def _plain_tokens(self, text: str, lexicon: Lexicon, into: list[Token], *, cased: bool, quoted: bool) -> None:
+        last_end = 0
+        for match in _TOKEN.finditer(text):
+            written = match.group()
+            kind = match.lastgroup or "word"
+            # After a full stop, question mark or at the very beginning a capital says nothing.
+            gap = text[last_end : match.start()]
+            begins = not into or any(mark in gap for mark in ".?!:¿¡\n")
+            last_end = match.end()
+            name = cased and not begins and written[:1].isupper() and written != "I"
+            if kind == "word":
+                self._word(written, lexicon, into, name=name, quoted=quoted)
+            elif kind == "number":
+                into.append(Token(_number(written), written, "number", quoted=quoted))
+            else:
+                form = plain(written.lower())
+                into.append(Token(form, form, "sign" if kind == "sign" else "ident", name, quoted))
+
+    def _word(self, written: str, lexicon: Lexicon, into: list[Token], *, name: bool, quoted: bool) -> None:
+        raw = written.lower().replace("´", "'")
+        form = plain(raw)
+        if quoted:
+            into.append(Token(form, raw, "word", name, True))
+            return
+        for part in lexicon.expand.get(form, (form,)):
+            if part in lexicon.numbers:
+                into.append(Token(lexicon.numbers[part], lexicon.numbers[part], "number"))
+                continue
+            if part.endswith("'s"):
+                part = part[:-2]
+            form = self._words.synonyms.get(part) or _spelling(part)
+            into.append(Token(form, raw if part == plain(raw) else form, "word", name))
+
+    @staticmethod
+    def _merge(tokens: list[Token]) -> list[Token]:
+        """`por que`, `por qué` → `porque`: written apart or together, it asks the same."""
+        merged: list[Token] = []
+        skip = False
+        for token, following in pairwise([*tokens, Token("", "", "word")]):
+            if skip:
+                skip = False
+            elif token.form == "por" and following.form == "que":
+                merged.append(Token("porque", "porque", "word"))
+                skip = True
+            else:
+                merged.append(token)
+        return merged
+
+
+@lru_cache(maxsize=16384)
+def _spelling(word: str) -> str:
+    """British and American spelling as one."""
+    if len(word) > 4 and word.isascii():
+        for pattern, replacement in _SPELLING:
+            word, changed = pattern.subn(replacement, word, count=1)
+            if changed:
+                break
+    return word
+
+
+def _number(written: str) -> str:
+    """`10,000` and `10000` are one number, `1,08` and `1.08` too; a version or a time stays as written."""
+    parts = re.split(r"[.,]", written)
+    if ":" in written or len(parts) == 1:
+        return written
+    if len(set(re.findall(r"[.,]", written))) == 1 and all(len(part) == 3 for part in parts[1:]) and len(parts[0]) < 4:
+        return "".join(parts)
+    return ".".join(parts)

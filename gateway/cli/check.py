@@ -1,0 +1,64 @@
+"""`thriftgate check`: start-up's validation, without starting."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+import orjson
+
+from gateway.cli.options import Context, common
+from gateway.domain.backend import RANK
+from gateway.policy.load import PolicySet, load_policies
+from gateway.policy.schema import json_schema
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import GatewayConfig, Settings
+
+
+@click.command()
+@common
+@click.option("--schema", is_flag=True, help="Print the JSON Schema of a policy file, for editors and CI.")
+@click.option("--gateway-schema", is_flag=True, help="Print the JSON Schema of gateway.yaml.")
+def check(context: Context, schema: bool, gateway_schema: bool) -> None:
+    """Validate gateway.yaml and every policy; each mistake is a line with file, line, key and remedy.
+
+    \b
+    thriftgate check --config gateway.yaml --policies policies
+    Exit status: 0 when all is well, 2 when something must be mended.
+    """
+    if schema or gateway_schema:
+        shown = json_schema() if schema else GatewayConfig.model_json_schema()
+        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        return
+    try:
+        settings = context.settings()
+        policies = load_policies(settings.policies, settings.config.ceilings)
+        problems = unknown_backends(settings, policies)
+        if problems:
+            raise ConfigError(problems)
+    except ConfigError as error:
+        context.print({"ok": False, "problems": list(error.problems)}, str(error))
+        sys.exit(2)
+    teams = sorted(policies.policies)
+    context.print(
+        {"ok": True, "teams": teams, "policies": str(settings.policies) if settings.policies else None},
+        f"All is well: policies for {', '.join(teams)} in {settings.policies or 'the shipped defaults'}.",
+    )
+
+
+def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
+    """Names in policies that are neither a tier nor a backend; only decidable when gateway.yaml lists backends."""
+    if not settings.config.backends:
+        return []
+    known = {backend.name for backend in settings.config.backends} | set(RANK)
+    problems = []
+    for team, policy in policies.policies.items():
+        for model, entry in policy.models.items():
+            names = [entry] if isinstance(entry, str) else [*entry.candidates, entry.reference]
+            problems += [
+                f"{settings.policies}: team {team}: models.{model}: there is no backend or tier called {name!r}; "
+                f"there are {', '.join(sorted(known))}"
+                for name in names
+                if name is not None and name not in known and name not in policy.models and name != "auto"
+            ]
+    return problems

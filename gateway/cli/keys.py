@@ -1,0 +1,129 @@
+"""`thriftgate keys`: who may ask."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.domain.units import parse_duration
+from gateway.policy import keys as store
+from gateway.state.sql import Database
+
+
+@click.group()
+def keys() -> None:
+    """Create, list, rotate and revoke API keys.
+
+    A key is shown once, when it is made; only its SHA-256 digest is kept. A running gateway knows of every change
+    within a second.
+    """
+
+
+@keys.command()
+@common
+@click.option("--team", required=True, help="The team that pays; its policy applies.")
+@click.option("--name", default="", help="A note for people: which app or person has it.")
+@click.option(
+    "--scope", "scopes", multiple=True, type=click.Choice(store.SCOPES), help="Default: inference. Repeatable."
+)
+@click.option("--expires", help="How long it lives, e.g. 90d; default: until revoked.")
+def create(context: Context, team: str, name: str, scopes: tuple[str, ...], expires: str | None) -> None:
+    """Make a key for a team.
+
+    \b
+    thriftgate keys create --team search --name "search backend" --expires 90d
+    """
+    expires_at = time.time() + _duration(expires, "--expires") if expires else None
+    with _database(context) as database:
+        secret, key = store.create(database, team, name=name, scopes=scopes or ("inference",), expires_at=expires_at)
+    context.print(
+        {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at},
+        f"{secret}\n\nThis is key {key.id} of team {team}. It is shown this once; keep it where your secrets are kept.",
+    )
+
+
+@keys.command("list")
+@common
+@click.option("--team", help="Only this team's.")
+def list_(context: Context, team: str | None) -> None:
+    """Show what is kept of every key, newest first."""
+    with _database(context) as database:
+        rows = store.listing(database, team)
+    context.print(rows, lambda: Console().print(_table(rows)) if rows else click.echo("No keys yet."))
+
+
+@keys.command()
+@common
+@click.argument("key_id")
+@click.option("--grace", default="0s", help="How long the old secret keeps working, e.g. 1h.")
+def rotate(context: Context, key_id: str, grace: str) -> None:
+    """Replace a key's secret; team, scopes and expiry stay."""
+    with _database(context) as database:
+        made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
+    if made is None:
+        raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
+    secret, key = made
+    context.print(
+        {"key": secret, "id": key.id, "team": key.team, "replaces": key_id},
+        f"{secret}\n\nThis is key {key.id} of team {key.team}; {key_id} ends in {grace}.",
+    )
+
+
+@keys.command()
+@common
+@click.argument("key_id")
+def revoke(context: Context, key_id: str) -> None:
+    """End a key at once."""
+    with _database(context) as database:
+        done = store.revoke(database, key_id)
+    if not done:
+        raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
+    context.print({"id": key_id, "revoked": True}, f"Key {key_id} is revoked.")
+
+
+class _database:  # noqa: N801 - read as a verb in a with statement
+    """The migrated database of these settings, closed afterwards."""
+
+    def __init__(self, context: Context) -> None:
+        settings = context.settings()
+        settings.paths.data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._database = Database(settings.database_url)
+
+    def __enter__(self) -> Database:
+        self._database.upgrade()
+        return self._database
+
+    def __exit__(self, *error: object) -> None:
+        self._database.close()
+
+
+def _duration(text: str, option: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+
+
+def _table(rows: list[dict[str, Any]]) -> Table:
+    table = Table("key", "team", "name", "scopes", "created", "ends")
+    for row in rows:
+        ends = [moment for moment in (row["expires_at"], row["revoked_at"]) if moment]
+        table.add_row(
+            row["id"],
+            row["team"],
+            row["name"],
+            row["scopes"],
+            _day(row["created_at"]),
+            _day(min(ends)) if ends else "–",
+        )
+    return table
+
+
+def _day(moment: float) -> str:
+    return datetime.fromtimestamp(moment, UTC).strftime("%Y-%m-%d %H:%M")

@@ -1,0 +1,60 @@
+"""`thriftgate`: the commands, each loaded only when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from gateway import __version__
+from gateway.settings.files import ConfigError
+
+COMMANDS: dict[str, tuple[str, str]] = {
+    "serve": ("gateway.cli.serve", "Start the gateway."),
+    "check": ("gateway.cli.check", "Validate gateway.yaml and the policies, as start-up does."),
+    "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
+}
+"""Name → module that defines a click command of that name, and the line that `--help` shows."""
+
+
+class Lazy(click.Group):
+    """Loads a sub-command's module when it is used, so that `--help` and `keys` start fast."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__, prog_name="thriftgate")
+def cli() -> None:
+    """An LLM gateway that sends every request to the cheapest backend that is good enough for it.
+
+    \b
+    Begin here:
+      thriftgate serve                       start on http://127.0.0.1:8080 with what this machine has
+      thriftgate keys create --team search   make a key for a team
+      thriftgate demo                        watch about 20 requests go through
+    Every command explains itself with --help and takes
+    --config FILE, --data-dir DIR, --policies DIR and --json.
+    """
+
+
+def main() -> None:
+    """Entry point: mistakes in files are told in a line each, without a traceback."""
+    try:
+        cli()
+    except ConfigError as error:
+        click.echo(str(error), err=True)
+        sys.exit(2)

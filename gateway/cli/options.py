@@ -1,0 +1,51 @@
+"""What every sub-command takes: where the files lie, and how to print."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from gateway.settings.gateway import Settings, load_settings
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """The resolved common options."""
+
+    config: Path | None
+    data_dir: Path | None
+    policies: Path | None
+    as_json: bool
+
+    def settings(self) -> Settings:
+        """Raises ConfigError."""
+        return load_settings(self.config, self.data_dir, self.policies)
+
+    def print(self, value: Any, text: Callable[[], None] | str) -> None:
+        """`value` as JSON when asked, else the text meant for people."""
+        if self.as_json:
+            click.echo(orjson.dumps(value, default=str).decode())
+        elif isinstance(text, str):
+            click.echo(text)
+        else:
+            text()
+
+
+def common(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --config, --data-dir, --policies and --json; the command gets them as its first argument, a Context."""
+
+    @click.option("--config", type=click.Path(path_type=Path), help="gateway.yaml; default: ./gateway.yaml if there.")
+    @click.option("--data-dir", type=click.Path(path_type=Path), help="Where keys, ledger and journal lie.")
+    @click.option("--policies", type=click.Path(path_type=Path), help="Folder of policy files; default: ./policies.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
+    @functools.wraps(command)
+    def wrapped(config: Path | None, data_dir: Path | None, policies: Path | None, as_json: bool, **rest: Any) -> Any:
+        return command(Context(config, data_dir, policies, as_json), **rest)
+
+    return wrapped

@@ -1,0 +1,192 @@
+"""Putting the chunks of a chat stream together again as the plain body that the backend would have sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import sse
+from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
+
+MAX_BYTES = 2 * 2**20
+"""Largest plain body that is put together."""
+
+_CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
+
+
+class Assembly:
+    """Feed it whole events; ask any time. Unreadable events are counted, and then no plain body is made."""
+
+    def __init__(self) -> None:
+        self.usage: dict[str, Any] | None = None
+        """The last usage object as the backend sent it."""
+        self.unreadable = 0
+        self._top: dict[str, Any] = {}
+        self._choices: dict[int, _Choice] = {}
+        self._size = 0
+
+    def add(self, block: bytes) -> None:
+        """`block`: whole events."""
+        self._size += len(block)
+        for event in sse.events(block):
+            data = sse.payload(event)
+            if not data or data == b"[DONE]":
+                continue
+            try:
+                self._add(orjson.loads(data))
+            except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError):
+                self.unreadable += 1
+
+    def _add(self, chunk: dict[str, Any]) -> None:
+        if type(chunk.get("usage")) is dict:
+            self.usage = chunk["usage"]
+        for key, value in chunk.items():
+            if key not in _CHUNK_ONLY and (value is not None or key not in self._top):
+                self._top.setdefault(key, value)
+                if self._top[key] in (None, "", 0):
+                    self._top[key] = value
+        for choice in chunk.get("choices") or ():
+            index = choice.get("index", 0)
+            if index not in self._choices:
+                self._choices[index] = _Choice()
+            self._choices[index].add(choice)
+
+    @property
+    def finish(self) -> str:
+        return overall_finish(choice.finish for choice in self._choices.values())
+
+    @property
+    def finished(self) -> bool:
+        """Has every choice that began said why it ended?"""
+        return bool(self._choices) and all(choice.finish for choice in self._choices.values())
+
+    @property
+    def confidence(self) -> float | None:
+        return mean_probability(choice.fields() for choice in self._choices.values())
+
+    def text(self) -> str:
+        texts = (generated_text(choice.message()) for _, choice in sorted(self._choices.items()))
+        return "\n".join(text for text in texts if text)
+
+    def completion(self, usage: dict[str, Any] | None) -> bytes | None:
+        """The plain body with `usage`; None when a choice is unfinished, an event was unreadable, or it is too large."""
+        if not self.finished or self.unreadable:
+            return None
+        body: dict[str, Any] = {**self._top, "object": "chat.completion"}
+        body["choices"] = [
+            {"index": index, "message": choice.message(), **choice.fields()}
+            for index, choice in sorted(self._choices.items())
+        ]
+        if usage is not None:
+            body["usage"] = usage
+        rendered = orjson.dumps(body)
+        return rendered if len(rendered) <= MAX_BYTES else None
+
+
+class _Choice:
+    """One choice of the answer as it grows."""
+
+    def __init__(self) -> None:
+        self.finish = ""
+        self._texts: dict[str, list[str]] = {}
+        self._message: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
+        self._logprobs: dict[str, Any] | None = None
+        self._calls: dict[int, _Call] = {}
+        self._function: _Call | None = None
+
+    def add(self, choice: dict[str, Any]) -> None:
+        for key, value in choice.items():
+            if key == "delta":
+                self._delta(value or {})
+            elif key == "logprobs":
+                self._add_logprobs(value)
+            elif key == "finish_reason":
+                self.finish = value or self.finish
+            elif key != "index" and (value is not None or key not in self._fields):
+                self._fields[key] = value
+
+    def _delta(self, delta: dict[str, Any]) -> None:
+        for key, value in delta.items():
+            if key in TEXT_FIELDS and type(value) is str:
+                self._texts.setdefault(key, []).append(value)
+            elif key == "tool_calls":
+                self._tool_calls(value or ())
+            elif key == "function_call" and value:
+                self._function = self._function or _Call()
+                self._function.add({"function": value})
+            elif value is not None or key not in self._message:
+                self._message[key] = _merged(self._message.get(key), value)
+
+    def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
+        for call in calls:
+            index = call.get("index")
+            if index is None:  # Some servers send whole calls without a number.
+                index = len(self._calls)
+            self._calls.setdefault(index, _Call()).add(call)
+
+    def _add_logprobs(self, value: dict[str, Any] | None) -> None:
+        if value is None:
+            return
+        if self._logprobs is None:
+            self._logprobs = {}
+        for key, entries in value.items():
+            kept = self._logprobs.get(key)
+            self._logprobs[key] = kept + entries if kept and entries else entries or kept
+
+    def message(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        message |= {key: value for key, value in self._message.items() if value is not None or key not in message}
+        message |= {key: "".join(parts) for key, parts in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [call.render() for _, call in sorted(self._calls.items())]
+        if self._function:
+            message["function_call"] = self._function.render()["function"]
+        if (self._calls or self._function) and not message["content"]:
+            message["content"] = None
+        return message
+
+    def fields(self) -> dict[str, Any]:
+        """What stands beside the message."""
+        return {**self._fields, "logprobs": self._logprobs, "finish_reason": self.finish or None}
+
+
+class _Call:
+    """One tool call as it grows: arguments are joined, everything else is kept as last said."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._inner: dict[str, dict[str, Any]] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, call: dict[str, Any]) -> None:
+        for key, value in call.items():
+            if key in ("function", "custom") and type(value) is dict:
+                self._add_inner(key, value)
+            elif key != "index" and value:
+                self._fields[key] = value
+
+    def _add_inner(self, kind: str, inner: dict[str, Any]) -> None:
+        known = self._inner.setdefault(kind, {})
+        for key, value in inner.items():
+            if key in ("arguments", "input") and type(value) is str:
+                known.setdefault(key, "")
+                self._texts.setdefault((kind, key), []).append(value)
+            elif value:
+                known[key] = value
+
+    def render(self) -> dict[str, Any]:
+        inner = {kind: dict(known) for kind, known in self._inner.items()}
+        for (kind, key), parts in self._texts.items():
+            inner[kind][key] = "".join(parts)
+        return {**self._fields, **inner}
+
+
+def _merged(known: Any, value: Any) -> Any:
+    """How an unknown field of a delta grows: lists are joined, objects merged, anything else replaced."""
+    if type(known) is list and type(value) is list:
+        return known + value
+    if type(known) is dict and type(value) is dict:
+        return {**known, **value}
+    return value

@@ -1,0 +1,44 @@
+"""What a generated chat message contains: its text, its sureness, why it ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
+"""In the order in which models write them."""
+
+
+def generated_text(message: dict[str, Any]) -> str:
+    """All text that the model wrote, tool names and arguments included."""
+    texts = [message.get(field) for field in TEXT_FIELDS]
+    for call in (*_dicts(message.get("tool_calls")), {"function": message.get("function_call")}):
+        function = call.get("function")
+        if type(function) is dict:
+            texts += (function.get("name"), function.get("arguments"))
+    return "\n".join(text for text in texts if type(text) is str and text)
+
+
+def _dicts(value: object) -> list[dict[str, Any]]:
+    return [item for item in value if type(item) is dict] if type(value) is list else []
+
+
+def overall_finish(reasons: Iterable[object]) -> str:
+    """One word for all choices: the first that is not `stop`, else `stop`; empty when none is known."""
+    known = [reason for reason in reasons if type(reason) is str and reason]
+    return next((reason for reason in known if reason != "stop"), known[0] if known else "")
+
+
+def mean_probability(choices: Iterable[dict[str, Any]]) -> float | None:
+    """Mean probability of the tokens of all choices; None without log-probabilities."""
+    logprobs = [
+        entry["logprob"]
+        for choice in choices
+        if type(choice.get("logprobs")) is dict
+        for entry in _dicts(choice["logprobs"].get("content"))
+        if type(entry.get("logprob")) in (int, float)
+    ]
+    if not logprobs:
+        return None
+    return sum(math.exp(min(logprob, 0.0)) for logprob in logprobs) / len(logprobs)

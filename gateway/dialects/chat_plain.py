@@ -1,0 +1,66 @@
+"""Reading a plain chat completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import splice
+from gateway.dialects.chat_message import generated_text, mean_probability, overall_finish
+from gateway.dialects.plain import Plain
+from gateway.dialects.upstream_error import find_error
+from gateway.dialects.usage import openai_usage
+from gateway.domain.request import CompletionRequest
+from gateway.errors import BackendGarbage
+
+
+def read(request: CompletionRequest, body: bytes) -> Plain:
+    """The client gets `body` as it came, without log-probabilities that only the gateway asked for."""
+    reply = load_reply(body)
+    choices = _choices(reply)
+    if not request.body.get("logprobs") and any(choice.get("logprobs") for choice in choices):
+        body = _without_logprobs(body)
+    return Plain(
+        body=body,
+        usage=openai_usage(reply.get("usage")),
+        finish=overall_finish(choice.get("finish_reason") for choice in choices),
+        confidence=mean_probability(choices),
+        text="\n".join(generated_text(choice["message"]) for choice in choices),
+    )
+
+
+def load_reply(body: bytes) -> dict[str, Any]:
+    """The JSON object in a 2xx body. Raises BackendGarbage, with the backend's words if it reports an error."""
+    try:
+        reply = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BackendGarbage("The backend answered with something that is not JSON.") from error
+    if type(reply) is not dict:
+        raise BackendGarbage("The backend answered with JSON that is not an object.")
+    if error := find_error(reply):
+        raise BackendGarbage(f"The backend answered 200 with an error: {error.message}")
+    return reply
+
+
+def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:
+    choices = reply.get("choices")
+    if (
+        type(choices) is not list
+        or not choices
+        or not all(type(choice) is dict and type(choice.get("message")) is dict for choice in choices)
+    ):
+        raise BackendGarbage("The backend answered with JSON that is not a chat completion.")
+    return choices
+
+
+def _without_logprobs(body: bytes) -> bytes:
+    """Every choice's `logprobs` becomes null, as it is when nobody asked."""
+    spans = [
+        span
+        for choices, _ in splice.find(body, "choices")
+        for choice, _ in splice.elements(body, choices)
+        for key, span in splice.members(body, choice)
+        if key == "logprobs"
+    ]
+    return splice.replace(body, [(span, b"null") for span in spans])

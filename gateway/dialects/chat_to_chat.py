@@ -1,0 +1,93 @@
+"""OpenAI chat client over an OpenAI chat backend: the bytes go through, only changed keys are spliced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import chat_plain, splice, upstream_error
+from gateway.dialects.chat_stream import ChatStream
+from gateway.dialects.plain import Plain
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.route import ContextPlan
+from gateway.errors import BackendRefused
+
+_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+class ChatToChat:
+    client: DialectName = "openai_chat"
+    backend: DialectName = "openai_chat"
+    path = "/chat/completions"
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        changes: dict[str, bytes] = {}
+        if model != request.model:
+            changes["model"] = orjson.dumps(model)
+        if request.stream and not request.wants_usage:
+            options = request.body.get("stream_options") or {}
+            changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
+        if logprobs and not request.stream and not request.body.get("logprobs"):
+            changes["logprobs"] = b"true"
+        if max_output_tokens is not None:
+            given = [key for key in _OUTPUT_LIMITS if request.body.get(key) is not None]
+            changes |= dict.fromkeys(given or _OUTPUT_LIMITS[:1], b"%d" % max_output_tokens)
+        if plan is not None and plan.touched:
+            changes["messages"] = _messages(request, plan)
+        return splice.splice(request.raw, request.body, changes) if changes else request.raw
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"accept", b"text/event-stream" if request.stream else b"application/json"),
+        ]
+        if api_key:
+            headers.append((b"authorization", b"Bearer " + api_key.encode()))
+        headers.extend(request.headers.items())
+        return headers
+
+    def reader(self, request: CompletionRequest) -> ChatStream:
+        return ChatStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        return chat_plain.read(request, body)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return upstream_error.refusal(status, upstream_error.error_in(body), backend)
+
+
+def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
+    """The messages that stay, in their own bytes; shortened ones are written anew."""
+    start, _ = splice.find(request.raw, "messages")[-1]
+    messages = request.body["messages"]
+    kept = [
+        orjson.dumps(shortened(messages[index], plan.replace[index])) if index in plan.replace else request.raw[a:b]
+        for index, (a, b) in enumerate(splice.elements(request.raw, start))
+        if index not in plan.drop
+    ]
+    return b"[" + b",".join(kept) + b"]"
+
+
+def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:
+    """`message` with `text` instead of its own; parts that are no text stay where they are."""
+    content = message.get("content")
+    if type(content) is not list:
+        return {**message, "content": text}
+    parts: list[Any] = []
+    written = False
+    for part in content:
+        if type(part.get("text")) is not str:
+            parts.append(part)
+        elif not written:
+            parts.append({**part, "text": text})
+            written = True
+    return {**message, "content": parts if written else [*parts, {"type": "text", "text": text}]}

@@ -1,0 +1,21 @@
+"""A plain (not streamed) answer: the bytes for the client and what the gateway read from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.domain.usage import Usage
+
+
+@dataclass(slots=True)
+class Plain:
+    body: bytes
+    """In the client's dialect, ready to send."""
+    usage: Usage | None
+    """None: the backend did not say, or said something absurd."""
+    finish: str
+    """OpenAI's words; empty when the backend gave no reason."""
+    confidence: float | None
+    """Mean token probability, where the backend gave log-probabilities."""
+    text: str
+    """Everything generated that costs tokens: content, reasoning, refusal, tool names and arguments."""

@@ -1,0 +1,127 @@
+"""Replacing single values in JSON bytes, so that everything else stays as it was written.
+
+The bytes have been accepted by orjson before, so the scanner only has to find its way, not to validate.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import orjson
+
+Span = tuple[int, int]
+"""Where a value begins and ends (exclusive)."""
+
+_SPACE = re.compile(rb"[ \t\n\r]*")
+_STRUCTURE = re.compile(rb'["{}\[\]]')
+_SCALAR = re.compile(rb"[^ \t\n\r,\]}]+")
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_QUOTE, _BACKSLASH, _COMMA = b'"'[0], b"\\"[0], b","[0]
+_OPENING = b"{["
+
+
+def string_end(raw: bytes, start: int) -> int:
+    """Past the closing quote of the string whose opening quote is at `start`."""
+    quote = raw.index(b'"', start + 1)
+    if raw[quote - 1] == _BACKSLASH:
+        return _end(_STRING, raw, start)
+    return quote + 1
+
+
+def value_end(raw: bytes, start: int) -> int:
+    """Past the value that begins at `start`."""
+    first = raw[start]
+    if first == _QUOTE:
+        return string_end(raw, start)
+    if first not in _OPENING:
+        return _end(_SCALAR, raw, start)
+    depth, at = 1, start + 1
+    while depth:
+        found = _STRUCTURE.search(raw, at)
+        if found is None:
+            raise ValueError("not the JSON that was parsed")
+        at = found.start()
+        if raw[at] == _QUOTE:
+            at = string_end(raw, at)
+            continue
+        depth += 1 if raw[at] in _OPENING else -1
+        at += 1
+    return at
+
+
+def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
+    match = pattern.match(raw, at)
+    if match is None:
+        raise ValueError("not the JSON that was parsed")
+    return match.end()
+
+
+def _skip(raw: bytes, at: int) -> int:
+    """Past white space."""
+    return _end(_SPACE, raw, at)
+
+
+def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
+    """Every key of the object at `start` with the span of its value, in order, duplicates included."""
+    at = _skip(raw, _skip(raw, start) + 1)
+    while raw[at] == _QUOTE:
+        key_end = string_end(raw, at)
+        value = _skip(raw, raw.index(b":", key_end) + 1)
+        end = value_end(raw, value)
+        yield orjson.loads(raw[at:key_end]), (value, end)
+        at = _skip(raw, end)
+        if raw[at] == _COMMA:
+            at = _skip(raw, at + 1)
+
+
+def elements(raw: bytes, start: int) -> Iterator[Span]:
+    """The span of every element of the array at `start`."""
+    at = _skip(raw, start + 1)
+    while raw[at] not in b"]":
+        end = value_end(raw, at)
+        yield at, end
+        at = _skip(raw, end)
+        if raw[at] == _COMMA:
+            at = _skip(raw, at + 1)
+
+
+def find(raw: bytes, key: str) -> list[Span]:
+    """Spans of the values that the top-level `key` (lower-case letters and `_`) has; several for duplicates.
+
+    `key` must be in the parsed object. Written exactly once and never hidden behind an escape, the quoted key can
+    only be the one sought, and the rest of the body is not walked.
+    """
+    quoted = b'"%s"' % key.encode()
+    if raw.count(quoted) == 1 and not _escaped_letters(raw):
+        value = _skip(raw, raw.index(b":", raw.index(quoted) + len(quoted)) + 1)
+        return [(value, value_end(raw, value))]
+    return [span for name, span in members(raw) if name == key]
+
+
+def _escaped_letters(raw: bytes) -> bool:
+    """Could a key be spelled with `\\u006d` for `m`?"""
+    return b"\\u00" in raw and (b"\\u005" in raw or b"\\u006" in raw or b"\\u007" in raw)
+
+
+def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
+    """`raw` with each span replaced; spans must not overlap."""
+    pieces, at = [], 0
+    for (start, end), value in sorted(changes):
+        pieces += (raw[at:start], value)
+        at = end
+    pieces.append(raw[at:])
+    return b"".join(pieces)
+
+
+def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes]) -> bytes:
+    """`raw` (which parses to the non-empty `body`) with top-level keys set to the JSON in `changes`.
+
+    Keys that are absent are put first. Every occurrence of a duplicate is replaced, so that any parser agrees.
+    """
+    spans = [(span, value) for key, value in changes.items() if key in body for span in find(raw, key)]
+    added = [b'"%s":%s,' % (key.encode(), value) for key, value in changes.items() if key not in body]
+    if added:
+        first = raw.index(b"{") + 1
+        spans.append(((first, first), b"".join(added)))
+    return replace(raw, spans) if spans else raw

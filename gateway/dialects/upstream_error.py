@@ -1,0 +1,86 @@
+"""What a backend says when it says no, in whichever of the usual shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.errors import BackendRefused
+
+MAX_MESSAGE = 2000
+_CREDENTIALS = (401, 402, 403, 407)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamError:
+    message: str
+    kind: str = ""
+    code: str | None = None
+    param: str | None = None
+
+
+def find_error(body: Any) -> UpstreamError | None:
+    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}`, `{"detail": …}`; None if none."""
+    if type(body) is list and body:
+        body = body[0]
+    if type(body) is not dict:
+        return None
+    error = body.get("error")
+    if not error and (body.get("object") == "error" or (body.get("type") == "error" and "message" in body)):
+        error = body
+    if not error and "choices" not in body:
+        error = body.get("detail") or body.get("errors")
+    if not error:
+        return None
+    if type(error) is not dict:
+        return UpstreamError(error[:MAX_MESSAGE] if type(error) is str else _dump(error))
+    message, code = error.get("message"), error.get("code")
+    return UpstreamError(
+        message=message[:MAX_MESSAGE] if type(message) is str and message else _dump(error),
+        kind=_text(error.get("type")) or "",
+        code=str(code) if type(code) is int else _text(code),
+        param=_text(error.get("param")),
+    )
+
+
+def _text(value: object) -> str | None:
+    return value[:MAX_MESSAGE] if type(value) is str and value else None
+
+
+def _dump(value: object) -> str:
+    return orjson.dumps(value).decode()[:MAX_MESSAGE]
+
+
+def error_in(body: bytes) -> UpstreamError | None:
+    """The same from bytes; None for HTML and other garbage."""
+    try:
+        return find_error(orjson.loads(body))
+    except orjson.JSONDecodeError:
+        return None
+
+
+def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
+    """A 4xx for the client. One about the gateway's own account is not the client's mistake: 502, details withheld."""
+    if status in _CREDENTIALS:
+        return BackendRefused(
+            f"Backend {backend} does not accept the gateway's credentials ({status}); "
+            "its operator must check the backend's api_key, account and permissions.",
+            backend=backend,
+            status=502,
+            code="backend_credentials",
+            kind="api_error",
+        )
+    if error is None:
+        return BackendRefused(
+            f"Backend {backend} refused the request ({status}) without saying why.", backend=backend, status=status
+        )
+    return BackendRefused(
+        error.message,
+        backend=backend,
+        status=status,
+        code=error.code,
+        kind=error.kind or "invalid_request_error",
+        param=error.param,
+    )

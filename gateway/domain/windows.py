@@ -1,0 +1,78 @@
+"""Calendar windows of budgets: where the hour, day, week or month around an instant begins and ends."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+_PRECISION_S = 0.5
+"""Zones change their offset on whole seconds."""
+
+
+def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]:
+    """The `[start, end)` in Unix seconds of the `window` that `now` lies in; `total` is `(0.0, inf)`.
+
+    `window` is hour, day, week (from Monday), month or total, in the IANA zone `timezone`. Windows neither
+    overlap nor leave gaps when clocks change: a day may last 23 or 25 hours, an hour that is repeated counts
+    as two. Raises ValueError for another window, ZoneInfoNotFoundError for an unknown zone.
+    """
+    if window == "total":
+        return 0.0, math.inf
+    zone = ZoneInfo(timezone)
+    if window == "hour":
+        return _hour(zone, now)
+    today = datetime.fromtimestamp(now, zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
+    match window:
+        case "day":
+            first, after = today, today + timedelta(days=1)
+        case "week":
+            first = today - timedelta(days=today.weekday())
+            after = first + timedelta(days=7)
+        case "month":
+            first = today.replace(day=1)
+            after = (first + timedelta(days=31)).replace(day=1)
+        case _:
+            raise ValueError(f"unknown window {window!r}; use hour, day, week, month or total")
+    return _instant(zone, first), _instant(zone, after)
+
+
+def _hour(zone: ZoneInfo, now: float) -> tuple[float, float]:
+    offset = _offset(zone, now)
+    start = (now + offset) // 3600 * 3600 - offset
+    end = start + 3600
+    # Few zones shift by half an hour; there the hour is cut at the change.
+    if (_offset(zone, start) - offset) % 3600:
+        start = _first(start, now, lambda at: _offset(zone, at) == offset)
+    if (_offset(zone, end - 1) - offset) % 3600:
+        end = _first(now, end, lambda at: _offset(zone, at) != offset)
+    return start, end
+
+
+def _offset(zone: ZoneInfo, at: float) -> float:
+    offset = datetime.fromtimestamp(at, zone).utcoffset()
+    assert offset is not None
+    return offset.total_seconds()
+
+
+def _instant(zone: ZoneInfo, wall: datetime) -> float:
+    """The first instant at which clocks in `zone` show `wall`, or later where they skip it."""
+    early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
+    shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)
+    if shown == wall:
+        return early
+    return _first(early, late, lambda at: datetime.fromtimestamp(at, zone).replace(tzinfo=None, fold=0) >= wall)
+
+
+def _first(low: float, high: float, holds: Callable[[float], bool]) -> float:
+    """The first whole second in `(low, high]` at which `holds`, known to be true at `high`."""
+    while high - low > _PRECISION_S:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return float(round(high))
+
+
+def iso(at: float) -> str:
+    """Unix seconds as `2026-01-31T12:00:00Z`."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,1 @@
+"""What it cost: prices, the journal, the writer that drains it into SQL, alerts and reports."""

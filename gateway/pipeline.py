@@ -1,0 +1,144 @@
+"""The page to read first: what one request goes through, from the door to the books."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Self
+
+from gateway.admission.budget import BudgetHold, Budgets
+from gateway.admission.limits import Admitted, Limits
+from gateway.backends.fleet import Fleet
+from gateway.cache.lookup import Cache, Hit
+from gateway.domain.answer import Answer
+from gateway.domain.protocols import Books, Contexts, TokenCounter
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tasks import Tasks
+from gateway.domain.tenant import Tenant
+from gateway.domain.usage import Usage
+from gateway.routing.choose import Router
+from gateway.telemetry.observe import Telemetry
+
+
+class Pipeline:
+    """Policy → limits → cache → grade and route → hold → call; then price, settle, journal, store, emit."""
+
+    def __init__(
+        self,
+        *,
+        limits: Limits,
+        budgets: Budgets,
+        contexts: Contexts,
+        counter: TokenCounter,
+        cache: Cache,
+        router: Router,
+        fleet: Fleet,
+        books: Books,
+        telemetry: Telemetry,
+    ) -> None:
+        self.limits, self.budgets, self.contexts, self.counter = limits, budgets, contexts, counter
+        self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
+        self.telemetry = telemetry
+        self._stores = Tasks()
+
+    async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
+        """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
+        async with AsyncExitStack() as exits:  # unwinds last-in first-out, here on failure, else when the reply closes
+            exits.enter_context(self.telemetry.observe(record))
+            await exits.enter_async_context(until(deadline))
+            estimate = self.contexts.estimate(request)
+            admitted = exits.enter_context(await self.limits.admit(tenant, estimate.tokens, record))
+            await self.budgets.refuse_exhausted(tenant)
+
+            found = await self.cache.lookup(request, tenant, record)
+            if isinstance(found, Hit):
+                self.books.cached(record, found.usage, found.saved_pico)
+                admitted.settle(0)
+                return Reply(found.answer, record, lambda: None, exits.pop_all())
+
+            route = await self.router.route(request, tenant, estimate, record)
+            hold = await exits.enter_async_context(self.budgets.hold(tenant, record))
+            close = Once(partial(self._close, record, hold, admitted))
+            exits.callback(close)
+            answer = await self.fleet.call(
+                route,
+                request,
+                record,
+                plan_for=partial(self.contexts.plan_for, request, tenant),
+                hold=hold,
+                books=self.books,
+                deadline=deadline,
+            )
+            close.answer = answer
+            exits.callback(lambda: self._stores.spawn(self.cache.store(found, answer, record), "cache store"))
+            exits.push_async_callback(answer.aclose)
+            return Reply(answer, record, close, exits.pop_all())
+
+    def _close(self, record: Record, hold: BudgetHold, admitted: Admitted, answer: Answer | None) -> None:
+        """Price → settle → journal. Synchronous, so that nothing can come between."""
+        if answer is not None and (attempt := answer.attempt) is not None:
+            if attempt.usage is None:
+                delivered = self.counter.count(answer.delivered_text())
+                attempt.usage = Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
+            attempt.outcome = "ok" if answer.complete else "interrupted"
+            record.finish = answer.finish
+            self.books.close(attempt, record)
+        spent = [attempt.cost_pico for attempt in record.attempts if attempt.cost_pico is not None]
+        record.cost_pico = sum(spent) if spent else None
+        hold.settle(sum(spent))
+        admitted.settle(sum(attempt.usage.total for attempt in record.attempts if attempt.usage is not None))
+
+    async def aclose(self) -> None:
+        await self._stores.drain(timeout_s=2.0)
+        await self._stores.aclose()
+
+
+@asynccontextmanager
+async def until(deadline: float) -> AsyncIterator[None]:
+    """Cut short what is still waiting at `deadline` (loop time). Raises DeadlineExceeded."""
+    try:
+        async with asyncio.timeout_at(deadline):
+            yield
+    except TimeoutError:
+        raise DeadlineExceeded(
+            "The request's deadline passed before an answer began; allow more with x-thriftgate-deadline."
+        ) from None
+
+
+class Once:
+    """Calls `close` with the answer the first time only: the reply calls it early, the exits make sure."""
+
+    def __init__(self, close: Callable[[Answer | None], None]) -> None:
+        self._close: Callable[[Answer | None], None] | None = close
+        self.answer: Answer | None = None
+
+    def __call__(self) -> None:
+        close, self._close = self._close, None
+        if close is not None:
+            close(self.answer)
+
+
+class Reply:
+    """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
+
+    def __init__(self, answer: Answer, record: Record, close: Callable[[], None], exits: AsyncExitStack) -> None:
+        self.answer, self.record = answer, record
+        self._close, self._exits = close, exits
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exits.__aexit__(kind, error, trace)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """All bytes of the answer; the money is settled and journalled before the terminating event is released."""
+        async for piece in self.answer:
+            yield piece
+        self._close()
+        yield self.answer.ending

@@ -1,0 +1,148 @@
+"""Keys: hashed at rest, looked up in a local snapshot, valid on a running gateway within a second."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.tenant import Key
+from gateway.state.sql import Database
+from gateway.state.tables import audit, keys
+
+log = logging.getLogger(__name__)
+
+SCOPES = ("inference", "usage", "admin")
+POLL_S = 0.4
+
+
+def digest(secret: str | bytes) -> bytes:
+    """SHA-256 is enough for a key of 256 random bits: there is nothing to guess."""
+    return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
+
+
+def create(
+    database: Database,
+    team: str,
+    *,
+    name: str = "",
+    scopes: Iterable[str] = ("inference",),
+    expires_at: float | None = None,
+    actor: str = "cli",
+) -> tuple[str, Key]:
+    """A new key → (the secret, shown this once; what is kept of it)."""
+    secret = f"tg-{secrets.token_urlsafe(32)}"
+    key = Key(f"key_{secrets.token_hex(8)}", team, name, frozenset(scopes), expires_at)
+    with database.begin() as connection:
+        connection.execute(
+            insert(keys).values(
+                id=key.id,
+                digest=digest(secret),
+                team=team,
+                name=name,
+                scopes=",".join(sorted(key.scopes)),
+                created_at=time.time(),
+                expires_at=expires_at,
+            )
+        )
+        _audit(connection, actor, "key.create", key.id, f"team {team}")
+    return secret, key
+
+
+def revoke(database: Database, key_id: str, *, at: float | None = None, actor: str = "cli") -> bool:
+    """Invalid from now (or `at`, Unix seconds). False when there is no such living key."""
+    with database.begin() as connection:
+        found = connection.execute(
+            update(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None)).values(revoked_at=at or time.time())
+        )
+        if found.rowcount:
+            _audit(connection, actor, "key.revoke", key_id)
+        return bool(found.rowcount)
+
+
+def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
+    """A twin of the key under a new secret; the old one ends after `grace_s`. None when there is no such living key."""
+    with database.begin() as connection:
+        row = connection.execute(select(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None))).first()
+    if row is None or not revoke(database, key_id, at=time.time() + grace_s, actor=actor):
+        return None
+    old = _key(row)
+    return create(database, old.team, name=old.name, scopes=old.scopes, expires_at=old.expires_at, actor=actor)
+
+
+def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
+    """What is kept of every key, newest first; never a secret or its digest."""
+    query = select(*[column for column in keys.c if column.name != "digest"]).order_by(keys.c.created_at.desc())
+    if team is not None:
+        query = query.where(keys.c.team == team)
+    with database.begin() as connection:
+        return [dict(row._mapping) for row in connection.execute(query)]
+
+
+def _audit(connection: Connection, actor: str, action: str, subject: str, detail: str = "") -> None:
+    connection.execute(insert(audit).values(at=time.time(), actor=actor, action=action, subject=subject, detail=detail))
+
+
+def _key(row: Any) -> Key:
+    ends = [moment for moment in (row.expires_at, row.revoked_at) if moment is not None]
+    return Key(row.id, row.team, row.name, frozenset(row.scopes.split(",")), min(ends) if ends else None)
+
+
+class KeyRing:
+    """The worker's snapshot of all living keys, by digest. Keeps serving it while the database is away."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._mark: tuple[Any, ...] | None = None
+        self._keys: dict[bytes, Key] = {}
+        self.version = 0
+        """Grows with every change, so that whoever derives from the snapshot knows when to start anew."""
+        self.ready = False
+
+    def find(self, key_digest: bytes) -> Key | None:
+        return self._keys.get(key_digest)
+
+    async def refresh(self) -> None:
+        """One cheap look; reads the keys only when something changed. Raises SQLAlchemyError."""
+        mark = await self._database.run(_mark)
+        if mark != self._mark:
+            rows = await self._database.run(_living)
+            self._keys = {bytes(row.digest): _key(row) for row in rows}
+            self._mark = mark
+            self.version += 1
+        self.ready = True
+
+    async def follow(self) -> None:
+        """Refresh a few times a second, for ever."""
+        failing = False
+        while True:
+            try:
+                await self.refresh()
+                failing = False
+            except SQLAlchemyError as error:
+                if not failing:
+                    log.warning("keys cannot be read, the last snapshot stays in force: %s", error)
+                failing = True
+            await asyncio.sleep(POLL_S)
+
+    def stats(self) -> dict[str, int]:
+        return {"keys": len(self._keys), "ready": int(self.ready)}
+
+
+def _mark(connection: Connection) -> tuple[Any, ...]:
+    row = connection.execute(
+        select(func.count(), func.max(keys.c.created_at), func.count(keys.c.revoked_at), func.max(keys.c.revoked_at))
+    ).one()
+    return tuple(row)
+
+
+def _living(connection: Connection) -> list[Any]:
+    now = time.time()
+    return list(connection.execute(select(keys).where((keys.c.revoked_at.is_(None)) | (keys.c.revoked_at > now))).all())

@@ -1,0 +1,82 @@
+"""What a policy file may say: its JSON Schema, and the operator's ceilings over it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.domain.policy import Policy
+from gateway.settings.gateway import Ceilings
+
+_SCOPES = ("key", "team", "organisation", "public")
+
+
+def json_schema() -> dict[str, Any]:
+    """JSON Schema (2020-12) of policies/TEAM.yaml, for editors and CI."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **Policy.model_json_schema(mode="validation"),
+        "title": "Thriftgate team policy",
+    }
+
+
+def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
+    """A sentence for every key that `policy` sets above what the operator allows; empty when none is.
+
+    A key left to its default is not a mistake: the ceiling itself applies (see `under_ceilings`).
+    """
+    found: list[str] = []
+
+    def exceeds(key: str, value: Any, ceiling: Any) -> None:
+        if value is not None and ceiling is not None and value > ceiling:
+            found.append(f"{key}: {value} is above the operator's ceiling of {ceiling}; lower it")
+
+    for number, budget in enumerate(policy.budget):
+        exceeds(f"budget.{number}.limit_usd", budget.limit_usd, ceilings.limit_usd)
+    for key in ("requests_per_minute", "tokens_per_minute", "concurrent"):
+        exceeds(f"limits.{key}", getattr(policy.limits, key), getattr(ceilings, key))
+        exceeds(f"limits.per_key.{key}", getattr(policy.limits.per_key, key), getattr(ceilings, key))
+    exceeds("context.max_input_tokens", policy.context.max_input_tokens, ceilings.max_input_tokens)
+    said = policy.cache.model_fields_set
+    if "ttl" in said:
+        exceeds("cache.ttl", policy.cache.ttl, ceilings.cache_ttl)
+    if "max_error" in policy.cache.semantic.model_fields_set:
+        exceeds("cache.semantic.max_error", policy.cache.semantic.max_error, ceilings.max_error)
+    if "scope" in said and _wider(policy.cache.scope, ceilings.cache_scope):
+        found.append(
+            f"cache.scope: {policy.cache.scope} shares wider than the operator's ceiling {ceilings.cache_scope}"
+        )
+    if ceilings.hosted == "forbidden" and "hosted" in policy.data.model_fields_set and policy.data.hosted == "allowed":
+        found.append("data.hosted: the operator forbids hosted backends; remove the key or set it to forbidden")
+    if ceilings.store_prompts is False and policy.data.store_prompts:
+        found.append("data.store_prompts: the operator forbids storing prompts; set it to false")
+    return found
+
+
+def under_ceilings(policy: Policy, ceilings: Ceilings) -> Policy:
+    """`policy` with every limit that it leaves open set to the operator's ceiling."""
+    limits = {
+        key: getattr(ceilings, key)
+        for key in ("requests_per_minute", "tokens_per_minute", "concurrent")
+        if getattr(policy.limits, key) is None and getattr(ceilings, key) is not None
+    }
+    updates: dict[str, Any] = {}
+    if limits:
+        updates["limits"] = policy.limits.model_copy(update=limits)
+    if policy.context.max_input_tokens is None and ceilings.max_input_tokens is not None:
+        updates["context"] = policy.context.model_copy(update={"max_input_tokens": ceilings.max_input_tokens})
+    cache: dict[str, Any] = {}
+    if ceilings.cache_ttl is not None:
+        cache["ttl"] = min(policy.cache.ttl, ceilings.cache_ttl)
+    if _wider(policy.cache.scope, ceilings.cache_scope):
+        cache["scope"] = ceilings.cache_scope
+    if ceilings.max_error is not None and policy.cache.semantic.max_error > ceilings.max_error:
+        cache["semantic"] = policy.cache.semantic.model_copy(update={"max_error": ceilings.max_error})
+    if cache:
+        updates["cache"] = policy.cache.model_copy(update=cache)
+    if ceilings.hosted == "forbidden":
+        updates["data"] = policy.data.model_copy(update={"hosted": "forbidden"})
+    return policy.model_copy(update=updates) if updates else policy
+
+
+def _wider(scope: str, ceiling: str | None) -> bool:
+    return ceiling is not None and _SCOPES.index(scope) > _SCOPES.index(ceiling)

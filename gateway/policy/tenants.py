@@ -1,0 +1,47 @@
+"""A secret → the tenant it stands for, under the policy in force now."""
+
+from __future__ import annotations
+
+import time
+
+from gateway.domain.tenant import Tenant
+from gateway.errors import ExpiredKey, InvalidKey, Overloaded
+from gateway.policy.keys import KeyRing, digest
+from gateway.policy.load import Policies
+
+
+class Tenants:
+    """Default-deny. Tenants are built once per key and policy set, then found by one dictionary look-up."""
+
+    def __init__(self, ring: KeyRing, policies: Policies) -> None:
+        self._ring = ring
+        self._policies = policies
+        self._known: dict[bytes, Tenant] = {}
+        self._version = -1
+        policies.on_change(self._known.clear)
+
+    def authenticate(self, secret: bytes) -> Tenant:
+        """Raises InvalidKey, ExpiredKey, or Overloaded while the keys have not been read yet."""
+        if self._version != self._ring.version:
+            self._known.clear()
+            self._version = self._ring.version
+        key_digest = digest(secret)
+        tenant = self._known.get(key_digest)
+        if tenant is None:
+            tenant = self._known[key_digest] = self._find(key_digest)
+        expires_at = tenant.key.expires_at
+        if expires_at is not None and expires_at <= time.time():
+            raise ExpiredKey("This API key has expired or was revoked; ask your team lead for a new one.")
+        return tenant
+
+    def _find(self, key_digest: bytes) -> Tenant:
+        key = self._ring.find(key_digest)
+        if key is None:
+            if not self._ring.ready:
+                raise Overloaded("Keys have not been read from the database yet; try again.", retry_after_s=1.0)
+            raise InvalidKey(
+                "Incorrect API key provided. Use a Thriftgate key (tg-…) as Authorization: Bearer or x-api-key; "
+                "`thriftgate keys create --team NAME` makes one."
+            )
+        policy, epoch = self._policies.current.find(key.team)
+        return Tenant(key, policy, epoch)

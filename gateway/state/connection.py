@@ -1,0 +1,211 @@
+"""The one door to the Redis protocol: deadline, breaker, heartbeat, epoch."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import secrets
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.domain.tasks import Tasks
+from gateway.errors import StateUnavailable
+from gateway.state import address as addresses
+from gateway.state.link import Command, Door, dial
+from gateway.state.sentinel import find_master
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 0.3
+FRESH_S = 1.0
+"""A heartbeat older than this proves nothing any more."""
+CONNECT_S = 1.0
+_USELESS = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "NOAUTH", "WRONGPASS", "BUSY")
+"""Error replies of a server that cannot serve now: worth a new connection, perhaps to another one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A Lua script, run by its hash. All its keys must share one hash tag (`State.key(..., tag=)`)."""
+
+    name: str
+    text: str
+    sha1: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sha1", hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest())
+
+
+class State:
+    """Slow counts as down: a reply that is late closes the breaker's door until a heartbeat has succeeded again.
+
+    Belongs to the event loop that opened it.
+    """
+
+    def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
+        """Raises ValueError for a URL that cannot be meant."""
+        self._address = addresses.parse(url)
+        self.timeout_s = timeout_s
+        self._namespace = namespace
+        self._door: Door | None = None
+        self._seen = float("-inf")
+        self._epoch = ""
+        self._reason = f"{self._address}: not connected yet"
+        self._listeners: list[Callable[[str], None]] = []
+        self._tasks = Tasks()
+        self._kick = asyncio.Event()
+        self._tried = asyncio.Event()
+        self._counts = {"calls": 0, "refused": 0, "failed": 0, "connects": 0}
+
+    async def open(self) -> None:
+        """Returns after the first attempt to connect, whatever came of it; the heartbeat goes on trying."""
+        self._tasks.spawn(self._keep(), "state heartbeat")
+        await self._tried.wait()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        door, self._door = self._door, None
+        self._reason = "closed"
+        if door:
+            await door.aclose()
+
+    @property
+    def healthy(self) -> bool:
+        door = self._door
+        return door is not None and door.alive and time.monotonic() - self._seen <= FRESH_S
+
+    @property
+    def epoch(self) -> str:
+        """A random id kept in the server; another one means that the data are gone. Empty while unknown."""
+        return self._epoch
+
+    def on_epoch(self, callback: Callable[[str], None]) -> None:
+        """`callback(epoch)` whenever the epoch becomes known or changes from now on."""
+        self._listeners.append(callback)
+
+    def key(self, *parts: str, tag: str | None = None) -> str:
+        """`tg:{tag}:a:b`; keys with one tag live in one cluster slot."""
+        return ":".join((self._namespace, *parts) if tag is None else (self._namespace, f"{{{tag}}}", *parts))
+
+    async def call(self, *command: str | bytes | int | float) -> Any:
+        """One command's reply: bytes, int, list or None. Raises StateUnavailable, at once while the breaker is open."""
+        (reply,) = await self._exchange((command,))
+        return reply if not isinstance(reply, Exception) else self._refuse(reply)
+
+    async def pipeline(self, commands: Sequence[Command]) -> list[Any]:
+        """One reply per command in one round trip; not atomic. Raises StateUnavailable if the server refused any of
+        them, in which case the others were applied."""
+        if not commands:
+            return []
+        replies = await self._exchange(commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                self._refuse(reply)
+        return replies
+
+    async def run(self, script: Script, keys: Sequence[str], args: Sequence[str | bytes | int | float]) -> Any:
+        """The script's result. Raises StateUnavailable; the script may then have run or not."""
+        (reply,) = await self._exchange((("EVALSHA", script.sha1, len(keys), *keys, *args),))
+        if isinstance(reply, Exception) and str(reply).startswith("NOSCRIPT"):
+            (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
+        return reply if not isinstance(reply, Exception) else self._refuse(reply)
+
+    async def dial(self) -> Door:
+        """A connection of its caller's own, for commands that block. Raises StateUnavailable."""
+        return await self._connect(None)
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"healthy": int(self.healthy), "epoch": self._epoch, **self._counts}
+
+    async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
+        door = self._door
+        if door is None:
+            self._counts["refused"] += 1
+            raise StateUnavailable(self._reason)
+        self._counts["calls"] += len(commands)
+        try:
+            return await door.exchange(commands, self.timeout_s)
+        except StateUnavailable:
+            self._counts["failed"] += 1
+            raise
+
+    def _refuse(self, reply: Exception) -> Any:
+        """The server's error reply, raised as ours."""
+        self._counts["failed"] += 1
+        if str(reply).startswith(_USELESS):
+            self._down(f"{self._address}: {reply}")
+        raise StateUnavailable(str(reply)) from reply
+
+    def _down(self, reason: str) -> None:
+        if self._door is not None:
+            log.warning("state is down: %s", reason)
+            door, self._door = self._door, None
+            self._tasks.spawn(door.aclose(), "state link close")
+        self._reason = reason
+        self._kick.set()
+
+    async def _keep(self) -> None:
+        """The heartbeat, and the only one who connects."""
+        while True:
+            self._kick.clear()
+            try:
+                await self._beat()
+            except StateUnavailable as error:
+                self._down(str(error))
+                self._kick.clear()  # it was just tried: wait a beat before the next attempt
+            self._tried.set()
+            try:
+                async with asyncio.timeout(HEARTBEAT_S):
+                    await self._kick.wait()
+            except TimeoutError:
+                continue
+
+    async def _beat(self) -> None:
+        door = self._door
+        if door is not None:
+            self._learn(await self._read_epoch(door))
+            return
+        door = await self._connect(self._down)
+        try:
+            epoch = await self._read_epoch(door)
+        except BaseException:
+            await door.aclose()
+            raise
+        self._door = door
+        self._counts["connects"] += 1
+        self._learn(epoch)
+
+    async def _read_epoch(self, door: Door) -> str:
+        key = self.key("epoch")
+        for command in (("GET", key), ("SET", key, secrets.token_hex(8), "NX"), ("GET", key)):
+            (reply,) = await door.exchange((command,), self.timeout_s)
+            if isinstance(reply, Exception):
+                raise StateUnavailable(f"{self._address}: {reply}") from reply
+            if command[0] == "GET" and reply is not None:
+                return str(reply, "ascii", "replace")
+        raise StateUnavailable(f"{self._address}: the server does not keep what it is given")
+
+    def _learn(self, epoch: str) -> None:
+        self._seen = time.monotonic()
+        if epoch == self._epoch:
+            return
+        if self._epoch:
+            log.warning("state lost its data (epoch %s, was %s): rebuilding", epoch, self._epoch)
+        self._epoch = epoch
+        for listener in self._listeners:
+            listener(epoch)
+
+    async def _connect(self, on_lost: Callable[[str], None] | None) -> Door:
+        timeout_s = max(CONNECT_S, self.timeout_s)
+        match self._address.kind:
+            case "cluster":
+                from gateway.state.cluster import ClusterDoor  # redis-py, 0.4 s to import, for those who ask for it
+
+                return await ClusterDoor.open(self._address, timeout_s)
+            case "sentinel":
+                return await dial(await find_master(self._address, timeout_s), timeout_s, on_lost)
+            case _:
+                return await dial(self._address, timeout_s, on_lost)

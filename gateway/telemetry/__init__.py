@@ -1,0 +1,1 @@
+"""What happened: metrics, spans, access log and flight records, all after the answer."""

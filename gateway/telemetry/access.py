@@ -1,0 +1,64 @@
+"""One JSON line per request on standard output: never a prompt, never a key."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from typing import Any
+
+import orjson
+
+from gateway.domain.record import Record
+
+
+class AccessLog:
+    """Lines wait in a bounded buffer; `flush` writes them and may block, so it belongs in a thread."""
+
+    def __init__(self, enabled: bool) -> None:
+        self._enabled = enabled
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=100_000)
+
+    def request(self, record: Record) -> None:
+        if not self._enabled:
+            return
+        served = record.served_by
+        usage = served.usage if served else None
+        self._waiting.append(
+            {
+                "at": round(record.started_at, 3),
+                "request": record.request_id,
+                "team": record.tenant.team,
+                "key": record.tenant.key.id,
+                "model": record.model,
+                "backend": served.backend.name if served else None,
+                "status": record.status,
+                "error": record.error or None,
+                "stream": record.stream,
+                "cache": record.cache,
+                "difficulty": record.difficulty,
+                "attempts": len(record.attempts),
+                "escalated": record.escalated,
+                "in": usage.all_input if usage else 0,
+                "out": usage.all_output if usage else 0,
+                "trimmed": record.trimmed_tokens,
+                "cost_pico": record.cost_pico,
+                "first_byte_ms": record.first_byte_ms,
+                "ms": record.duration_ms,
+                "degraded": sorted(record.degraded) or None,
+            }
+        )
+
+    def refusal(self, request_id: str, status: int, code: str, path: str) -> None:
+        """A request that was refused before its tenant was known."""
+        if self._enabled:
+            self._waiting.append({"request": request_id, "status": status, "error": code, "path": path[:200]})
+
+    def flush(self) -> None:
+        """Write what waits, in one call."""
+        lines = [orjson.dumps(self._waiting.popleft()) for _ in range(len(self._waiting))]
+        if lines:
+            sys.stdout.write(b"\n".join(lines).decode() + "\n")
+            sys.stdout.flush()
+
+    def __len__(self) -> int:
+        return len(self._waiting)

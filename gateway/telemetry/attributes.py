@@ -1,0 +1,70 @@
+"""Every exported name in one place: OpenTelemetry's `gen_ai.*` where it has one, `thriftgate.*` else.
+
+Source: OpenTelemetry semantic conventions for generative AI (development status, read 2026-11).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from gateway.domain.record import Record
+
+OPERATION: Final = "gen_ai.operation.name"
+PROVIDER: Final = "gen_ai.provider.name"
+REQUEST_MODEL: Final = "gen_ai.request.model"
+RESPONSE_MODEL: Final = "gen_ai.response.model"
+INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
+OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
+TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105
+ERROR_TYPE: Final = "error.type"
+
+TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105
+OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"  # noqa: S105
+
+TEAM: Final = "thriftgate.team"
+BACKEND: Final = "thriftgate.backend"
+TIER: Final = "thriftgate.tier"
+CACHE: Final = "thriftgate.cache"
+DIFFICULTY: Final = "thriftgate.difficulty"
+ESCALATED: Final = "thriftgate.escalated"
+TRIMMED: Final = "thriftgate.trimmed_tokens"
+COST: Final = "thriftgate.cost_usd"
+REQUEST_ID: Final = "thriftgate.request_id"
+DEGRADED: Final = "thriftgate.degraded"
+OUTCOME: Final = "thriftgate.outcome"
+
+Value = str | int | float | bool | list[str]
+
+
+def of_request(record: Record) -> dict[str, Value]:
+    """Attributes of a request's span. No prompt, no key."""
+    found: dict[str, Value] = {
+        OPERATION: "chat",
+        REQUEST_MODEL: record.model,
+        REQUEST_ID: record.request_id,
+        TEAM: record.tenant.team,
+        CACHE: record.cache,
+        ESCALATED: record.escalated,
+        TRIMMED: record.trimmed_tokens,
+    }
+    if record.difficulty is not None:
+        found[DIFFICULTY] = record.difficulty
+    if record.finish:
+        found[FINISH_REASONS] = [record.finish]
+    if record.cost_pico is not None:
+        found[COST] = record.cost_pico / 1e12
+    if record.degraded:
+        found[DEGRADED] = sorted(record.degraded)
+    if record.error:
+        found[ERROR_TYPE] = record.error
+    attempt = record.served_by
+    if attempt is not None:
+        found[BACKEND] = attempt.backend.name
+        found[PROVIDER] = attempt.backend.kind
+        found[RESPONSE_MODEL] = attempt.backend.model
+        if attempt.usage is not None:
+            found[INPUT_TOKENS] = attempt.usage.all_input
+            found[OUTPUT_TOKENS] = attempt.usage.all_output
+    return found

@@ -1,0 +1,136 @@
+"""The flight record of a request: what was decided and why, for the owner of the key, for an hour."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from typing import Any
+
+import orjson
+
+from gateway.domain.record import Attempt, Record
+from gateway.domain.units import pico_to_usd
+from gateway.errors import StateUnavailable
+from gateway.state.connection import State
+
+KEEP_S = 3600
+FLUSH_S = 0.25
+RECENT = 512
+
+
+class Flights:
+    """Recent records in memory at once, all of them in the state a moment later, so that any worker can answer."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._recent: OrderedDict[str, Record] = OrderedDict()
+        self._waiting: deque[Record] = deque(maxlen=4096)
+
+    def add(self, record: Record) -> None:
+        self._recent[record.request_id] = record
+        if len(self._recent) > RECENT:
+            self._recent.popitem(last=False)
+        self._waiting.append(record)
+
+    async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
+        """The record as JSON values, or None when this team has no such request."""
+        record = self._recent.get(request_id)
+        if record is not None:
+            return flight(record) if record.tenant.team == team else None
+        try:
+            stored = await self._state.call("GET", self._key(team, request_id))
+        except StateUnavailable:
+            return None
+        if stored is None:
+            return None
+        found: dict[str, Any] = orjson.loads(stored)
+        return found
+
+    async def flush(self) -> None:
+        """Write what waits; what cannot be written is dropped, flight records are a convenience."""
+        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 256))]
+        if not batch or not self._state.healthy:
+            return
+        try:
+            await self._state.pipeline(
+                [("SET", self._key(r.tenant.team, r.request_id), orjson.dumps(flight(r)), "EX", KEEP_S) for r in batch]
+            )
+        except StateUnavailable:
+            return
+
+    def _key(self, team: str, request_id: str) -> str:
+        return self._state.key("flight", team, request_id)
+
+
+def flight(record: Record) -> dict[str, Any]:
+    """JSON values of a record: no prompt, no answer, no secret."""
+    route = record.route
+    return {
+        "id": record.request_id,
+        "team": record.tenant.team,
+        "key": record.tenant.key.id,
+        "at": record.started_at,
+        "model": record.model,
+        "dialect": record.dialect,
+        "stream": record.stream,
+        "status": record.status,
+        "error": record.error or None,
+        "finish": record.finish or None,
+        "cache": record.cache,
+        "cache_score": record.cache_score,
+        "difficulty": record.difficulty,
+        "abstained": bool(route and route.grade and route.grade.abstained),
+        "route": None
+        if route is None
+        else {
+            "reason": route.reason,
+            "order": [backend.name for backend in route.backends],
+            "reference": route.reference.name if route.reference else None,
+            "escalate_to": route.escalate_to.name if route.escalate_to else None,
+            "observed": route.observed.name if route.observed else None,
+            "considered": [
+                {
+                    "backend": one.backend,
+                    "excluded": one.excluded or None,
+                    "adequacy": one.adequacy,
+                    "cost_usd": _usd(one.cost_pico),
+                }
+                for one in route.considered
+            ],
+        },
+        "attempts": [_attempt(attempt) for attempt in record.attempts],
+        "escalated": record.escalated,
+        "trimmed_tokens": record.trimmed_tokens,
+        "cost_usd": _usd(record.cost_pico),
+        "saved_usd": _usd(record.saved_pico),
+        "first_byte_ms": record.first_byte_ms,
+        "duration_ms": record.duration_ms,
+        "degraded": sorted(record.degraded),
+        "tags": record.tags,
+        "session": record.session or None,
+        "notes": record.notes,
+    }
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    usage = attempt.usage
+    return {
+        "id": attempt.id,
+        "backend": attempt.backend.name,
+        "model": attempt.backend.model,
+        "tier": attempt.backend.tier,
+        "outcome": attempt.outcome,
+        "status": attempt.status,
+        "error": attempt.error or None,
+        "input_tokens": usage.all_input if usage else attempt.input_tokens,
+        "cached_tokens": usage.cached_tokens if usage else 0,
+        "output_tokens": usage.all_output if usage else 0,
+        "estimated": bool(usage and usage.estimated),
+        "confidence": attempt.confidence,
+        "cost_usd": _usd(attempt.cost_pico),
+        "trimmed_tokens": attempt.trimmed_tokens,
+    }
+
+
+def _usd(pico: int | None) -> str | None:
+    """Exact, as text: JSON numbers would round it."""
+    return None if pico is None else f"{pico_to_usd(pico):f}"

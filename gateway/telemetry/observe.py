@@ -1,0 +1,109 @@
+"""The room's door: one context manager around a request, everything else after the answer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from gateway import __version__
+from gateway.domain.record import Record
+from gateway.domain.tasks import Tasks
+from gateway.errors import GatewayError
+from gateway.settings.environment import otlp_endpoint
+from gateway.settings.gateway import TelemetrySettings
+from gateway.state.connection import State
+from gateway.telemetry.access import AccessLog
+from gateway.telemetry.flight import FLUSH_S, Flights
+from gateway.telemetry.metrics import Stats, Totals, exposition
+from gateway.telemetry.spans import Exporter
+
+
+class Telemetry:
+    """Metrics, spans (errors, escalations and slow requests always, others sampled), log, flight records."""
+
+    def __init__(self, settings: TelemetrySettings, state: State) -> None:
+        self._settings = settings
+        self._rooms: dict[str, Stats] = {}
+        self._tasks = Tasks()
+        self._exporter = Exporter(totals := Totals(), self._rooms)
+        self.totals = totals
+        self.flights = Flights(state)
+        self._access = AccessLog(settings.access_log)
+
+    def watch(self, room: str, stats: Stats) -> None:
+        """Show a room's figures as metrics."""
+        self._rooms[room] = stats
+
+    async def open(self) -> None:
+        if otlp_endpoint():
+            await asyncio.to_thread(self._exporter.open, __version__)
+        self._tasks.spawn(self._run(), "flight records and access log")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        await self.flights.flush()
+        await asyncio.to_thread(self._access.flush)
+        await asyncio.to_thread(self._exporter.close)
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(FLUSH_S)
+            await self.flights.flush()
+            if self._access:
+                await asyncio.to_thread(self._access.flush)
+
+    @contextmanager
+    def observe(self, record: Record) -> Iterator[None]:
+        """Around a whole request, until its reply is closed."""
+        self.totals.in_flight += 1
+        try:
+            yield
+        except GatewayError as error:
+            record.status, record.error = error.status, error.code
+            record.note("refused" if error.status < 500 else "failed", code=error.code, why=error.message)
+            raise
+        except asyncio.CancelledError:
+            record.error = record.error or "client_closed_request"
+            record.status = 499  # nginx's number for a client that hung up
+            raise
+        except Exception as error:
+            record.status, record.error = 500, type(error).__name__
+            raise
+        finally:
+            self.totals.in_flight -= 1
+            record.duration_ms = round((time.perf_counter() - record.started) * 1000, 3)
+            self._emit(record)
+
+    def _emit(self, record: Record) -> None:
+        self.totals.add(record)
+        self._access.request(record)
+        self.flights.add(record)
+        if self._exporter.is_open and (self._eventful(record) or random.random() < self._settings.sample):  # noqa: S311
+            self._exporter.emit(record)
+
+    def _eventful(self, record: Record) -> bool:
+        return bool(
+            record.error
+            or record.escalated
+            or record.degraded
+            or len(record.attempts) > 1
+            or (record.duration_ms or 0.0) >= self._settings.slow * 1000
+        )
+
+    def refused(self, request_id: str, error: GatewayError, path: str) -> None:
+        """A request that ended before its tenant was known."""
+        self.totals.refused[(error.code,)] += 1
+        self._access.refusal(request_id, error.status, error.code, path)
+
+    def exposition(self) -> bytes:
+        return exposition(self.totals, self._rooms)
+
+    async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:
+        return await self.flights.find(request_id, team)
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        return {"in_flight": self.totals.in_flight, "spans": self._exporter.spans}

@@ -1,0 +1,133 @@
+"""OpenTelemetry out of a finished record: spans made after the answer, metrics read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from gateway.domain.record import Record
+from gateway.telemetry import attributes as names
+from gateway.telemetry.metrics import COUNTERS, Stats, Totals
+
+if TYPE_CHECKING:
+    from opentelemetry.metrics import CallbackOptions, Observation
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.trace import TracerProvider
+
+
+class Exporter:
+    """OTLP over HTTP, opened only when OTEL_EXPORTER_OTLP_ENDPOINT is set; the SDK's threads do the sending."""
+
+    def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
+        self._totals = totals
+        self._rooms = rooms
+        self._traces: TracerProvider | None = None
+        self._metrics: MeterProvider | None = None
+        self.spans = 0
+
+    def open(self, version: str) -> None:
+        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        resource = Resource.create({"service.name": "thriftgate", "service.version": version})
+        self._traces = TracerProvider(resource=resource)
+        self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        self._metrics = MeterProvider(
+            resource=resource, metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())]
+        )
+        self._observe()
+
+    def _observe(self) -> None:
+        from opentelemetry.metrics import Observation
+
+        assert self._metrics is not None
+        meter = self._metrics.get_meter("thriftgate")
+        for name, attribute, text, labels, factor in COUNTERS:
+
+            def read(
+                options: CallbackOptions,
+                attribute: str = attribute,
+                labels: tuple[str, ...] = labels,
+                factor: float = factor,
+            ) -> Iterable[Observation]:
+                for values, total in list(getattr(self._totals, attribute).items()):
+                    yield Observation(total * factor, dict(zip(labels, values, strict=True)))
+
+            meter.create_observable_counter(name.replace("_", ".", 1), [read], description=text)
+
+        def tokens(options: CallbackOptions) -> Iterable[Observation]:
+            for (_, backend, kind), total in list(self._totals.tokens.items()):
+                yield Observation(total, {names.BACKEND: backend, names.TOKEN_TYPE: kind})
+
+        meter.create_observable_counter(names.TOKEN_USAGE, [tokens], unit="{token}")
+
+        def rooms(options: CallbackOptions) -> Iterable[Observation]:
+            for room, stats in self._rooms.items():
+                for figure, value in stats().items():
+                    if isinstance(value, int | float):
+                        yield Observation(value, {"room": room, "figure": figure})
+
+        meter.create_observable_gauge("thriftgate.room", [rooms], description="Figures of each part.")
+
+    @property
+    def is_open(self) -> bool:
+        return self._traces is not None
+
+    def emit(self, record: Record) -> None:
+        """One span for the request and a child for each attempt, with their true times."""
+        if self._traces is None:
+            return
+        from opentelemetry import trace
+        from opentelemetry.trace import SpanKind, Status, StatusCode
+
+        tracer = self._traces.get_tracer("thriftgate")
+        end = record.started_at + (record.duration_ms or 0.0) / 1000
+        span = tracer.start_span(
+            f"chat {record.model}",
+            kind=SpanKind.SERVER,
+            start_time=_nanoseconds(record.started_at),
+            attributes=names.of_request(record),
+        )
+        if record.error:
+            span.set_status(Status(StatusCode.ERROR, record.error))
+        parent = trace.set_span_in_context(span)
+        for attempt in record.attempts:
+            child = tracer.start_span(
+                f"chat {attempt.backend.model}",
+                context=parent,
+                kind=SpanKind.CLIENT,
+                start_time=_nanoseconds(attempt.started_at),
+                attributes={
+                    names.OPERATION: "chat",
+                    names.PROVIDER: attempt.backend.kind,
+                    names.REQUEST_MODEL: attempt.backend.model,
+                    names.BACKEND: attempt.backend.name,
+                    names.TIER: attempt.backend.tier,
+                    names.OUTCOME: attempt.outcome,
+                    names.INPUT_TOKENS: attempt.usage.all_input if attempt.usage else attempt.input_tokens,
+                    names.OUTPUT_TOKENS: attempt.usage.all_output if attempt.usage else 0,
+                },
+            )
+            if attempt.first_byte_at is not None:
+                child.add_event("first byte", timestamp=_nanoseconds(attempt.first_byte_at))
+            if attempt.error:
+                child.set_status(Status(StatusCode.ERROR, attempt.error))
+            child.end(_nanoseconds(attempt.ended_at or end))
+        span.end(_nanoseconds(end))
+        self.spans += 1 + len(record.attempts)
+
+    def close(self) -> None:
+        """Sends what is left; blocks up to a few seconds, so call it off the loop."""
+        if self._traces is not None:
+            self._traces.shutdown()
+        if self._metrics is not None:
+            self._metrics.shutdown()
+
+
+def _nanoseconds(seconds: float) -> int:
+    return int(seconds * 1e9)

@@ -1,0 +1,1 @@
+"""The fakes themselves, tested."""

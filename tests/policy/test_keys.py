@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+
+import pytest
+
+from gateway.errors import ExpiredKey, InvalidKey, Overloaded
+from gateway.policy import keys
+from gateway.policy.keys import KeyRing
+from gateway.policy.load import Policies
+from gateway.policy.tenants import Tenants
+from gateway.settings.gateway import Ceilings
+from gateway.state.sql import Database
+
+
+@pytest.fixture
+def tenants(database: Database) -> tuple[Tenants, KeyRing]:
+    ring = KeyRing(database)
+    return Tenants(ring, Policies(None, Ceilings())), ring
+
+
+async def test_a_new_key_stands_for_its_team(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+    door, ring = tenants
+    secret, key = await asyncio.to_thread(keys.create, database, "search", name="app")
+    assert re.fullmatch(r"tg-[A-Za-z0-9_-]{32,}", secret)
+    await ring.refresh()
+    tenant = door.authenticate(secret.encode())
+    assert (tenant.team, tenant.key.id, tenant.policy.team) == ("search", key.id, "search")
+
+
+async def test_the_secret_is_nowhere_in_the_database(database: Database) -> None:
+    secret, _ = await asyncio.to_thread(keys.create, database, "search")
+    rows = await asyncio.to_thread(keys.listing, database)
+    assert secret not in repr(rows)
+    assert "digest" not in rows[0]
+
+
+async def test_an_unknown_key_is_refused(tenants: tuple[Tenants, KeyRing]) -> None:
+    door, ring = tenants
+    with pytest.raises(Overloaded):
+        door.authenticate(b"tg-early")
+    await ring.refresh()
+    with pytest.raises(InvalidKey):
+        door.authenticate(b"tg-wrong")
+
+
+async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+    door, ring = tenants
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    await ring.refresh()
+    door.authenticate(secret.encode())
+    assert await asyncio.to_thread(keys.revoke, database, key.id)
+    await ring.refresh()
+    with pytest.raises(InvalidKey):
+        door.authenticate(secret.encode())
+    assert not await asyncio.to_thread(keys.revoke, database, key.id)
+
+
+async def test_an_expired_key_is_told_so(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+    door, ring = tenants
+    secret, _ = await asyncio.to_thread(keys.create, database, "search", expires_at=time.time() - 1)
+    await ring.refresh()
+    with pytest.raises(ExpiredKey):
+        door.authenticate(secret.encode())
+
+
+async def test_a_rotated_key_keeps_working_for_its_grace(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+    door, ring = tenants
+    old, key = await asyncio.to_thread(keys.create, database, "search", scopes=("usage", "inference"))
+    made = await asyncio.to_thread(lambda: keys.rotate(database, key.id, grace_s=60))
+    assert made is not None
+    await ring.refresh()
+    assert door.authenticate(old.encode()).key.id == key.id
+    fresh = door.authenticate(made[0].encode())
+    assert fresh.key.scopes == {"usage", "inference"}
+
+
+async def test_a_running_gateway_hears_of_a_key_within_a_second(
+    database: Database, tenants: tuple[Tenants, KeyRing]
+) -> None:
+    door, ring = tenants
+    following = asyncio.get_running_loop().create_task(ring.follow())
+    try:
+        secret, _ = await asyncio.to_thread(keys.create, database, "search")
+        async with asyncio.timeout(5):
+            while True:
+                try:
+                    door.authenticate(secret.encode())
+                    break
+                except (InvalidKey, Overloaded):
+                    await asyncio.sleep(0.05)
+    finally:
+        following.cancel()

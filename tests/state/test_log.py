@@ -1,0 +1,127 @@
+"""Every follower handles every entry, in order, and starts anew when the server lost its data."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.domain.tasks import Tasks
+from gateway.state.connection import State
+from gateway.state.embedded import EmbeddedServer
+from gateway.state.log import PAGE, IndexLog
+from tests.state.conftest import Until
+
+
+class Follower:
+    """What a worker would know."""
+
+    def __init__(self, log: IndexLog) -> None:
+        self.log = log
+        self.known: list[bytes] = []
+        self.resets = 0
+        self.tasks = Tasks()
+        self.tasks.spawn(log.follow(self.handle, self.reset), "follow")
+
+    def handle(self, entry: str, fields: dict[bytes, bytes]) -> None:
+        if fields[b"v"] == b"bad":
+            raise ValueError(entry)
+        self.known.append(fields[b"v"])
+
+    def reset(self) -> None:
+        self.resets += 1
+        self.known.clear()
+
+
+async def test_history_comes_first_and_news_follow(own: State, until: Until) -> None:
+    log = IndexLog(own, "index")
+    values = [b"%d" % number for number in range(PAGE * 2 + 10)]
+    for value in values:
+        await log.append({"v": value})
+    follower = Follower(IndexLog(own, "index"))
+    await until(lambda: follower.known == values)
+    await log.append({b"v": b"\xff\x00"})
+    await until(lambda: follower.known[-1] == b"\xff\x00")
+    await log.append({"v": b"last"})
+    await until(lambda: follower.known[-1] == b"last" and follower.log.current)
+    assert follower.resets == 0
+    await follower.tasks.aclose()
+
+
+async def test_the_oldest_entries_are_trimmed(state: State) -> None:
+    log = IndexLog(state, "short", max_length=100)
+    for _ in range(500):
+        await log.append({"v": b"x"})
+    assert 100 <= await state.call("XLEN", state.key("log", "short")) < 300
+
+
+async def test_an_entry_that_cannot_be_handled_does_not_stop_the_rest(
+    state: State, until: Until, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = IndexLog(state, "index")
+    follower = Follower(log)
+    for value in (b"1", b"bad", b"2"):
+        await log.append({"v": value})
+    await until(lambda: follower.known == [b"1", b"2"])
+    assert "could not be handled" in caplog.text
+    assert log.stats()["rejected"] == 1
+    await follower.tasks.aclose()
+
+
+async def test_a_restarted_server_is_followed_on_without_a_reset(
+    server: EmbeddedServer, own: State, until: Until
+) -> None:
+    log = IndexLog(own, "index")
+    follower = Follower(log)
+    await log.append({"v": b"before"})
+    await until(lambda: follower.known == [b"before"])
+    await asyncio.to_thread(server.kill)
+    await until(lambda: not follower.log.current)
+    await asyncio.to_thread(server.start)
+    await until(lambda: own.healthy)
+    await log.append({"v": b"after"})
+    await until(lambda: follower.known == [b"before", b"after"])
+    assert follower.resets == 0
+    await follower.tasks.aclose()
+
+
+async def test_a_wiped_server_means_forget_and_start_anew(own: State, until: Until) -> None:
+    log = IndexLog(own, "index")
+    follower = Follower(log)
+    await log.append({"v": b"old"})
+    await until(lambda: follower.known == [b"old"])
+    await own.call("FLUSHALL")
+    await log.append({"v": b"new"})
+    await until(lambda: follower.resets == 1 and follower.known == [b"new"])
+    await follower.tasks.aclose()
+
+
+async def test_a_server_that_lost_its_last_moments_means_start_anew(
+    server: EmbeddedServer, own: State, until: Until
+) -> None:
+    log = IndexLog(own, "index")
+    follower = Follower(log)
+    for value in (b"1", b"2"):
+        await log.append({"v": value})
+    await until(lambda: follower.known == [b"1", b"2"])
+    dump = await own.call("DUMP", own.key("log", "index"))
+    await log.append({"v": b"lost"})
+    await until(lambda: follower.known[-1] == b"lost")
+    await own.call("RESTORE", own.key("log", "index"), 0, dump, "REPLACE")
+    await own.call("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    await until(lambda: follower.resets == 1 and follower.known == [b"1", b"2"])
+    await follower.tasks.aclose()
+
+
+async def test_a_follower_may_start_before_the_server(server: EmbeddedServer, until: Until) -> None:
+    await asyncio.to_thread(server.stop)
+    state = State(server.url)
+    await state.open()
+    log = IndexLog(state, "index")
+    follower = Follower(log)
+    await asyncio.to_thread(server.start)
+    await until(lambda: state.healthy)
+    await log.append({"v": b"1"})
+    await until(lambda: follower.known == [b"1"])
+    await follower.tasks.aclose()
+    await state.aclose()

@@ -1,0 +1,112 @@
+"""One door to SQL, the same for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, func, insert, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as DatabaseTimeout
+
+from gateway.state.migrations import HEAD
+from gateway.state.migrations.upgrade import configuration
+from gateway.state.sql import Database
+from gateway.state.tables import audit, metadata
+
+
+def note(action: str) -> dict[str, object]:
+    return {"at": 1.0, "actor": "a", "action": action, "subject": "s", "detail": ""}
+
+
+def count(connection: Connection) -> int:
+    return connection.execute(select(func.count()).select_from(audit)).scalar_one()
+
+
+def test_the_migrations_lead_to_the_tables(any_database: Database) -> None:
+    with any_database.begin() as connection:
+        differences = compare_metadata(MigrationContext.configure(connection), metadata)
+    assert differences == []
+
+
+def test_head_names_the_newest_migration() -> None:
+    assert ScriptDirectory.from_config(configuration()).get_current_head() == HEAD
+
+
+def test_upgrading_twice_changes_nothing(any_database: Database) -> None:
+    with any_database.begin() as connection:
+        connection.execute(insert(audit).values(note("kept")))
+    any_database.upgrade()
+    with any_database.read() as connection:
+        assert count(connection) == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
+def test_several_processes_may_upgrade_at_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    url = f"sqlite:///{tmp_path}/deep/er/x.sqlite" if kind == "sqlite" else request.getfixturevalue("postgres_url")
+    code = "import sys; from gateway.state.sql import Database; Database(sys.argv[1]).upgrade()"
+    starts = [subprocess.Popen([sys.executable, "-c", code, url], stderr=subprocess.PIPE) for _ in range(3)]
+    errors = [start.communicate()[1] for start in starts]
+    assert [start.returncode for start in starts] == [0, 0, 0], errors
+    database = Database(url)
+    with database.begin() as connection:
+        assert count(connection) == 0
+    database.close()
+
+
+async def test_run_commits_what_the_work_did(any_database: Database) -> None:
+    await any_database.run(lambda connection: connection.execute(insert(audit).values(note("done"))))
+    assert await any_database.run(count, writes=False) == 1
+
+
+async def test_an_exception_rolls_the_transaction_back(any_database: Database) -> None:
+    def fail(connection: Connection) -> None:
+        connection.execute(insert(audit).values(note("undone")))
+        raise ValueError
+
+    with pytest.raises(ValueError):
+        await any_database.run(fail)
+    assert await any_database.run(count, writes=False) == 0
+
+
+async def test_many_writers_wait_for_each_other(any_database: Database) -> None:
+    def write(connection: Connection) -> None:
+        connection.execute(insert(audit).values(note(str(count(connection)))))
+
+    await asyncio.gather(*(any_database.run(write) for _ in range(40)))
+    assert await any_database.run(count, writes=False) == 40
+
+
+def test_readers_do_not_wait_for_a_writer(any_database: Database) -> None:
+    with any_database.begin() as writer:
+        writer.execute(insert(audit).values(note("open")))
+        with any_database.read() as reader:
+            assert count(reader) == 0
+
+
+async def test_work_that_takes_too_long_is_given_up(any_database: Database) -> None:
+    gate = threading.Event()
+    with pytest.raises(DatabaseTimeout):
+        await any_database.run(lambda _: gate.wait(10), timeout_s=0.05)
+    gate.set()
+
+
+async def test_a_database_that_is_away_raises_an_error_of_sqlalchemy() -> None:
+    database = await asyncio.to_thread(Database, "postgresql://nobody@127.0.0.1:1/none")  # loads the driver
+    with pytest.raises(SQLAlchemyError):
+        await database.run(count)
+    database.close()
+
+
+def test_sqlite_keeps_a_write_ahead_log_and_waits_when_busy(database: Database) -> None:
+    with database.read() as connection:
+        assert connection.execute(text("PRAGMA journal_mode")).scalar() == "wal"
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar_one() >= 5000
+        assert connection.execute(text("PRAGMA synchronous")).scalar() == 1
