@@ -9,21 +9,63 @@ from gateway.backends.relay import Relayed, Whole
 from gateway.domain.route import Route
 from gateway.errors import GatewayError
 
-_REFUSAL = re.compile(
-    r"\W*(?:"
-    r"(?:i['’]?m|i am|we['’]?re) (?:very |so |really |truly )?sorry,? (?:but )?(?:i|we) (?:can['’]?t|cannot|am not able|'m not able)"
-    r"|(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am unable|am not able|don['’]?t)"
-    r"|i (?:can['’]?t|cannot|am unable to|am not able to|['’]m unable to) (?:help|assist|answer|provide|do|fulfill|complete)"
-    r"|as an ai(?: language)? (?:model|assistant)"
-    r"|i (?:don['’]?t|do not) (?:know|have (?:access|enough information))"
-    r"|(?:lo siento|lo lamento|disculpa|perdón),? (?:pero )?(?:no puedo|no soy capaz|no tengo)"
-    r"|no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)"
-    r"|como (?:un )?modelo de (?:lenguaje|linguagem)"
-    r"|(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:não posso|não consigo|não tenho|não sou capaz)"
-    r"|não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)"
-    r")",
-    re.IGNORECASE,
+_DECLINES = (
+    # English
+    r"i(?:['’]?m| am) (?:\w+ )?(?:sorry|afraid),? (?:but )?(?:i|we) (?:can['’]?t|cannot|am (?:un|not )able)",
+    r"(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am (?:un|not )able|don['’]?t)",
+    r"i(?:['’]?m| am)? ?(?:can['’]?t|cannot|unable to|not able to) (?:help|assist|answer|provide|fulfil|complete)",
+    r"i (?:don['’]?t|do not) (?:know|have (?:access|enough information))",
+    r"as an ai\b",
+    # Spanish
+    r"(?:lo siento|lo lamento|disculp[ae]|perdona?),? (?:pero )?no (?:puedo|soy capaz|tengo|s[eé]\b)",
+    r"no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)",
+    # Portuguese
+    r"(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:eu )?não (?:posso|consigo|tenho|sou capaz|sei\b)",
+    r"não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)",
+    # Spanish and Portuguese
+    r"como (?:un |um )?modelo de (?:lenguaje|linguagem)",
 )
-"""How small models decline, in English, Spanish and Portuguese."""
+_REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
 _LONGEST_REFUSAL = 400
-"""Characters; a longer answer that begins with an apology has answered something."""
+"""Characters; what begins with an apology and goes on for longer has answered something."""
+
+
+def weakness(answer: Whole, below: float) -> str:
+    """Why this answer should not be shown if a better one can be had; empty when it may be."""
+    if answer.finish == "tool_calls":
+        return ""
+    text = answer.text.strip()
+    if not text:
+        return "empty"
+    if answer.finish == "content_filter" or (len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text)):
+        return "refusal"
+    if answer.confidence is not None and answer.confidence < below:
+        return "unsure"
+    return ""
+
+
+async def escalating(attempts: Attempts, route: Route, errand: Errand) -> Relayed | Whole:
+    """The first backend's answer if it is good enough, else that of `route.escalate_to`, else the weak one after all.
+
+    The weak attempt stays open in the books while the stronger backend is asked: only then is it known which serves.
+    """
+    first, stronger = route.backends[0], route.escalate_to
+    answer = await attempts.first_of(route.backends, errand, unsure=first)
+    weak = answer.attempt
+    if stronger is None or not isinstance(answer, Whole) or weak.backend is not first:
+        return answer
+    if not (why := weakness(answer, route.escalate_below)):
+        return answer
+    errand.record.note("escalating", backend=first.name, to=stronger.name, why=why, confidence=answer.confidence)
+    try:
+        strong = await attempts.first_of((stronger,), errand)
+    except GatewayError as error:
+        errand.record.note("escalation failed", to=stronger.name, code=error.code)
+        return answer
+    except BaseException:
+        attempts.close(errand, weak, "escalated")
+        raise
+    attempts.totals.escalated += 1
+    attempts.close(errand, weak, "escalated")
+    errand.record.escalated = True
+    return strong

@@ -42,10 +42,8 @@ class Assembly:
         if type(chunk.get("usage")) is dict:
             self.usage = chunk["usage"]
         for key, value in chunk.items():
-            if key not in _CHUNK_ONLY and (value is not None or key not in self._top):
-                self._top.setdefault(key, value)
-                if self._top[key] in (None, "", 0):
-                    self._top[key] = value
+            if key not in _CHUNK_ONLY:
+                self._top[key] = self._top.get(key) or value
         for choice in chunk.get("choices") or ():
             index = choice.get("index", 0)
             if index not in self._choices:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import sys
 from collections.abc import AsyncIterator
@@ -247,7 +246,7 @@ def test_it_runs_as_a_process_of_its_own_and_writes_what_it_answered(tmp_path: P
     async def run() -> bytes:
         command = [sys.executable, "-m", "tests.fakes.provider", "--record", str(tmp_path / "record.jsonl")]
         process = await asyncio.create_subprocess_exec(
-            *command, "--tokens", "2", stdout=asyncio.subprocess.PIPE, env=os.environ
+            *command, "--tokens", "2", stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout
         url = (await process.stdout.readline()).decode().strip()

@@ -1,0 +1,124 @@
+"""What goes over the wire: where to, the head of a request, and what the head of a response must satisfy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_address
+from typing import Self
+from urllib.parse import urlsplit
+
+from gateway.errors import BackendGarbage, BackendUnreachable
+
+Headers = Sequence[tuple[bytes, bytes]]
+
+MAX_HEAD_BYTES = 64 * 1024
+"""A response head larger than this is garbage."""
+
+_OURS = frozenset(
+    (
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"connection",
+        b"keep-alive",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"upgrade",
+        b"expect",
+        b"accept-encoding",
+    )
+)
+"""Headers of the hop, which the client sets itself whatever the caller passes."""
+
+_FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A backend's address, taken apart once."""
+
+    tls: bool
+    host: str
+    port: int
+    literal: bool
+    """The host is an IP address: no name to resolve."""
+    authority: bytes
+    """The `host` header."""
+    prefix: str
+    """Path of the base URL, without its last slash."""
+    query: str
+    """Query of the base URL (an `api-version`, say), sent with every request."""
+
+    @classmethod
+    def parse(cls, base_url: str) -> Self:
+        """Raises ValueError for anything but `http(s)://host[:port][/path][?query]`."""
+        url = urlsplit(base_url)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError(f"{base_url!r} must begin with http:// or https:// and name a host")
+        if url.username is not None or url.password is not None:
+            raise ValueError("a base URL must not hold a user or password; give the secret as api_key")
+        tls, literal, host = url.scheme == "https", _is_address(url.hostname), url.hostname
+        if not literal:
+            host = host.encode("idna").decode("ascii")
+        port = url.port or (443 if tls else 80)
+        shown = f"[{host}]" if ":" in host else host
+        if port != (443 if tls else 80):
+            shown = f"{shown}:{port}"
+        return cls(tls, host, port, literal, shown.encode("ascii"), url.path.rstrip("/"), url.query)
+
+    def target(self, path: str) -> str:
+        """The request target for `path` below the base URL."""
+        if not self.query:
+            return self.prefix + path
+        return f"{self.prefix}{path}{'&' if '?' in path else '?'}{self.query}"
+
+    def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
+        """The head of a request with `length` bytes of body. Raises BackendUnreachable when it cannot be framed."""
+        lines = [
+            f"{method} {self.target(path)} HTTP/1.1".encode(),
+            b"host: " + self.authority,
+            b"accept-encoding: identity",
+            *(b"%b: %b" % header for header in headers if header[0].lower() not in _OURS),
+        ]
+        if length or method != "GET":
+            lines.append(b"content-length: %d" % length)
+        head = b"\r\n".join(lines) + b"\r\n\r\n"
+        breaks = len(lines) + 1
+        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
+            raise BackendUnreachable("a line break in a header or key would tear the request apart; check api_key")
+        return head
+
+
+def check_head(headers: Headers, name: str) -> bool:
+    """Refuse framing that two readers could understand differently, and codings that were not asked for.
+
+    Returns whether the head says where the body ends (else the end of the connection does). Raises BackendGarbage.
+    """
+    length = chunked = False
+    for key, value in headers:
+        if key not in _FRAMING:
+            continue
+        if key == b"content-encoding":
+            if value.lower() not in (b"", b"identity"):
+                raise BackendGarbage(f"{name} sent a compressed body though none was asked for")
+        elif key == b"content-length":
+            if length or not value.isdigit():
+                raise BackendGarbage(f"{name} sent a conflicting or unreadable content-length")
+            length = True
+        else:
+            if chunked or value.lower() != b"chunked":
+                raise BackendGarbage(f"{name} sent a transfer-encoding other than chunked")
+            chunked = True
+    if length and chunked:
+        raise BackendGarbage(f"{name} sent both a content-length and a transfer-encoding")
+    return length or chunked
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
