@@ -229,7 +229,7 @@ def told() -> Worker:
     def path(name: str) -> Path | None:
         return Path(said[name]) if said.get(name) else None
 
-    settings = load_settings(path("config"), path("data_dir"), path("policies"))
+    settings = load_settings(path("config"), path("data_dir"), [Path(folder) for folder in said.get("policies") or ()])
     return Worker(
         settings,
         said.get("redis_url") or settings.config.state.redis_url or f"unix://{settings.paths.socket}",

@@ -41,8 +41,8 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         sys.exit(2)
     teams = sorted(policies.policies)
     context.print(
-        {"ok": True, "teams": teams, "policies": str(settings.policies) if settings.policies else None},
-        f"All is well: policies for {', '.join(teams)} in {settings.policies or 'the shipped defaults'}.",
+        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies]},
+        f"All is well: policies for {', '.join(teams)}.",
     )
 
 
@@ -56,7 +56,7 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
         for model, entry in policy.models.items():
             names = [entry] if isinstance(entry, str) else [*entry.candidates, entry.reference]
             problems += [
-                f"{settings.policies}: team {team}: models.{model}: there is no backend or tier called {name!r}; "
+                f"team {team}: models.{model}: there is no backend or tier called {name!r}; "
                 f"there are {', '.join(sorted(known))}"
                 for name in names
                 if name is not None and name not in known and name not in policy.models and name != "auto"

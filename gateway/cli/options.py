@@ -20,7 +20,7 @@ class Context:
 
     config: Path | None
     data_dir: Path | None
-    policies: Path | None
+    policies: tuple[Path, ...]
     as_json: bool
 
     def settings(self) -> Settings:
@@ -42,10 +42,17 @@ def common(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @click.option("--config", type=click.Path(path_type=Path), help="gateway.yaml; default: ./gateway.yaml if there.")
     @click.option("--data-dir", type=click.Path(path_type=Path), help="Where keys, ledger and journal lie.")
-    @click.option("--policies", type=click.Path(path_type=Path), help="Folder of policy files; default: ./policies.")
+    @click.option(
+        "--policies",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Folder of policy files; default: ./policies. Repeatable.",
+    )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)
-    def wrapped(config: Path | None, data_dir: Path | None, policies: Path | None, as_json: bool, **rest: Any) -> Any:
+    def wrapped(
+        config: Path | None, data_dir: Path | None, policies: tuple[Path, ...], as_json: bool, **rest: Any
+    ) -> Any:
         return command(Context(config, data_dir, policies, as_json), **rest)
 
     return wrapped

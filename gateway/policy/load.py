@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,14 +35,12 @@ class PolicySet:
         return default.model_copy(update={"team": team}), self.epochs.get(DEFAULT, "")
 
 
-def load_policies(directory: Path | None, ceilings: Ceilings) -> PolicySet:
-    """Read and validate every `*.yaml` below `directory`. Raises ConfigError naming every mistake in every file."""
-    if directory is None:
-        return _build({}, ceilings)
+def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
+    """Read and validate every `*.yaml` in `folders`. Raises ConfigError naming every mistake in every file."""
     problems: list[str] = []
     found: dict[str, Policy] = {}
     origin: dict[str, Path] = {}
-    for path in sorted([*directory.glob("*.yaml"), *directory.glob("*.yml")]):
+    for path in (path for folder in folders for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])):
         try:
             policy = load(path, Policy)
         except ConfigError as error:
@@ -70,12 +68,12 @@ def _fingerprint(policy: Policy) -> str:
 class Policies:
     """The set in force. `on_change` hears of every successful swap."""
 
-    def __init__(self, directory: Path | None, ceilings: Ceilings) -> None:
-        self._directory = directory
+    def __init__(self, folders: Sequence[Path], ceilings: Ceilings) -> None:
+        self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
-        self.current = load_policies(directory, ceilings)
+        self.current = load_policies(folders, ceilings)
         self.problem = ""
         """Why the last reload was refused; empty when it was not."""
 
@@ -85,7 +83,7 @@ class Policies:
     async def reload(self) -> bool:
         """Swap to what the files say now; on a mistake keep the old set. True when swapped."""
         try:
-            fresh = await asyncio.to_thread(load_policies, self._directory, self._ceilings)
+            fresh = await asyncio.to_thread(load_policies, self._folders, self._ceilings)
         except ConfigError as error:
             self._failures += 1
             self.problem = str(error)
@@ -99,12 +97,12 @@ class Policies:
         return True
 
     async def watch(self) -> None:
-        """Reload whenever a file in the directory changes, for ever."""
-        if self._directory is None:
+        """Reload whenever a file in the folders changes, for ever."""
+        if not self._folders:
             return
         from watchfiles import awatch
 
-        async for _ in awatch(self._directory, debounce=200, step=50, recursive=False):
+        async for _ in awatch(*self._folders, debounce=200, step=50, recursive=False):
             await self.reload()
 
     def stats(self) -> dict[str, int]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import getproxies_environment, proxy_bypass_environment
 
 from gateway.settings.files import ConfigError
 
@@ -56,6 +58,20 @@ def webhook_url(reference: str) -> str:
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:
     """The environment of a process that the supervisor starts."""
     return {**os.environ, **extra}
+
+
+def keep_litellm_offline() -> None:
+    """litellm reads this when it is imported; without it, it fetches a price list from the network."""
+    os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+
+def proxy_for(url: str) -> str:
+    """The proxy that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name for `url`; empty for none."""
+    address = urlsplit(url)
+    proxies = getproxies_environment()
+    if not address.hostname or proxy_bypass_environment(address.netloc, proxies):
+        return ""
+    return proxies.get(address.scheme) or proxies.get("all", "")
 
 
 def otlp_endpoint() -> str:

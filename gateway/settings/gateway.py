@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -134,28 +135,29 @@ class Settings:
 
     config: GatewayConfig
     paths: Paths
-    policies: Path | None
-    """None: the shipped default policy alone."""
+    policies: tuple[Path, ...]
+    """Folders of policy files; none: the built-in default policy alone."""
 
     @property
     def database_url(self) -> str:
         return self.config.ledger.database_url or f"sqlite:///{self.paths.sqlite}"
 
 
-def load_settings(config: Path | None = None, data_dir: Path | None = None, policies: Path | None = None) -> Settings:
+def load_settings(config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = ()) -> Settings:
     """Defaults where nothing is named: gateway.yaml and policies/ of the working directory, if there.
 
     Secrets are resolved here. Raises ConfigError.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
-    if policies is None and Path("policies").is_dir():
-        policies = Path("policies")
-    if policies is not None and not policies.is_dir():
-        raise ConfigError([f"{policies}: no such directory; give the folder that holds the policy files"])
+    if not policies and Path("policies").is_dir():
+        policies = (Path("policies"),)
+    for folder in policies:
+        if not folder.is_dir():
+            raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
     loaded = load(config, GatewayConfig) if config else GatewayConfig()
     where = str(config) if config else "defaults"
-    return Settings(_resolve(loaded, where), Paths((data_dir or default_data_dir()).absolute()), policies)
+    return Settings(_resolve(loaded, where), Paths((data_dir or default_data_dir()).absolute()), tuple(policies))
 
 
 def _resolve(config: GatewayConfig, where: str) -> GatewayConfig:

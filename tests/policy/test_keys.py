@@ -18,7 +18,7 @@ from gateway.state.sql import Database
 @pytest.fixture
 def tenants(database: Database) -> tuple[Tenants, KeyRing]:
     ring = KeyRing(database)
-    return Tenants(ring, Policies(None, Ceilings())), ring
+    return Tenants(ring, Policies([], Ceilings())), ring
 
 
 async def test_a_new_key_stands_for_its_team(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:

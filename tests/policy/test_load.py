@@ -18,12 +18,12 @@ def write(folder: Path, name: str, text: str) -> None:
 
 
 def test_the_shipped_policies_are_valid() -> None:
-    assert {"default", "support", "research"} <= set(load_policies(SHIPPED, Ceilings()).policies)
+    assert {"default", "support", "research"} <= set(load_policies([SHIPPED], Ceilings()).policies)
 
 
 def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_path: Path) -> None:
     write(tmp_path, "default.yaml", "team: default\ncache: {ttl: 1h}\n")
-    policy, epoch = load_policies(tmp_path, Ceilings()).find("newcomers")
+    policy, epoch = load_policies([tmp_path], Ceilings()).find("newcomers")
     assert (policy.team, policy.cache.ttl) == ("newcomers", 3600)
     assert epoch
 
@@ -47,7 +47,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
 def test_a_mistake_is_told_with_file_line_key_and_remedy(tmp_path: Path, text: str, complaint: str) -> None:
     write(tmp_path, "a.yaml", text)
     with pytest.raises(ConfigError) as caught:
-        load_policies(tmp_path, Ceilings())
+        load_policies([tmp_path], Ceilings())
     assert complaint in str(caught.value)
 
 
@@ -55,7 +55,7 @@ def test_every_mistake_of_every_file_is_told_at_once(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\nx: 1\ny: 2\n")
     write(tmp_path, "b.yaml", "team: b\nz: 3\n")
     with pytest.raises(ConfigError) as caught:
-        load_policies(tmp_path, Ceilings())
+        load_policies([tmp_path], Ceilings())
     assert len(caught.value.problems) == 3
 
 
@@ -63,13 +63,13 @@ def test_two_files_for_one_team_are_refused(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\n")
     write(tmp_path, "b.yaml", "team: a\n")
     with pytest.raises(ConfigError, match="has its policy in"):
-        load_policies(tmp_path, Ceilings())
+        load_policies([tmp_path], Ceilings())
 
 
 def test_a_team_cannot_exceed_the_operators_ceilings(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\nbudget: {limit_usd: 900}\nlimits: {requests_per_minute: 50}\n")
     with pytest.raises(ConfigError) as caught:
-        load_policies(tmp_path, Ceilings.model_validate({"limit_usd": 100, "requests_per_minute": 10}))
+        load_policies([tmp_path], Ceilings.model_validate({"limit_usd": 100, "requests_per_minute": 10}))
     assert "budget.0.limit_usd: 900 is above the operator's ceiling of 100" in str(caught.value)
     assert "limits.requests_per_minute" in str(caught.value)
 
@@ -77,7 +77,7 @@ def test_a_team_cannot_exceed_the_operators_ceilings(tmp_path: Path) -> None:
 def test_a_limit_left_open_becomes_the_ceiling(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\n")
     ceilings = Ceilings.model_validate({"requests_per_minute": 10, "hosted": "forbidden", "cache_scope": "key"})
-    policy, _ = load_policies(tmp_path, ceilings).find("a")
+    policy, _ = load_policies([tmp_path], ceilings).find("a")
     assert policy.limits.requests_per_minute == 10
     assert policy.data.hosted == "forbidden"
     assert policy.cache.scope == "key"
@@ -85,7 +85,7 @@ def test_a_limit_left_open_becomes_the_ceiling(tmp_path: Path) -> None:
 
 async def test_a_bad_reload_keeps_the_last_good_set_and_says_so(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\ncache: {ttl: 1h}\n")
-    policies = await asyncio.to_thread(Policies, tmp_path, Ceilings())
+    policies = await asyncio.to_thread(Policies, [tmp_path], Ceilings())
     heard: list[int] = []
     policies.on_change(lambda: heard.append(1))
     write(tmp_path, "a.yaml", "team: a\ncache: {ttl: never}\n")
@@ -102,7 +102,7 @@ def test_a_changed_rule_gives_a_new_epoch_but_a_changed_budget_does_not(tmp_path
     epochs = []
     for text in ("", "budget: {limit_usd: 5}\n", "cache: {ttl: 1h}\n"):
         write(tmp_path, "a.yaml", "team: a\n" + text)
-        epochs.append(load_policies(tmp_path, Ceilings()).find("a")[1])
+        epochs.append(load_policies([tmp_path], Ceilings()).find("a")[1])
     assert epochs[0] == epochs[1] != epochs[2]
 
 
