@@ -37,7 +37,7 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
-_PAUSE = wait_exponential_jitter(initial=0.05, max=1.0, jitter=0.2)
+_PAUSE = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
 
 
 @dataclass(slots=True)

@@ -50,7 +50,8 @@ async def escalating(attempts: Attempts, route: Route, errand: Errand) -> Relaye
     The weak attempt stays open in the books while the stronger backend is asked: only then is it known which serves.
     """
     first, stronger = route.backends[0], route.escalate_to
-    answer = await attempts.first_of(route.backends, errand, unsure=first)
+    tells = "logprobs" in first.capabilities and route.escalate_below > 0
+    answer = await attempts.first_of(route.backends, errand, unsure=first if tells else None)
     weak = answer.attempt
     if stronger is None or not isinstance(answer, Whole) or weak.backend is not first:
         return answer

@@ -13,7 +13,7 @@ from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.errors import BackendError, BackendFailed, BackendRateLimited, BackendRefused, BackendTimeout
+from gateway.errors import BackendError, BackendFailed, BackendRateLimited, BackendRefused, BackendTimeout, BadRequest
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _MOST_ERROR_BYTES = 64 * 2**10
@@ -39,11 +39,12 @@ class Exchange:
         self._wires: dict[DialectName, Wire] = {}
 
     def call(self, request: CompletionRequest, plan: ContextPlan, *, deadline: float, logprobs: bool) -> Call:
-        """What to send, to be answered before `deadline` (loop time). Raises BadRequest when this backend's dialect cannot say it."""
+        """What to send, to be answered before `deadline` (loop time).
+
+        Raises BadRequest when the backend's dialect cannot say it.
+        """
         backend = self.backend
-        way = self._wires.get(request.dialect)
-        if way is None:
-            way = self._wires[request.dialect] = wire(request.dialect, self.kind.dialect)
+        way = self._wires.get(request.dialect) or self._way(request.dialect)
         return Call(
             request,
             way,
@@ -51,7 +52,15 @@ class Exchange:
             min(deadline, asyncio.get_running_loop().time() + backend.timeout),
             self._first_byte_timeout(request),
             deadline,
+            self._key,
         )
+
+    def _way(self, client: DialectName) -> Wire:
+        try:
+            way = self._wires[client] = wire(client, self.kind.dialect)
+        except KeyError:
+            raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.") from None
+        return way
 
     def _first_byte_timeout(self, request: CompletionRequest) -> float:
         """A plain answer begins when it is finished, so only a limit that the operator chose holds for it."""
@@ -69,19 +78,24 @@ class Exchange:
             except BaseException:
                 await upstream.aclose()
                 raise
-        except BackendRateLimited as limit:
-            place.limited(limit.retry_after_s)
+        except BackendError as error:
+            error.backend = self.backend.name
+            error.message = call.conceal(error.message)
+            error.args = (error.message,)
+            self._tell(place, error, call)
             raise
-        except BackendRefused:
+
+    def _tell(self, place: Place, error: BackendError, call: Call) -> None:
+        """What an error says about the backend's health."""
+        if isinstance(error, BackendRateLimited):
+            place.limited(error.retry_after_s)
+        elif isinstance(error, BackendRefused):
             place.began(streaming=False)  # alive and well; it is the request that is at fault
             place.succeeded()
-            raise
-        except BackendError as error:
-            if isinstance(error, BackendTimeout) and call.out_of_time:
-                place.left()
-            else:
-                place.failed()
-            raise
+        elif isinstance(error, BackendTimeout) and call.out_of_time:
+            place.left()  # the client was in a hurry; that proves nothing
+        else:
+            place.failed()
 
     async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
         attempt.status = upstream.status
@@ -115,8 +129,4 @@ class Exchange:
             return failure
         if status >= 500 or status in _PASSING:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        refused = call.wire.refusal(status, await upstream.read(_MOST_ERROR_BYTES), name)
-        if self._key and self._key in refused.message:
-            refused.message = refused.message.replace(self._key, "[key]")
-            refused.args = (refused.message,)
-        return refused
+        return call.wire.refusal(status, await upstream.read(_MOST_ERROR_BYTES), name)

@@ -102,17 +102,17 @@ def check_head(headers: Headers, name: str) -> bool:
             continue
         if key == b"content-encoding":
             if value.lower() not in (b"", b"identity"):
-                raise BackendGarbage(f"{name} sent a compressed body though none was asked for")
+                raise BackendGarbage(f"{name} sent a compressed body though none was asked for", backend=name)
         elif key == b"content-length":
             if length or not value.isdigit():
-                raise BackendGarbage(f"{name} sent a conflicting or unreadable content-length")
+                raise BackendGarbage(f"{name} sent a conflicting or unreadable content-length", backend=name)
             length = True
         else:
             if chunked or value.lower() != b"chunked":
-                raise BackendGarbage(f"{name} sent a transfer-encoding other than chunked")
+                raise BackendGarbage(f"{name} sent a transfer-encoding other than chunked", backend=name)
             chunked = True
     if length and chunked:
-        raise BackendGarbage(f"{name} sent both a content-length and a transfer-encoding")
+        raise BackendGarbage(f"{name} sent both a content-length and a transfer-encoding", backend=name)
     return length or chunked
 
 

@@ -43,16 +43,23 @@ class Relayed:
         self._time = time
 
     async def begin(self) -> None:
-        """Read until there is something to pass on. Raises BackendErrors: nobody has seen a byte yet."""
+        """Read until there is an event to pass on. Raises BackendErrors: nobody has seen a byte yet.
+
+        Comments that only keep the connection alive are no beginning, until `first_byte_timeout` has passed.
+        """
         reader, attempt = self._reader, self.attempt
+        now = asyncio.get_running_loop().time
+        patient_until = now() + self._call.first_byte_timeout
         async for piece in self._pieces:
             if attempt.first_byte_at is None:
                 attempt.first_byte_at = self._time()
             attempt.output_bytes += len(piece)
-            self._first = reader.feed(piece)
+            self._first += reader.feed(piece)
             attempt.chunks = reader.chunks
-            if self._first or reader.ended:
+            if reader.chunks or reader.finish or reader.ended or (self._first and now() >= patient_until):
                 break
+        else:
+            reader.eof()
         if not self._first:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
         self._place.began(streaming=True)
@@ -63,7 +70,8 @@ class Relayed:
             yield first
         reader, attempt = self._reader, self.attempt
         try:
-            if not reader.ended:
+            ended = reader.ended
+            if not ended:
                 async for piece in self._pieces:
                     out = reader.feed(piece)
                     attempt.output_bytes += len(piece)
@@ -72,8 +80,7 @@ class Relayed:
                         yield out
                     if reader.ended:
                         break
-                else:
-                    reader.eof()
+            reader.eof()
         except BackendError as error:
             self._broken(error)
         self._whole()
@@ -89,7 +96,9 @@ class Relayed:
         """Say so in the attempt and raise: the client has bytes already, so nothing can be tried again."""
         reader, attempt = self._reader, self.attempt
         self.finish = reader.finish
-        attempt.usage, attempt.ended_at = reader.usage, self._time()
+        attempt.ended_at = self._time()
+        if reader.finish:  # what is told earlier is not the whole usage
+            attempt.usage = reader.usage
         name = attempt.backend.name
         if self._call.out_of_time:
             self._place.left()
@@ -99,9 +108,8 @@ class Relayed:
             ) from error
         self._place.failed()
         attempt.error = error.code
-        if isinstance(error, StreamBroken):
-            raise error
-        raise StreamBroken(f"The stream of {name} broke: {error.message}", backend=name) from error
+        said = self._call.conceal(error.message)
+        raise StreamBroken(f"The stream of {name} broke: {said}", backend=name) from error
 
     def completion(self) -> bytes | None:
         return self._reader.completion() if self.complete else None
@@ -113,7 +121,6 @@ class Relayed:
         """Hang up, or let the connection end in order when the answer is whole."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
-            self.attempt.usage = self._reader.usage
         self._place.left()
         try:
             if self.complete:
@@ -142,8 +149,9 @@ class Whole:
         self.confidence = plain.confidence
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        return
-        yield b""  # makes this an iterator that is over at once
+        nothing: tuple[bytes, ...] = ()
+        for piece in nothing:
+            yield piece
 
     def completion(self) -> bytes | None:
         return self.ending

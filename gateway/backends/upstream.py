@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.dialects.wire import Wire
@@ -24,6 +24,13 @@ class Call:
     """Seconds."""
     request_deadline: float
     """Loop time; `deadline` is earlier where the backend's own `timeout` is."""
+
+    secret: str = field(default="", repr=False)
+    """The backend's key, which no message may carry."""
+
+    def conceal(self, message: str) -> str:
+        """`message` without the backend's key, should the backend have repeated it."""
+        return message.replace(self.secret, "[key]") if self.secret else message
 
     @property
     def out_of_time(self) -> bool:

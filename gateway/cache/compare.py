@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -12,6 +13,8 @@ _LONGEST_MIDDLE = 60
 """Tokens; texts that differ over a longer stretch are not the same question."""
 _TO = frozenset("to into para hacia hasta ate a".split())
 _FROM = frozenset("from desde de".split())
+_CLUSTER = re.compile(r"[^aeiou]{3}")
+"""Where a vowel has dropped out."""
 _HOW = frozenset({"how", "what"})
 _MILD_PREPOSITIONS = frozenset("of in for at on em en de por para a to do".split())
 
@@ -35,6 +38,10 @@ class Comparison:
     gaps: list[Gap] = field(default_factory=list)
     matched: int = 0
     """Content words that both have, in order."""
+    minimal: bool = False
+    """One word stands for one other, all else being equal: almost always another question."""
+    renamed: bool = False
+    """… and one of the two has a capital."""
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
@@ -104,6 +111,8 @@ class Comparer:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:
             return Comparison("language")
+        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
+            return Comparison("order")
         lexicon = self.lexicon(stored, asked)
         aligned = align(stored, asked)
         if aligned is None:
@@ -114,14 +123,27 @@ class Comparer:
             result.conflict = "accent"
             return result
         self._settle_typos(gaps)
+        if (stored.language or asked.language) in ("es", "pt"):
+            _settle_register(gaps, stored, asked)
         self._settle_courtesy(gaps, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
         if gaps:
             result.conflict = self._conflict(gaps, stored, asked, lexicon)
         if not result.conflict:
-            result.same = all(self._harmless(gap, lexicon) for gap in gaps)
+            known = bool(stored.language or asked.language)
+            result.same = not gaps or (known and all(self._harmless(gap, lexicon) for gap in gaps))
+            result.minimal = self._minimal(gaps, lexicon)
+            result.renamed = result.minimal and any(
+                token.capital and self.is_content(token, lexicon) for gap in gaps for token in gap.stored + gap.asked
+            )
         return result
+
+    def _minimal(self, gaps: list[Gap], lexicon: Lexicon) -> bool:
+        counts = [
+            [sum(self.is_content(token, lexicon) for token in side) for side in (gap.stored, gap.asked)] for gap in gaps
+        ]
+        return [count for count in counts if any(count)] == [[1, 1]]
 
     def is_content(self, token: Token, lexicon: Lexicon) -> bool:
         return token.kind != "word" or not (
@@ -158,7 +180,10 @@ class Comparer:
         slip = _slip(left, right)
         if not slip or known == 2 or right in self._words.opposites.get(left, ()):
             return False
-        return known == 1 or slip in ("swap", "double") or (slip == "drop" and min(len(left), len(right)) > 6)
+        if known == 1 or slip in ("swap", "double"):
+            return True
+        shorter = min(left, right, key=len)
+        return slip == "drop" and (len(shorter) > 6 or bool(_CLUSTER.search(shorter)))
 
     def _settle_courtesy(self, gaps: list[Gap], lexicon: Lexicon) -> None:
         for gap in gaps:
@@ -196,6 +221,7 @@ class Comparer:
             ("symbol", lambda t: t.kind in ("ident", "sign") and t.form != "/"),
             ("name", lambda t: t.name),
             ("quoted", lambda t: t.quoted),
+            ("closed", lambda t: t.form in self._words.closed),
         ):
             if any(test(token) for token in only_left + only_right):
                 return name
@@ -207,7 +233,17 @@ class Comparer:
             return "opposite"
         if self._swapped(stored, asked, moved):
             return "order"
+        if self._sentence_added(only_left, stored, lexicon) or self._sentence_added(only_right, asked, lexicon):
+            return "sentence"
         return ""
+
+    def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
+        """A whole sentence that the other side lacks: `Answer in French.`"""
+        if not reading.tokens or not reading.tokens[-1].sentence:
+            return False
+        missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
+        present = Counter(t.sentence for t in reading.tokens if self.is_content(t, lexicon))
+        return any(count == present[sentence] for sentence, count in missing.items())
 
     @staticmethod
     def _questions_differ(left: list[Token], right: list[Token], lexicon: Lexicon) -> bool:
@@ -220,9 +256,7 @@ class Comparer:
         return any(others & self._words.opposites.get(token.form, frozenset()) for token in left)
 
     def _swapped(self, stored: Reading, asked: Reading, moved: Counter[str]) -> bool:
-        """The same words the other way round: nothing but order differs, or what stands after from/to does."""
-        if moved and Counter(stored.forms) == Counter(asked.forms):
-            return True
+        """Another word stands after from or to."""
         for markers in (_TO, _FROM):
             roles = [
                 {reading.forms[place + 1] for place in range(len(reading.forms) - 1) if reading.forms[place] in markers}
@@ -244,6 +278,21 @@ def _accents_differ(left: Token, right: Token) -> bool:
     if left.quoted and right.quoted:
         return True
     return not left.raw.isascii() and not right.raw.isascii() and len(left.raw) == len(right.raw)
+
+
+def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
+    """`Redacta` and `redacte` ask for one thing: the imperative that a text begins with, to a friend or a stranger."""
+    if not gaps or not (stored.tokens and asked.tokens):
+        return
+    left, right = stored.tokens[0], asked.tokens[0]
+    if (
+        gaps[0].stored[:1] == [left]
+        and gaps[0].asked[:1] == [right]
+        and min(len(left.form), len(right.form)) > 4
+        and left.form[:-1] == right.form[:-1]
+        and {left.form[-1], right.form[-1]} == {"a", "e"}
+    ):
+        del gaps[0].stored[0], gaps[0].asked[0]
 
 
 def _plural(left: str, right: str) -> bool:

@@ -78,12 +78,16 @@ class OnnxEmbedder:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         self._tasks = Tasks()
         self._model: MiniLM | None = None
-        self.failed = False
+        self._failed = False
         self._embedded = self._recalled = 0
 
     @property
     def ready(self) -> bool:
         return self._model is not None
+
+    @property
+    def failed(self) -> bool:
+        return self._failed
 
     async def open(self) -> None:
         """Begin to load and return at once: serving does not wait for the model."""
@@ -94,7 +98,7 @@ class OnnxEmbedder:
             self._model = await asyncio.get_running_loop().run_in_executor(self._thread, MiniLM)
         except Exception:
             # Whatever is wrong with the weights, the gateway serves on without the semantic cache.
-            self.failed = True
+            self._failed = True
             log.exception("the embedder could not be loaded; the semantic cache is off")
 
     async def aclose(self) -> None:

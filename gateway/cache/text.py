@@ -28,8 +28,11 @@ _SPELLING = (
     (re.compile(r"(?<=[ef]en)c(?=es?$)"), "s"),
     (re.compile(r"(?<=\w{4})ll(?=(?:ed|ing|er|ers)$)"), "l"),
 )
+_GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
 _LONGEST_QUOTE = 6
 """Words; a longer quotation is material to work on, not a name."""
+_LONGEST_LABEL = 3
+"""Words before a colon that name the matter, as in `India: …`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,10 @@ class Token:
     name: bool = False
     """Capitalised where no sentence begins."""
     quoted: bool = False
+    sentence: int = 0
+    """Which sentence it stands in, counted from 0."""
+    capital: bool = False
+    """Written with a capital, wherever it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +104,7 @@ class Reader:
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text)
         lexicon = self._words.lexicons[language or "en"]
+        courtesies = [self._words.lexicons[name].courtesy for name in ((language,) if language else LANGUAGES)]
         payload: list[str] = []
 
         def keep(match: re.Match[str]) -> str:
@@ -104,31 +112,9 @@ class Reader:
             return "\n"
 
         text = _FENCE.sub(keep, text)
-        text = self._handed_over(text, lexicon, payload)
+        text = _handed_over(text, courtesies, payload)
         tokens = self._merge(self._tokens(text, lexicon, payload))
         return Reading(tuple(tokens), tuple(token.form for token in tokens), tuple(payload), language)
-
-    def _courteous(self, text: str, lexicon: Lexicon) -> bool:
-        return all(plain(word) in lexicon.courtesy for word in re.findall(r"[^\W_]+", text.lower()))
-
-    def _handed_over(self, text: str, lexicon: Lexicon, payload: list[str]) -> str:
-        """The instruction; what stands under it, or after a colon, goes to `payload`."""
-        lines = [line.strip() for line in text.splitlines()]
-        lines = [line for line in lines if line]
-        while lines and self._courteous(lines[0], lexicon):
-            del lines[0]
-        while lines and self._courteous(lines[-1], lexicon):
-            del lines[-1]
-        if not lines:
-            return text
-        head = lines[0]
-        if len(lines) > 1:
-            payload.append("\n".join(" ".join(line.split()) for line in lines[1:]))
-        before, colon, after = head.rpartition(": ")
-        if colon and len(after.split()) > 2 and not self._courteous(before, lexicon):
-            payload.append(" ".join(re.findall(r"\w+|[^\w\s.?!,;¿¡]", after.lower())))
-            return before
-        return after if colon and self._courteous(before, lexicon) else head
 
     def _tokens(self, text: str, lexicon: Lexicon, payload: list[str]) -> list[Token]:
         tokens: list[Token] = []
@@ -147,36 +133,48 @@ class Reader:
 
     def _plain_tokens(self, text: str, lexicon: Lexicon, into: list[Token], *, cased: bool, quoted: bool) -> None:
         last_end = 0
+        sentence = into[-1].sentence if into else 0
         for match in _TOKEN.finditer(text):
             written = match.group()
             kind = match.lastgroup or "word"
             # After a full stop, question mark or at the very beginning a capital says nothing.
             gap = text[last_end : match.start()]
             begins = not into or any(mark in gap for mark in ".?!:¿¡\n")
+            sentence += bool(into) and any(mark in gap for mark in ".?!\n")
             last_end = match.end()
             name = cased and not begins and written[:1].isupper() and written != "I"
             if kind == "word":
-                self._word(written, lexicon, into, name=name, quoted=quoted)
+                self._word(written, lexicon, into, name, quoted, sentence)
             elif kind == "number":
-                into.append(Token(_number(written), written, "number", quoted=quoted))
+                into.append(Token(_number(written), written, "number", False, quoted, sentence))
             else:
                 form = plain(written.lower())
-                into.append(Token(form, form, "sign" if kind == "sign" else "ident", name, quoted))
+                into.append(Token(form, form, "sign" if kind == "sign" else "ident", name, quoted, sentence))
 
-    def _word(self, written: str, lexicon: Lexicon, into: list[Token], *, name: bool, quoted: bool) -> None:
+    def _word(
+        self, written: str, lexicon: Lexicon, into: list[Token], name: bool, quoted: bool, sentence: int
+    ) -> None:
         raw = written.lower().replace("´", "'")
         form = plain(raw)
         if quoted:
-            into.append(Token(form, raw, "word", name, True))
+            into.append(Token(form, raw, "word", name, True, sentence))
             return
         for part in lexicon.expand.get(form, (form,)):
-            if part in lexicon.numbers:
-                into.append(Token(lexicon.numbers[part], lexicon.numbers[part], "number"))
+            if number := lexicon.numbers.get(part):
+                into.append(Token(number, number, "number", False, False, sentence))
                 continue
-            if part.endswith("'s"):
-                part = part[:-2]
-            form = self._words.synonyms.get(part) or _spelling(part)
-            into.append(Token(form, raw if part == plain(raw) else form, "word", name))
+            bare = part.removesuffix("'s")
+            canonical = self._words.synonyms.get(bare) or _spelling(bare)
+            into.append(
+                Token(
+                    canonical,
+                    raw if bare == form else canonical,
+                    "word",
+                    name,
+                    sentence=sentence,
+                    capital=written[0].isupper(),
+                )
+            )
 
     @staticmethod
     def _merge(tokens: list[Token]) -> list[Token]:
@@ -187,11 +185,39 @@ class Reader:
             if skip:
                 skip = False
             elif token.form == "por" and following.form == "que":
-                merged.append(Token("porque", "porque", "word"))
+                merged.append(Token("porque", "porque", "word", sentence=token.sentence))
                 skip = True
             else:
                 merged.append(token)
         return merged
+
+
+def _courteous(text: str, courtesies: list[frozenset[str]]) -> bool:
+    words = [plain(word) for word in re.findall(r"[^\W_]+", text.lower())]
+    return any(all(word in courtesy for word in words) for courtesy in courtesies)
+
+
+def _handed_over(text: str, courtesies: list[frozenset[str]], payload: list[str]) -> str:
+    """The instruction; what stands under it, or after a colon, goes to `payload`."""
+    lines = [line for line in map(str.strip, text.splitlines()) if line]
+    while lines and _courteous(lines[0], courtesies):
+        del lines[0]
+    while lines and _courteous(lines[-1], courtesies):
+        del lines[-1]
+    if not lines:
+        return text
+    if len(lines) > 1:
+        payload.append("\n".join(" ".join(line.split()) for line in lines[1:]))
+    head = lines[0]
+    while (greeting := _GREETING.match(head)) and _courteous(greeting[1], courtesies):
+        head = head[greeting.end() :]
+    before, colon, after = head.rpartition(": ")
+    if not colon or len(after.split()) <= 2:
+        return head
+    payload.append(" ".join(re.findall(r"\w+|[^\w\s.?!,;¿¡]", after.lower())))
+    if len(before.split()) <= _LONGEST_LABEL:
+        payload.append(" ".join(before.lower().split()))
+    return before
 
 
 @lru_cache(maxsize=16384)

@@ -38,6 +38,8 @@ class Words:
     synonyms: dict[str, str]
     """Word → the first word of its group."""
     opposites: dict[str, frozenset[str]]
+    closed: frozenset[str]
+    """Units, months, weekdays, languages, shapes of an answer: never interchangeable."""
     vocabulary: dict[str, int]
     """Whole words that the embedder knows → rank, frequent first; tells a typo from another word."""
 
@@ -78,5 +80,6 @@ def load_words() -> Words:
         lexicons={name: _lexicon(name, data) for name in LANGUAGES},
         synonyms={word: group.split()[0] for group in data["synonyms"] for word in group.split()},
         opposites=_opposites(data["opposites"]),
+        closed=frozenset(data["closed"].split()),
         vocabulary={token: rank for token, rank in tokens.items() if token.isalpha() and len(token) > 1},
     )

@@ -58,3 +58,7 @@ def main() -> None:
     except ConfigError as error:
         click.echo(str(error), err=True)
         sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

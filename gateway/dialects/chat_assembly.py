@@ -8,11 +8,13 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
+from gateway.dialects.text_run import TextRun
 
 MAX_BYTES = 2 * 2**20
 """Largest plain body that is put together."""
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
+_NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
 
 
 class Assembly:
@@ -24,19 +26,30 @@ class Assembly:
         self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self._size = 0
+        self._run = TextRun()
 
     def add(self, block: bytes) -> None:
         """`block`: whole events."""
-        self._size += len(block)
-        for event in sse.events(block):
-            data = sse.payload(event)
-            if not data or data == b"[DONE]":
-                continue
-            try:
-                self._add(orjson.loads(data))
-            except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError):
-                self.unreadable += 1
+        at, returns = 0, b"\r" in block
+        while at < len(block):
+            at = self._run.take(block, at)
+            end = sse.next_boundary(block, at, returns)
+            self._parse(block[at:end])
+            at = end
+        self._end_run()
+
+    def _parse(self, event: bytes) -> None:
+        data = sse.payload(event)
+        if not data or data == b"[DONE]":
+            return
+        self._end_run()
+        try:
+            chunk = orjson.loads(data)
+            self._add(chunk)
+        except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError):
+            self.unreadable += 1
+        else:
+            self._run = TextRun.after(event, chunk)
 
     def _add(self, chunk: dict[str, Any]) -> None:
         if type(chunk.get("usage")) is dict:
@@ -45,10 +58,17 @@ class Assembly:
             if key not in _CHUNK_ONLY:
                 self._top[key] = self._top.get(key) or value
         for choice in chunk.get("choices") or ():
-            index = choice.get("index", 0)
+            index = _number(choice.get("index", 0))
             if index not in self._choices:
                 self._choices[index] = _Choice()
             self._choices[index].add(choice)
+
+    def _end_run(self) -> None:
+        if text := self._run.text():
+            try:
+                self._choices[self._run.choice].add({"delta": {self._run.field: orjson.loads(text)}})
+            except orjson.JSONDecodeError:
+                self.unreadable += 1
 
     @property
     def finish(self) -> str:
@@ -68,7 +88,7 @@ class Assembly:
         return "\n".join(text for text in texts if text)
 
     def completion(self, usage: dict[str, Any] | None) -> bytes | None:
-        """The plain body with `usage`; None when a choice is unfinished, an event was unreadable, or it is too large."""
+        """The plain body with `usage`; None when a choice is unfinished, an event unreadable, or it is too large."""
         if not self.finished or self.unreadable:
             return None
         body: dict[str, Any] = {**self._top, "object": "chat.completion"}
@@ -78,7 +98,10 @@ class Assembly:
         ]
         if usage is not None:
             body["usage"] = usage
-        rendered = orjson.dumps(body)
+        try:
+            rendered = orjson.dumps(body)
+        except orjson.JSONEncodeError:  # Nested deeper than can be written.
+            return None
         return rendered if len(rendered) <= MAX_BYTES else None
 
 
@@ -101,7 +124,7 @@ class _Choice:
             elif key == "logprobs":
                 self._add_logprobs(value)
             elif key == "finish_reason":
-                self.finish = value or self.finish
+                self.finish = value if type(value) is str and value else self.finish
             elif key != "index" and (value is not None or key not in self._fields):
                 self._fields[key] = value
 
@@ -110,19 +133,19 @@ class _Choice:
             if key in TEXT_FIELDS and type(value) is str:
                 self._texts.setdefault(key, []).append(value)
             elif key == "tool_calls":
-                self._tool_calls(value or ())
+                self._tool_calls(value or [])
             elif key == "function_call" and value:
                 self._function = self._function or _Call()
                 self._function.add({"function": value})
             elif value is not None or key not in self._message:
-                self._message[key] = _merged(self._message.get(key), value)
+                self._message[key] = _merged(self._message.get(key), value, key)
 
     def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
             index = call.get("index")
             if index is None:  # Some servers send whole calls without a number.
                 index = len(self._calls)
-            self._calls.setdefault(index, _Call()).add(call)
+            self._calls.setdefault(_number(index), _Call()).add(call)
 
     def _add_logprobs(self, value: dict[str, Any] | None) -> None:
         if value is None:
@@ -181,10 +204,16 @@ class _Call:
         return {**self._fields, **inner}
 
 
-def _merged(known: Any, value: Any) -> Any:
-    """How an unknown field of a delta grows: lists are joined, objects merged, anything else replaced."""
-    if type(known) is list and type(value) is list:
-        return known + value
-    if type(known) is dict and type(value) is dict:
-        return {**known, **value}
-    return value
+def _merged(known: Any, value: Any, name: str = "") -> Any:
+    """How an unknown field of a delta grows: text and lists are joined, objects merged, anything else replaced."""
+    if type(known) is not type(value) or name in _NEVER_JOINED:
+        return value if value is not None else known
+    if type(known) is dict:
+        return known | {key: _merged(known.get(key), inner, key) for key, inner in value.items()}
+    return known + value if type(known) in (str, list) else value
+
+
+def _number(index: object) -> int:
+    if type(index) is not int:
+        raise TypeError("an index must be a number")
+    return index

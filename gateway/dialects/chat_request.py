@@ -7,21 +7,14 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.request import CompletionRequest, Controls, Role, Turn
+from gateway.dialects.chat_turns import read_turns
+from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 MAX_DEPTH = 128
 """Levels of nesting that every JSON library on the way can write again."""
 MAX_ANSWERS = 128
 
-_ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
 _FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
 """What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
 
@@ -33,7 +26,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model, for example 'auto'.", param="model")
-    turns = _turns(fields.get("messages"))
+    turns = read_turns(fields.get("messages"))
     stream = fields.get("stream") is True
     return CompletionRequest(
         id=request_id,
@@ -61,18 +54,22 @@ def load_object(body: bytes) -> dict[str, Any]:
         raise BadRequest(f"The body is not valid JSON: {error}.") from error
     if type(fields) is not dict:
         raise BadRequest("The body must be a JSON object.")
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth_exceeds(fields, MAX_DEPTH):
+    if _depth_exceeds(fields, MAX_DEPTH):
         raise BadRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return fields
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
+    """Level by level, because recursion is what a hostile body would like."""
     level: list[Any] = [fields]
     for _ in range(limit):
-        children = (child for node in level for child in (node.values() if type(node) is dict else node))
-        level = [child for child in children if type(child) is dict or type(child) is list]
-        if not level:
+        below: list[Any] = []
+        for node in level:
+            children = node.values() if type(node) is dict else node
+            below += [child for child in children if type(child) is dict or type(child) is list]
+        if not below:
             return False
+        level = below
     return True
 
 
@@ -87,15 +84,15 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
     "functions": ((list,), "an array"),
     "response_format": ((dict,), "an object"),
     "logprobs": ((bool,), "true or false"),
+    "reasoning_effort": ((str,), "a string such as 'low'"),
 }
 _SMALLEST = {"n": 1, "max_tokens": 1, "max_completion_tokens": 1}
 
 
 def _check_types(fields: dict[str, Any]) -> None:
     """Null is as good as absent; `type() in` also tells true from 1."""
-    for name in _TYPES.keys() & fields.keys():
-        value = fields[name]
-        if value is None:
+    for name, value in fields.items():
+        if value is None or name not in _TYPES:
             continue
         types, wanted = _TYPES[name]
         if type(value) not in types or (name in _SMALLEST and value < _SMALLEST[name]):
@@ -122,59 +119,3 @@ def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
     if fields.get("reasoning_effort") not in (None, "none"):
         needs.add("reasoning")
     return frozenset(needs)
-
-
-def _turns(messages: Any) -> list[Turn]:
-    if type(messages) is not list or not messages:
-        raise BadRequest("messages must be an array with at least one message.", param="messages")
-    return [_turn(index, message) for index, message in enumerate(messages)]
-
-
-def _turn(index: int, message: Any) -> Turn:
-    where = f"messages[{index}]"
-    if type(message) is not dict:
-        raise BadRequest(f"{where} must be an object.", param=where)
-    role = message.get("role")
-    if type(role) is not str:
-        raise BadRequest(f"{where}.role must be a string such as 'user'.", param=f"{where}.role")
-    content = message.get("content")
-    if type(content) is str:
-        text, images = content, 0
-    else:
-        text, images = _parts(content, f"{where}.content")
-    calls = message.get("tool_calls")
-    answered = message.get("tool_call_id")
-    return Turn(
-        index=index,
-        role=_ROLES.get(role, "user"),
-        text=text,
-        calls=_call_ids(calls, f"{where}.tool_calls") if calls else (),
-        results=(answered,) if type(answered) is str else (),
-        images=images,
-    )
-
-
-def _parts(content: Any, where: str) -> tuple[str, int]:
-    """Text and number of images in the content parts."""
-    if content is None:
-        return "", 0
-    if type(content) is not list:
-        raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
-    texts, images = [], 0
-    for number, part in enumerate(content):
-        if type(part) is not dict or type(part.get("type")) is not str:
-            raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
-        text = part.get("text") if part["type"] != "refusal" else part.get("refusal")
-        if type(text) is str:
-            texts.append(text)
-        elif part["type"] == "text":
-            raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
-        elif part["type"] == "image_url":
-            images += 1
-    return "\n".join(texts), images
-
-
-def _call_ids(calls: Any, where: str) -> tuple[str, ...]:
-    if type(calls) is not list or not all(type(call) is dict for call in calls):
-        raise BadRequest(f"{where} must be an array of objects.", param=where)
-    return tuple(call["id"] for call in calls if type(call.get("id")) is str)

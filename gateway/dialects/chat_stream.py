@@ -7,17 +7,17 @@ from typing import Any
 import orjson
 
 from gateway.dialects import sse
-from gateway.dialects.chat_assembly import Assembly
 from gateway.dialects.chat_message import overall_finish
-from gateway.dialects.upstream_error import MAX_MESSAGE, error_in, find_error
+from gateway.dialects.transcript import Transcript
+from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
 from gateway.dialects.usage import openai_usage
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 DONE = b"data: [DONE]\n\n"
 
-_FOLD_BYTES = 128 * 1024
-"""Raw events kept before they are parsed into what they say, so that a long stream needs little memory."""
+_MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
+"""What an event that matters contains, compact or with spaces. Inside a JSON string the quotes would be escaped."""
 
 
 class ChatStream:
@@ -32,75 +32,47 @@ class ChatStream:
         self.finish = ""
         self.ended = False
         self.ending = b""
-        self.chunks = 0
         self._wants_usage = wants_usage
         self._wants_logprobs = wants_logprobs
         self._framer = sse.Framer()
-        self._head: bytes | None = b""
+        self._transcript = Transcript()
         self._smooth = False
+        """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._whole = False
         self._failure: BackendError | None = None
-        self._kept: list[bytes] = []
-        self._kept_bytes = 0
-        self._assembly = Assembly()
+
+    @property
+    def chunks(self) -> int:
+        return self._transcript.chunks
 
     def feed(self, data: bytes) -> bytes:
         if self._smooth and data.endswith(b"\n\n") and not _marked(data):
-            self._keep(data)
+            self._transcript.keep(data)
             return data
         if self._failure:
             raise self._failure
         if self.ended:
             return b""
-        relayed = self._relay(self._framed(data))
-        self._smooth = self._framer.empty and not self.ended and self._failure is None
+        relayed = self._relay(self._framer.feed(data))
         if self._failure and not relayed:
             raise self._failure
+        self._smooth = self._framer.empty and not self.ended and not self._failure
         return relayed
-
-    def _framed(self, data: bytes) -> bytes:
-        if self._head is not None:
-            self._check_beginning(data)
-        try:
-            return self._framer.feed(data)
-        except sse.EventTooLarge as error:
-            raise BackendGarbage(f"The backend's stream cannot be read: {error}.") from error
-
-    def _check_beginning(self, data: bytes) -> None:
-        self._head = (self._head or b"") + data
-        begins = sse.begins(self._head)
-        if begins:
-            self._head = None
-        elif begins is False:
-            raise BackendGarbage(not_a_stream(self._head))
 
     def _relay(self, block: bytes) -> bytes:
         start = _first_marked(block)
-        relayed = [block[:start]] if start else []
+        relayed = [block[:start]]
         if start:
-            self._keep(block[:start])
-        for event in sse.events(block[start:]) if start < len(block) else ():
+            self._transcript.keep(block[:start])
+        for event in sse.events(block, start):
             if self.ended or self._failure:
                 break
             if not _marked(event):
-                self._keep(event)
+                self._transcript.keep(event)
                 relayed.append(event)
             elif self._read(event):
                 relayed.append(event)
         return b"".join(relayed)
-
-    def _keep(self, block: bytes) -> None:
-        self.chunks += block.count(b'"delta"')
-        self._kept.append(block)
-        self._kept_bytes += len(block)
-        if self._kept_bytes > _FOLD_BYTES:
-            self._fold()
-
-    def _fold(self) -> None:
-        for block in self._kept:
-            self._assembly.add(block)
-        self._kept.clear()
-        self._kept_bytes = 0
 
     def _read(self, event: bytes) -> bool:
         """Take note of what an event says; True when it is to be relayed."""
@@ -117,7 +89,7 @@ class ChatStream:
             words = said.message if said else data[:MAX_MESSAGE].decode(errors="replace")
             self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
             return False
-        self._keep(event)
+        self._transcript.keep(event)
         return type(chunk) is not dict or self._note(chunk)
 
     def _note(self, chunk: dict[str, Any]) -> bool:
@@ -142,53 +114,42 @@ class ChatStream:
         """What the search did not find may still be there, written in an unusual way."""
         if self.finish and self.usage:
             return
-        self._fold()
-        self.finish = self.finish or self._assembly.finish
-        self.usage = self.usage or openai_usage(self._assembly.usage)
+        said = self._transcript.read()
+        self.finish = self.finish or said.finish
+        self.usage = self.usage or openai_usage(said.usage)
 
     def eof(self) -> None:
         """Whole without `[DONE]` too, if every choice said why it ended. Raises the upstream's failure, if any."""
         if self._whole:
             return
         rest = self._framer.rest()
-        if rest.strip() and not self._failure and (rest.startswith(b"error:") or is_event(rest)):
-            self._last(rest)
+        if not self._failure and _is_event(rest) and self._read(rest):
+            self.ending = rest
         if self._failure:
             raise self._failure
-        self._look_again()
-        self._fold()
-        if not self._whole and not self._assembly.finished:
+        if not self._whole and not self._transcript.read().finished:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
         self._whole = True
-
-    def _last(self, rest: bytes) -> None:
-        """The last event lacks its blank line."""
-        if self._read(rest):
-            self.ending = rest
+        self._look_again()
 
     def completion(self) -> bytes | None:
         if not self._whole:
             return None
-        self._fold()
-        raw_usage = self._assembly.usage
-        return self._assembly.completion(raw_usage if openai_usage(raw_usage) else None)
+        said = self._transcript.read()
+        return said.completion(said.usage if openai_usage(said.usage) else None)
 
     def delivered_text(self) -> str:
-        self._fold()
-        return self._assembly.text()
+        return self._transcript.read().text()
 
     @property
     def confidence(self) -> float | None:
-        if not self._wants_logprobs:
-            return None
-        self._fold()
-        return self._assembly.confidence
+        return self._transcript.read().confidence if self._wants_logprobs else None
 
 
-def is_event(rest: bytes) -> bool:
-    """Is this an event that lacks only its blank line, or the beginning of one that was cut?"""
-    data = sse.payload(rest)
-    if data == b"[DONE]":
+def _is_event(rest: bytes) -> bool:
+    """Does it lack only its blank line? Otherwise it is one that was cut, or nothing."""
+    name, data = sse.fields(rest)
+    if data == b"[DONE]" or name == b"error":
         return True
     try:
         return type(orjson.loads(data)) is dict
@@ -196,29 +157,21 @@ def is_event(rest: bytes) -> bool:
         return False
 
 
-def not_a_stream(head: bytes) -> str:
-    """What to say when a backend answers with something else than events."""
-    error = error_in(head)
-    return "The backend did not answer with an event stream" + (f": {error.message}" if error else ".")
-
-
 def _marked(block: bytes) -> bool:
     """Might there be something to read? `rfind` is the fastest search that bytes have."""
     find = block.rfind
-    return (
-        find(b'"finish_reason":"') >= 0
-        or find(b'"usage":{') >= 0
-        or find(b"[DONE]") >= 0
-        or find(b"error") >= 0
-        or find(b'"finish_reason": "') >= 0
-        or find(b'"usage": {') >= 0
-    )
-
-
-_MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
+    for mark in _MARKS:  # noqa: SIM110 - any() with a generator costs more than the searches
+        if find(mark) >= 0:
+            return True
+    return False
 
 
 def _first_marked(block: bytes) -> int:
-    """Where the first event begins that `_marked` would stop at; the length of `block` if none."""
-    at = min((block.find(mark) for mark in _MARKS if block.rfind(mark) >= 0), default=-1)
-    return len(block) if at < 0 else sse.boundary(block[:at])
+    """Where the first marked event begins; the length of `block` if there is none."""
+    first = len(block)
+    for mark in _MARKS:
+        at = block.rfind(mark)
+        while at >= 0:
+            first = min(first, at)
+            at = block.rfind(mark, 0, first)
+    return first if first == len(block) else sse.boundary(block[:first])

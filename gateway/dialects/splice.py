@@ -93,20 +93,22 @@ def find(raw: bytes, key: str) -> list[Span]:
     only be the one sought, and the rest of the body is not walked.
     """
     quoted = b'"%s"' % key.encode()
-    if raw.count(quoted) == 1 and not _escaped_letters(raw):
-        value = _skip(raw, raw.index(b":", raw.index(quoted) + len(quoted)) + 1)
+    at = raw.find(quoted)
+    if at >= 0 and at == raw.rfind(quoted) and not _escaped_letters(raw):
+        value = _skip(raw, raw.index(b":", at + len(quoted)) + 1)
         return [(value, value_end(raw, value))]
     return [span for name, span in members(raw) if name == key]
 
 
 def _escaped_letters(raw: bytes) -> bool:
     """Could a key be spelled with `\\u006d` for `m`?"""
-    return b"\\u00" in raw and (b"\\u005" in raw or b"\\u006" in raw or b"\\u007" in raw)
+    return raw.rfind(b"\\u00") >= 0 and any(raw.rfind(start) >= 0 for start in (b"\\u005", b"\\u006", b"\\u007"))
 
 
 def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
     """`raw` with each span replaced; spans must not overlap."""
-    pieces, at = [], 0
+    pieces: list[bytes] = []
+    at = 0
     for (start, end), value in sorted(changes):
         pieces += (raw[at:start], value)
         at = end

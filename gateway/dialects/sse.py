@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gateway.dialects.upstream_error import error_in
+from gateway.errors import BackendGarbage
+
 MAX_EVENT_BYTES = 8 * 2**20
 
 _BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
@@ -12,24 +15,22 @@ _BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
 _BOM = b"\xef\xbb\xbf"
 
 
-class EventTooLarge(ValueError):
-    """One event outgrew MAX_EVENT_BYTES."""
-
-
 class Framer:
     """Holds back the event that is not whole yet. Bytes are never changed, so a split character does not matter."""
 
-    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._tail: list[bytes] = []
         self._held = 0
+        self._head: bytes | None = b""
 
     @property
     def empty(self) -> bool:
         return not self._tail
 
     def feed(self, data: bytes) -> bytes:
-        """Everything up to the last blank line. Raises EventTooLarge."""
+        """Everything up to the last blank line. Raises BackendGarbage when this is no event stream."""
+        if self._head is not None:
+            self._check_beginning(data)
         if self._tail and b"\n" not in data and b"\r" not in data:
             self._hold(data)
             return b""
@@ -40,11 +41,21 @@ class Framer:
             self._hold(data[end:])
         return data[:end]
 
+    def _check_beginning(self, data: bytes) -> None:
+        self._head = (self._head or b"") + data
+        begins = _begins(self._head)
+        if begins:
+            self._head = None
+        elif begins is False:
+            said = error_in(self._head)
+            words = f": {said.message}" if said else "."
+            raise BackendGarbage(f"The backend did not answer with an event stream{words}")
+
     def _hold(self, data: bytes) -> None:
         self._tail.append(data)
         self._held += len(data)
-        if self._held > self._limit:
-            raise EventTooLarge(f"one event is larger than {self._limit} bytes")
+        if self._held > MAX_EVENT_BYTES:
+            raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
 
     def rest(self) -> bytes:
         """Take what is held back: a last event without its blank line, or nothing."""
@@ -64,20 +75,22 @@ def boundary(data: bytes) -> int:
     return end
 
 
-def events(block: bytes) -> Iterator[bytes]:
-    """Single events with their blank lines; joined they are `block` again."""
-    if b"\r" not in block:
-        *whole, last = block.split(b"\n\n")
-        for event in whole:
-            yield event + b"\n\n"
-    else:
-        at = 0
-        for match in _BLANK_LINE.finditer(block):
-            yield block[at : match.end()]
-            at = match.end()
-        last = block[at:]
-    if last:
-        yield last
+def next_boundary(block: bytes, at: int, returns: bool) -> int:
+    """Past the first blank line after `at`, else the length of `block`. `returns`: it has carriage returns."""
+    if not returns:
+        end = block.find(b"\n\n", at)
+        return len(block) if end < 0 else end + 2
+    match = _BLANK_LINE.search(block, at)
+    return match.end() if match else len(block)
+
+
+def events(block: bytes, at: int = 0) -> Iterator[bytes]:
+    """Single events with their blank lines, from `at` on."""
+    returns = b"\r" in block
+    while at < len(block):
+        end = next_boundary(block, at, returns)
+        yield block[at:end]
+        at = end
 
 
 def payload(event: bytes) -> bytes:
@@ -102,7 +115,7 @@ def fields(event: bytes) -> tuple[bytes, bytes]:
     return name, b"\n".join(data).strip()
 
 
-def begins(head: bytes) -> bool | None:
+def _begins(head: bytes) -> bool | None:
     """Is this how an event stream begins? None while there is too little to tell."""
     head = head.removeprefix(_BOM).lstrip(b"\r\n")
     if head.startswith(_BEGINNINGS):

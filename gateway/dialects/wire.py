@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.chat_to_messages import ChatToMessages
 from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
@@ -27,8 +28,11 @@ class StreamReader(Protocol):
     """The backend's terminating event was read; nothing more is relayed."""
     ending: bytes
     """What to send last, once the money is settled; empty when the backend never sent a terminating event."""
-    chunks: int
-    """Content-bearing events so far, about one token each."""
+
+    @property
+    def chunks(self) -> int:
+        """Content-bearing events so far, about one token each."""
+        ...
 
     @property
     def confidence(self) -> float | None:
@@ -91,7 +95,7 @@ class Wire(Protocol):
 
 
 _WIRES: dict[tuple[DialectName, DialectName], Wire] = {
-    (known.client, known.backend): known for known in (ChatToChat(),)
+    (known.client, known.backend): known for known in (ChatToChat(), ChatToMessages())
 }
 
 

@@ -24,8 +24,11 @@ class Answer(Protocol):
     """The backend's end was seen, in order."""
     finish: str
     """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
-    attempt: Attempt | None
-    """None for an answer from the cache."""
+
+    @property
+    def attempt(self) -> Attempt | None:
+        """None for an answer from the cache."""
+        ...
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 

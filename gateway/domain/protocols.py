@@ -29,6 +29,16 @@ class Embedder(Protocol):
     dimensions: int
     max_tokens: int
 
+    @property
+    def ready(self) -> bool:
+        """Loaded; while it is not, whoever needs a vector does without."""
+        ...
+
+    @property
+    def failed(self) -> bool:
+        """It could not be loaded and will not be."""
+        ...
+
     async def embed(self, text: str) -> Any | None:
         """The vector, or None when the text is longer than the model reads."""
         ...

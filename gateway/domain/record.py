@@ -94,5 +94,8 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets."""
+        """The attempt whose answer the client gets; the last one when none did answer."""
+        for attempt in reversed(self.attempts):
+            if attempt.outcome not in ("failed", "escalated"):
+                return attempt
         return self.attempts[-1] if self.attempts else None

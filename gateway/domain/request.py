@@ -61,6 +61,8 @@ class CompletionRequest:
     """Client headers that a backend of the same dialect should see (lower case), never credentials."""
     parallel: int = 1
     """Answers asked for (`n`)."""
+    estimated_tokens: int | None = None
+    """Of the whole input; written by the context room so that it is guessed once."""
 
     @property
     def last_user(self) -> str:

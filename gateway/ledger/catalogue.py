@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -44,7 +45,7 @@ class Classes(Section):
         optional = ("cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio")
         classes: dict[str, Decimal] = {name: usd for name in optional if (usd := getattr(self, name)) is not None}
         price = Price.per_million(self.input, self.output, source=source, as_of=as_of, **classes)
-        return price if beyond is None else _with_beyond(price, beyond)
+        return replace(price, beyond=beyond)
 
 
 class Beyond(Classes):
@@ -78,7 +79,7 @@ class Provider(Section):
     source: str
 
     def serves(self, host: str) -> bool:
-        return any(host == known or known[0] == "." and host.endswith(known) for known in self.hosts)
+        return any(host == known or (known[0] == "." and host.endswith(known)) for known in self.hosts)
 
 
 class Weights(Section):
@@ -111,7 +112,8 @@ class Register:
 
     @classmethod
     def load(cls, path: Path = PACKAGED) -> Register:
-        return cls(Listing.model_validate(yaml.load(path.read_text(encoding="utf-8"), _Loader)))  # noqa: S506 - safe
+        listing = Listing.model_validate(yaml.load(path.read_text(encoding="utf-8"), _Loader))  # noqa: S506 - a safe one
+        return cls(listing)
 
     def find(self, backend: Backend) -> Listed | None:
         """The list that applies where `backend` is called; None when nobody knows what it costs there."""
@@ -175,9 +177,3 @@ def _spellings(name: str) -> Iterator[str]:
         yield _plain(":".join(name.split(":")[:2]))
     elif (undated := _DATED.sub("", name)) != name:
         yield _plain(undated)
-
-
-def _with_beyond(price: Price, beyond: tuple[int, Price]) -> Price:
-    from dataclasses import replace
-
-    return replace(price, beyond=beyond)

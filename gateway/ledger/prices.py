@@ -69,14 +69,27 @@ class Catalogue:
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[Listed, Price], ...]:
-        """The whole list, for people to read."""
-        return tuple((listed, self._listed(listed)) for listed in self._register.listing.models)
+        """The whole list, every entry with its page and date, for people to read."""
+        listing = self._register.listing
+        return tuple(
+            (
+                listed.model_copy(
+                    update={
+                        "source": listed.source or listing.providers[listed.provider].source,
+                        "as_of": listed.as_of or listing.as_of,
+                    }
+                ),
+                self._listed(listed),
+            )
+            for listed in listing.models
+        )
 
     def _listed(self, listed: Listed) -> Price:
         listing = self._register.listing
         as_of = (listed.as_of or listing.as_of).isoformat()
-        source = f"list {listed.name}, {listed.source or listing.providers[listed.provider].source}, via {listing.via}"
-        beyond = listed.beyond and (listed.beyond.tokens, listed.beyond.price(source, as_of))
+        source = f"list {listed.name}"
+        above = listed.beyond
+        beyond = None if above is None else (above.tokens, above.price(source, as_of))
         return listed.price(source, as_of, beyond)
 
 

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import getproxies_environment, proxy_bypass_environment
 
 from gateway.settings.files import ConfigError
 
@@ -27,6 +26,11 @@ PROVIDER_KEYS: dict[str, str] = {
 
 def variable(name: str, default: str = "") -> str:
     return os.environ.get(name, default)
+
+
+def define(name: str, value: str) -> None:
+    """Set a variable for this process and those it starts."""
+    os.environ[name] = value
 
 
 def secret(reference: str, where: str) -> str:
@@ -67,9 +71,11 @@ def keep_litellm_offline() -> None:
 
 def proxy_for(url: str) -> str:
     """The proxy that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name for `url`; empty for none."""
+    from urllib.request import getproxies, proxy_bypass  # half of the standard library, for `serve` alone
+
     address = urlsplit(url)
-    proxies = getproxies_environment()
-    if not address.hostname or proxy_bypass_environment(address.netloc, proxies):
+    proxies = getproxies()
+    if not address.hostname or proxy_bypass(address.netloc):
         return ""
     return proxies.get(address.scheme) or proxies.get("all", "")
 

@@ -14,6 +14,7 @@ from typing import Any
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
 from gateway.state import address as addresses
+from gateway.state.cluster import Cluster
 from gateway.state.link import Command, Door, dial
 from gateway.state.sentinel import find_master
 
@@ -156,6 +157,10 @@ class State:
             except StateUnavailable as error:
                 self._down(str(error))
                 self._kick.clear()  # it was just tried: wait a beat before the next attempt
+            except Exception as error:  # the heartbeat must outlive whatever it meets
+                log.exception("state heartbeat")
+                self._down(repr(error))
+                self._kick.clear()
             self._tried.set()
             try:
                 async with asyncio.timeout(HEARTBEAT_S):
@@ -202,9 +207,7 @@ class State:
         timeout_s = max(CONNECT_S, self.timeout_s)
         match self._address.kind:
             case "cluster":
-                from gateway.state.cluster import ClusterDoor  # redis-py, 0.4 s to import, for those who ask for it
-
-                return await ClusterDoor.open(self._address, timeout_s)
+                return await Cluster.open(self._address, timeout_s)
             case "sentinel":
                 return await dial(await find_master(self._address, timeout_s), timeout_s, on_lost)
             case _:

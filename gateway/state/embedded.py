@@ -14,7 +14,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 log = logging.getLogger(__name__)
@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 START_S = 20.0
 LOCK_S = 5.0
 STOP_S = 5.0
+_DATA = ("appendonlydir", "appendonly.aof")
+"""What servers since version 7, and before, write."""
 _SOCKET_PATH_BYTES = 100
 """The kernel's limit is 108 on Linux and 104 on macOS."""
 
@@ -50,7 +52,7 @@ def find_binary() -> str:
 class EmbeddedServer:
     """One server on a unix socket, its append-only file in `directory`. Synchronous: call it off the event loop.
 
-    `preexec` runs in the child before the server's program; the supervisor uses it to tie the server's life to its own.
+    `prefix` are words before the server's own command; the supervisor ties the server's life to its own with them.
     A lock file is inherited by the server, so that a second one never writes the same append-only file, not even while
     an orphan of a killed gateway is still going away.
     """
@@ -61,12 +63,15 @@ class EmbeddedServer:
         *,
         socket_path: Path | None = None,
         binary: str | None = None,
-        preexec: Callable[[], None] | None = None,
+        prefix: Sequence[str] = (),
+        epoch_key: str = "tg:epoch",
     ) -> None:
         self.directory = directory
+        self._mark = directory / "running"
+        self._epoch_key = epoch_key
         self.socket = _short(socket_path or directory / "valkey.sock")
         self._binary = binary
-        self._preexec = preexec
+        self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -100,17 +105,30 @@ class EmbeddedServer:
                 self.stop()
                 raise EmbeddedServerError(f"{self._why(code)}\n{self._last_words()}")
             time.sleep(0.01)
+        self._distrust()
+
+    def _distrust(self) -> None:
+        """The machine went down under a running server: its last moments may be missing, so the epoch must change."""
+        boot = _boot()
+        if self._mark.exists() and self._mark.read_text() != boot:
+            log.warning("the machine went down while the state server ran: counters are rebuilt")
+            self._ask(f"DEL {self._epoch_key}")
+        self._mark.write_text(boot)
 
     def ping(self, timeout_s: float = 0.25) -> bool:
         """It answers, now. False while it loads its data, too."""
+        return self._ask("PING", timeout_s).startswith(b"+PONG")
+
+    def _ask(self, command: str, timeout_s: float = 1.0) -> bytes:
+        """The short reply to a short command; nothing if there is none in time."""
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                 client.settimeout(timeout_s)
                 client.connect(str(self.socket))
-                client.sendall(b"PING\r\n")
-                return client.recv(16).startswith(b"+PONG")
+                client.sendall(command.encode() + b"\r\n")
+                return client.recv(64)
         except OSError:
-            return False
+            return b""
 
     def stop(self, timeout_s: float = STOP_S) -> None:
         """Politely, then not. The data stay."""
@@ -124,7 +142,8 @@ class EmbeddedServer:
                 process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 process.kill()
-        process.wait()
+        if process.wait() == 0:
+            self._mark.unlink(missing_ok=True)
         self.socket.unlink(missing_ok=True)
 
     def kill(self) -> None:
@@ -135,16 +154,18 @@ class EmbeddedServer:
 
     def set_aside(self) -> Path | None:
         """Move data that the server cannot read out of its way; the new place, or None if there were none."""
-        data = self.directory / "appendonlydir"
-        if self.alive() or not data.exists():
+        data = [place for name in _DATA if (place := self.directory / name).exists()]
+        if self.alive() or not data:
             return None
         aside = self.directory / f"unreadable-{time.time_ns()}"
-        data.rename(aside)
+        aside.mkdir(mode=0o700)
+        for place in data:
+            place.rename(aside / place.name)
         return aside
 
     def _spawn(self, lock: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(  # noqa: S603 (our own server, our own options)
-            [self._binary or find_binary(), *self._options()],
+            [*self._prefix, self._binary or find_binary(), *self._options()],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -161,7 +182,9 @@ class EmbeddedServer:
             "unixsocketperm": "700",
             "dir": str(self.directory),
             "appendonly": "yes",
-            "appendfsync": "everysec",
+            # Written before the reply, always: `everysec` puts writes off while the disk is slow, and a killed server
+            # would lose what it had acknowledged. A machine that goes down is noticed by its boot id instead.
+            "appendfsync": "no" if _boot() else "everysec",
             "save": "",
             "daemonize": "no",
             "databases": "1",
@@ -197,6 +220,14 @@ class EmbeddedServer:
         except OSError:
             return "(no log)"
         return "\n".join(text.splitlines()[-5:])
+
+
+def _boot() -> str:
+    """Which start of the machine this is; empty where the system does not tell."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
 
 
 def _short(path: Path) -> Path:

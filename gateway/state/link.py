@@ -48,7 +48,9 @@ class _Exchange:
 
 
 def _pack(command: Command) -> bytes:
-    return hiredis.pack_command(tuple(command))  # type: ignore[arg-type]  # its stub means any number of words
+    words: Any = tuple(command)  # the stub would allow one word only
+    packed: bytes = hiredis.pack_command(words)
+    return packed
 
 
 class Link(asyncio.Protocol):

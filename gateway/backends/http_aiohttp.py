@@ -1,0 +1,228 @@
+"""The same client on aiohttp, for what ours does not do: proxies. Imported only where one is needed."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import ssl
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, Self
+
+import aiohttp
+from yarl import URL
+
+from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
+from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
+
+_CONNECT_S = 10.0
+_TRIES = 3
+"""Of a request that met idle connections already closed: aiohttp cannot be told to open a new one."""
+_ONE_WRITE_BYTES = 2**20 - 1
+"""aiohttp warns of larger bodies unless they come as a file."""
+_MOST_HEADERS = 1024
+
+
+class AiohttpResponse:
+    """`http_connection.Response`, of aiohttp's making."""
+
+    def __init__(self, response: aiohttp.ClientResponse, name: str, limit: float, deadline: float) -> None:
+        self.status = response.status
+        self.headers = [(key.lower(), value) for key, value in response.raw_headers]
+        self._response = response
+        self._name = name
+        self._limit = limit
+        self._deadline = deadline
+
+    def header(self, name: bytes) -> bytes | None:
+        """The first value of `name` (lower case)."""
+        return next((value for key, value in self.headers if key == name), None)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        """What arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        content = self._response.content
+        if self._response.closed and not content.is_eof():
+            raise StreamBroken(f"the answer of {self._name} was not read to its end", backend=self._name)
+        try:
+            async with asyncio.timeout_at(self._limit):
+                data = await content.readany()
+        except (aiohttp.ClientError, OSError) as error:
+            self._response.close()
+            raise _broken(error, self._name, finishing=self._limit >= self._deadline) from error
+        if not data:
+            raise StopAsyncIteration
+        self._limit = self._deadline
+        return data
+
+    async def read(self, limit: int) -> bytes:
+        """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
+        pieces, size = [], 0
+        async for piece in self:
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                await self.aclose()
+                raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
+        return b"".join(pieces)
+
+    async def aclose(self) -> None:
+        """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
+        self._response.close()
+
+
+class AiohttpClient:
+    """`http_pool.PooledClient`, of aiohttp's making. `proxy`: an http(s) URL, or "" for none."""
+
+    def __init__(
+        self,
+        origin: Origin,
+        *,
+        concurrent: int,
+        name: str,
+        tls: ssl.SSLContext | None,
+        idle_timeout_s: float,
+        proxy: str = "",
+    ) -> None:
+        self.name = name
+        self._origin = origin
+        self._proxy = proxy
+        self._root = f"{'https' if origin.tls else 'http'}://{origin.authority.decode('ascii')}"
+        self._connector: dict[str, Any] = {
+            "limit": concurrent,
+            "keepalive_timeout": idle_timeout_s,
+            "ssl": tls if tls is not None else True,
+        }
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+        self._busy = self._requests = self._stale = 0
+
+    def stats(self) -> dict[str, int]:
+        return {"busy": self._busy, "requests": self._requests, "stale": self._stale}
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        *,
+        deadline: float,
+        first_byte_timeout: float,
+    ) -> AiohttpResponse:
+        """As `PooledClient.request`."""
+        limit = min(deadline, asyncio.get_running_loop().time() + first_byte_timeout)
+        lines = self._origin.head(method, path, headers, len(body)).decode("latin-1").split("\r\n")[1:-2]
+        fields = [tuple(line.split(": ", 1)) for line in lines]
+        self._requests += 1
+        self._busy += 1
+        try:
+            response = await self._send(
+                method, URL(self._root + self._origin.target(path), encoded=True), fields, body, limit
+            )
+        finally:
+            self._busy -= 1
+        answer = AiohttpResponse(response, self.name, limit, deadline)
+        try:
+            check_head(answer.headers, self.name)
+        except BackendGarbage:
+            await answer.aclose()
+            raise
+        return answer
+
+    async def _send(
+        self, method: str, url: URL, fields: list[Any], body: bytes, limit: float
+    ) -> aiohttp.ClientResponse:
+        """Raises BackendErrors."""
+        session = self._open()
+        for left in reversed(range(_TRIES)):
+            trace = SimpleNamespace(reused=False)
+            try:
+                async with asyncio.timeout_at(limit):
+                    return await session.request(
+                        method,
+                        url,
+                        headers=fields,
+                        data=io.BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body or None,
+                        allow_redirects=False,
+                        proxy=self._proxy or None,
+                        trace_request_ctx=trace,
+                    )
+            except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+                if trace.reused and left and _unheard(error):
+                    self._stale += 1
+                    continue
+                raise _failed(error, self.name) from error
+        raise AssertionError("the last try returns or raises")
+
+    async def aclose(self) -> None:
+        """Drop every connection; what is under way fails."""
+        self._closed = True
+        if self._session:
+            await self._session.close()
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._closed:
+            raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
+        if self._session is None:
+            trace = aiohttp.TraceConfig()
+            trace.on_connection_reuseconn.append(_note_reuse)
+            self._session = aiohttp.ClientSession(
+                connector=aiohttp.TCPConnector(**self._connector),
+                auto_decompress=False,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                skip_auto_headers=("user-agent", "accept", "content-type"),
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
+                trace_configs=[trace],
+                max_line_size=MAX_HEAD_BYTES,
+                max_field_size=MAX_HEAD_BYTES,
+                max_headers=_MOST_HEADERS,
+            )
+        return self._session
+
+
+async def _note_reuse(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
+    context.trace_request_ctx.reused = True
+
+
+def _unheard(error: Exception) -> bool:
+    """The connection went without a byte of response."""
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return isinstance(error.message, str)  # else: the part of a head that had come
+    return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
+
+
+def _failed(error: Exception, name: str) -> BackendError:
+    """Before the head was there; in words fit for a client: no addresses."""
+    match error:
+        case aiohttp.ServerTimeoutError():
+            return BackendUnreachable(f"{name} cannot be reached: the connection was not made in time", backend=name)
+        case TimeoutError():
+            return BackendTimeout(f"{name} did not begin to answer in time", backend=name)
+        case aiohttp.ClientHttpProxyError() | aiohttp.ClientProxyConnectionError():
+            return BackendUnreachable(f"{name} cannot be reached: the proxy would not connect", backend=name)
+        case aiohttp.ClientConnectorCertificateError():
+            return BackendUnreachable(f"{name} cannot be reached: its certificate is not trusted", backend=name)
+        case aiohttp.ClientConnectorSSLError():
+            return BackendUnreachable(f"{name} cannot be reached: TLS could not be agreed on", backend=name)
+        case aiohttp.ClientConnectorDNSError():
+            return BackendUnreachable(f"{name} cannot be reached: its name cannot be resolved", backend=name)
+        case aiohttp.ClientConnectorError():
+            return BackendUnreachable(f"{name} cannot be reached: the connection was refused", backend=name)
+        case aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            return BackendUnreachable(f"{name} closed the connection without an answer", backend=name)
+        case aiohttp.ClientResponseError():
+            return BackendGarbage(f"{name} sent something that is not HTTP", backend=name)
+        case _:
+            return BackendUnreachable(f"{name} cannot be reached", backend=name)
+
+
+def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
+    """In the middle of the body."""
+    if isinstance(error, TimeoutError):
+        return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
+    if isinstance(error.__cause__, aiohttp.http_exceptions.TransferEncodingError):
+        pass
+    return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

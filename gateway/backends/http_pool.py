@@ -1,0 +1,254 @@
+"""The pooled HTTP/1.1 client of one backend: who gets which connection, who waits, and when time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import Sequence
+from typing import Any
+
+from aiohappyeyeballs import start_connection
+
+from gateway.backends.http_connection import Connection, Stale
+from gateway.backends.http_response import Response
+from gateway.backends.http_wire import Origin
+from gateway.errors import BackendTimeout, BackendUnreachable
+
+_CONNECT_S = 10.0
+"""A connection that takes longer to open is not coming."""
+_SECOND_ADDRESS_S = 0.25
+"""Head start of a name's first address over the next (RFC 8305)."""
+_GOODBYE_S = 1.0
+"""For a TLS connection given up in the middle of its handshake."""
+_SWEEP_S = 0.01
+"""Deadlines are met this late at most, so that many close together cost one look."""
+_PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A peer that vanished without a word is noticed in a minute and a half, even in the middle of a stream."""
+
+
+class PooledClient:
+    """At most `concurrent` requests at a time; the others wait in line. Idle connections serve last in, first out.
+
+    One timer serves every deadline: it is set to the earliest, and only looks at the connections when that comes.
+    """
+
+    def __init__(
+        self, origin: Origin, *, concurrent: int, name: str, tls: ssl.SSLContext | None, idle_timeout_s: float
+    ) -> None:
+        self.name = name
+        self._origin = origin
+        self._concurrent = concurrent
+        self._tls = tls
+        self._idle_timeout_s = idle_timeout_s
+        self._idle: dict[Connection, float] = {}
+        """→ loop time since when; the longest idle first."""
+        self._busy: set[Connection] = set()
+        self._taken = 0
+        """Slots in use: busy connections and those being opened."""
+        self._line: dict[asyncio.Future[Connection | None], float] = {}
+        """Who waits → until when (loop time), first come first. None as a result: open one of your own."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._wake_at = float("inf")
+        self._closed = False
+        self._opened = self._requests = self._stale = 0
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "idle": len(self._idle),
+            "busy": len(self._busy),
+            "waiting": len(self._line),
+            "opened": self._opened,
+            "requests": self._requests,
+            "stale": self._stale,
+        }
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        headers: Sequence[tuple[bytes, bytes]],
+        body: bytes,
+        *,
+        deadline: float,
+        first_byte_timeout: float,
+    ) -> Response:
+        """The response, once its head is there; its caller owns it and closes it.
+
+        Waiting in line, connecting and waiting for the first body byte share `first_byte_timeout` seconds; `deadline`
+        is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
+        """
+        loop = asyncio.get_running_loop()
+        limit = min(deadline, loop.time() + first_byte_timeout)
+        head = self._origin.head(method, path, headers, len(body))
+        self._requests += 1
+        for fresh in (False, True):
+            connection = await self._acquire(loop, limit, fresh=fresh)
+            self._watch(loop, limit)
+            try:
+                return await connection.exchange(head, body, limit, deadline)
+            except Stale:
+                self._stale += 1
+        raise BackendUnreachable(f"{self.name} keeps closing its connections", backend=self.name)
+
+    async def aclose(self) -> None:
+        """Drop every connection; what is under way or waiting fails."""
+        self._closed = True
+        gone = BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
+        for waiter in self._line:
+            if not waiter.done():
+                waiter.set_exception(gone)
+        self._line.clear()
+        for connection in [*self._idle, *self._busy]:
+            connection.fail(gone)
+            connection.drop()
+        if self._timer:
+            self._timer.cancel()
+        await asyncio.sleep(0)  # transports say good-bye in the next round of the loop
+
+    # slots
+
+    async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float, *, fresh: bool = False) -> Connection:
+        """A connection that is ours alone, in `_busy`. `fresh`: newly opened, or at least used a moment ago."""
+        if self._closed:
+            raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
+        if self._idle and not fresh:
+            connection, _ = self._idle.popitem()
+            self._busy.add(connection)
+            self._taken += 1
+            return connection
+        if self._taken >= self._concurrent:
+            handed = await self._wait(loop, limit)
+            if handed:
+                return handed
+        else:
+            if self._idle and len(self._idle) + self._taken >= self._concurrent:
+                next(iter(self._idle)).drop()
+            self._taken += 1
+        return await self._open(loop, limit)
+
+    async def _wait(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection | None:
+        waiter: asyncio.Future[Connection | None] = loop.create_future()
+        self._line[waiter] = limit
+        self._watch(loop, limit)
+        try:
+            return await waiter
+        except asyncio.CancelledError:
+            if waiter.done() and not waiter.cancelled() and not waiter.exception():
+                handed = waiter.result()  # it came, but nobody is there to take it
+                if handed is None or not handed.gone:
+                    self._pass_on(handed)
+            raise
+        finally:
+            self._line.pop(waiter, None)
+
+    def _pass_on(self, connection: Connection | None) -> None:
+        """A slot, and the connection in it if it is any good, for the next in line; else back to the shelf."""
+        while self._line:
+            waiter = next(iter(self._line))
+            del self._line[waiter]
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        self._taken -= 1
+        if connection:
+            self._busy.discard(connection)
+            now = connection.loop.time()
+            self._idle[connection] = now
+            self._watch(connection.loop, now + self._idle_timeout_s)
+
+    async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
+        """A new connection, in a slot already taken; the slot is given back when it fails."""
+        connection = Connection(self, loop)
+        connection.limit = limit
+        self._busy.add(connection)
+        try:
+            async with asyncio.timeout_at(min(limit, loop.time() + _CONNECT_S)):
+                await self._dial(connection, loop)
+            if self._closed:
+                raise ConnectionAbortedError("closed while connecting")
+        except BaseException as error:
+            connection.drop()  # gives the slot back
+            if isinstance(error, OSError):
+                message = f"{self.name} cannot be reached: {_reason(error)}"
+                raise BackendUnreachable(message, backend=self.name) from error
+            raise
+        self._opened += 1
+        return connection
+
+    async def _dial(self, connection: Connection, loop: asyncio.AbstractEventLoop) -> None:
+        origin = self._origin
+        where: dict[str, Any] = {"host": origin.host, "port": origin.port}
+        if not origin.literal:
+            addresses = await loop.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+            where = {"sock": await start_connection(addresses, happy_eyeballs_delay=_SECOND_ADDRESS_S, interleave=1)}
+        if self._tls:
+            where |= {"ssl": self._tls, "server_hostname": origin.host, "ssl_handshake_timeout": _CONNECT_S}
+            where["ssl_shutdown_timeout"] = _GOODBYE_S
+        transport, _ = await loop.create_connection(lambda: connection, **where)
+        _probe(transport.get_extra_info("socket"))
+
+    # what connections tell (http_connection.Owner)
+
+    def release(self, connection: Connection) -> None:
+        self._pass_on(connection)
+
+    def lost(self, connection: Connection) -> None:
+        if connection in self._idle:
+            del self._idle[connection]
+            return
+        self._busy.discard(connection)
+        self._pass_on(None)
+
+    # time
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+        """Have `_sweep` run at `when`, unless it runs earlier anyway."""
+        if when < self._wake_at and not self._closed:
+            if self._timer:
+                self._timer.cancel()
+            self._wake_at = when
+            self._timer = loop.call_at(when + _SWEEP_S, self._sweep, loop)
+
+    def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        """End what is over, then sleep until the next could be."""
+        now = loop.time()
+        self._timer, self._wake_at = None, float("inf")
+        for waiter, limit in list(self._line.items()):
+            if limit <= now:
+                del self._line[waiter]
+                if not waiter.done():
+                    message = f"{self.name} was too busy: no connection came free in time"
+                    waiter.set_exception(BackendTimeout(message, backend=self.name))
+        for connection in [busy for busy in self._busy if busy.limit <= now]:
+            connection.expire()
+        for connection in [idle for idle, since in self._idle.items() if since + self._idle_timeout_s <= now]:
+            connection.drop()
+        limits = [*self._line.values(), *(connection.limit for connection in self._busy)]
+        limits.extend(since + self._idle_timeout_s for since in self._idle.values())
+        if limits:
+            self._watch(loop, min(limits))
+
+
+def _probe(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _PROBES.items():
+        if hasattr(socket, option):  # not every system has them all
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+
+
+def _reason(error: OSError) -> str:
+    """In words fit for a client: no addresses."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return "its certificate is not trusted"
+        case ssl.SSLError():
+            return "TLS could not be agreed on"
+        case socket.gaierror():
+            return "its name cannot be resolved"
+        case TimeoutError():
+            return "the connection was not made in time"
+        case ConnectionRefusedError():
+            return "the connection was refused"
+        case _:
+            return "the network said no"

@@ -1,0 +1,66 @@
+"""The packaged local model as a process of its own: llama.cpp's server with a small appetite (`python -m` this file)."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+BATCH_TOKENS = 512
+CACHE_RAM_MIB = 64
+"""llama.cpp would take 8 GiB for prompts of the past."""
+SPARE_HTTP_THREADS = 8
+"""Beyond one per slot: for health checks, and for requests that wait for a slot."""
+QUIET = 1
+"""llama.cpp's verbosity: errors and warnings."""
+
+
+def parameters(arguments: argparse.Namespace) -> Any:
+    """llama.cpp's own parameter object for what was asked on the command line."""
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path = str(arguments.gguf)
+    params.model_alias = {arguments.gguf.stem}
+    params.hostnames = [arguments.host]
+    params.port = arguments.port
+    params.n_parallel = arguments.slots
+    params.n_ctx = arguments.window * arguments.slots  # the context is divided among the slots
+    params.n_gpu_layers = arguments.gpu_layers
+    params.n_batch = params.n_ubatch = BATCH_TOKENS
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
+    params.n_threads_http = arguments.slots + SPARE_HTTP_THREADS
+    params.cache_ram_mib = CACHE_RAM_MIB
+    params.cors_origins = ""  # no web page may talk to it
+    params.cors_credentials = False
+    params.ui = False
+    params.endpoint_slots = False
+    params.verbosity = QUIET
+    return params
+
+
+def main() -> None:
+    """Serve until the process that started us is gone, or a signal ends us."""
+    parent = os.getppid()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--gguf", type=Path, required=True)
+    parser.add_argument("--host", default="127.0.0.1")
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--slots", type=int, default=2)
+    parser.add_argument("--window", type=int, default=2048, help="tokens of each slot")
+    parser.add_argument("--gpu-layers", type=int, default=0)
+    arguments = parser.parse_args()
+
+    import xllamacpp
+
+    server = xllamacpp.Server(parameters(arguments))
+    print(server.listening_address, flush=True)  # noqa: T201 - what a person who starts it wants to know
+    while os.getppid() == parent:
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""Backends that speak OpenAI's chat dialect, on the other side of the world or on this machine."""
+
+from __future__ import annotations
+
+from gateway.backends.over_http import OverHttp
+from gateway.backends.upstream import Upstream
+from gateway.domain.request import DialectName
+
+
+class OpenAI(OverHttp):
+    dialect: DialectName = "openai_chat"
+
+    def retry_after_s(self, upstream: Upstream) -> float | None:
+        """OpenAI also says it in milliseconds, which is more exact."""
+        value = upstream.header(b"retry-after-ms")
+        if value is not None and value.isdigit():
+            return int(value) / 1000
+        return super().retry_after_s(upstream)
+
+
+class Local(OpenAI):
+    """A model server on this machine: the same dialect."""

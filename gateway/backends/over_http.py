@@ -1,0 +1,49 @@
+"""What the kinds that are reached over HTTP have in common."""
+
+from __future__ import annotations
+
+import time
+from email.utils import parsedate_to_datetime
+
+from gateway.backends.http import connect
+from gateway.backends.upstream import Call, Upstream
+from gateway.domain.backend import Backend
+from gateway.domain.request import DialectName
+
+
+class OverHttp:
+    """One pooled client per backend; the dialect is the subclass's."""
+
+    dialect: DialectName
+
+    def __init__(self, backend: Backend) -> None:
+        self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
+        self._key = backend.api_key.get_secret_value() if backend.api_key else None
+
+    async def open(self) -> None:
+        """Connections are made when they are needed."""
+
+    async def aclose(self) -> None:
+        await self._client.aclose()
+
+    async def send(self, call: Call) -> Upstream:
+        return await self._client.request(
+            "POST",
+            call.wire.path,
+            call.wire.headers(call.request, self._key),
+            call.body,
+            deadline=call.deadline,
+            first_byte_timeout=call.first_byte_timeout,
+        )
+
+    def retry_after_s(self, upstream: Upstream) -> float | None:
+        """`Retry-After`, in seconds or as a date."""
+        value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()
+        if not value:
+            return None
+        if value.replace(".", "", 1).isdecimal():
+            return float(value)
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        except ValueError:
+            return None

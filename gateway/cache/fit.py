@@ -1,0 +1,164 @@
+"""How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
+
+`python -m gateway.cache.fit --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator
+from itertools import combinations, product
+from pathlib import Path
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from gateway.cache.compare import Comparer
+from gateway.cache.embedder import MiniLM, Vector
+from gateway.cache.features import NAMES, Featurer
+from gateway.cache.text import Reader, Reading
+from gateway.cache.verify import WEIGHTS
+from gateway.cache.words import load_words
+
+PARAPHRASES = Path(__file__).parent / "data" / "paraphrases.json"
+
+MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 1500, 0.01, 0.003
+
+Pair = tuple[str, str, int]
+Array = NDArray[np.float64]
+
+
+def _rows(path: Path) -> Iterator[dict[str, object]]:
+    with path.open("rb") as lines:
+        for line in lines:
+            yield orjson.loads(line)
+
+
+def own_pairs() -> Iterator[Pair]:
+    """Our own English paraphrases and their near misses."""
+    for group in orjson.loads(PARAPHRASES.read_bytes()):
+        for left, right in combinations(group["same"], 2):
+            yield left, right, 1
+            yield right, left, 1
+        for left, right in product(group["same"], group["other"]):
+            yield left, right, 0
+        for left, right in combinations(group["other"], 2):
+            yield left, right, 0
+
+
+def labelled_pairs(paths: Iterable[Path]) -> Iterator[Pair]:
+    """`a`, `b`, `label`; pairs in two languages are no matter of this model."""
+    for path in paths:
+        for row in _rows(path):
+            if row.get("set") != "mixed":
+                yield str(row["a"]), str(row["b"]), int(str(row["label"]))
+
+
+def neighbours(texts: list[str], embed: Embed, *, least: float = 0.5, most: int = 4) -> Iterator[Pair]:
+    """Distinct prompts that lie close together: never the same question."""
+    known = [text for text in texts if embed(text) is not None]
+    vectors = np.array([embed(text) for text in known])
+    cosines = vectors @ vectors.T
+    np.fill_diagonal(cosines, 0)
+    for row, text in enumerate(known):
+        for place in np.argsort(-cosines[row])[:most]:
+            if cosines[row, place] > least:
+                yield text, known[place], 0
+
+
+class Embed:
+    """Text → vector, each text once."""
+
+    def __init__(self) -> None:
+        self._model = MiniLM()
+        self._vectors: dict[str, Vector | None] = {}
+
+    def __call__(self, text: str) -> Vector | None:
+        if text not in self._vectors:
+            self._vectors[text] = None if len(text) > 6000 else self._model.embed(text)
+        return self._vectors[text]
+
+
+def features(pairs: Iterable[Pair], embed: Embed) -> tuple[Array, Array]:
+    """Rows and labels of the pairs that the rules leave open; English, Spanish and Portuguese alone."""
+    words = load_words()
+    reader, comparer = Reader(words), Comparer(words)
+    featurer = Featurer(words, comparer)
+    readings: dict[str, Reading] = {}
+    rows, labels = [], []
+    for stored, asked, label in pairs:
+        left, right = (readings.setdefault(text, reader.read(text)) for text in (stored, asked))
+        if not left.language or left.language != right.language:
+            continue
+        comparison = comparer.compare(left, right)
+        if comparison.conflict or comparison.same:
+            continue
+        vectors = embed(stored), embed(asked)
+        if vectors[0] is not None and vectors[1] is not None:
+            rows.append(featurer.row(left, right, comparison, float(vectors[0] @ vectors[1])))
+            labels.append(label)
+    return np.array(rows), np.array(labels, dtype=np.float64)
+
+
+def train(rows: Array, labels: Array, seed: int) -> dict[str, Array]:
+    """One network, full-batch Adam on the log loss; `rows` are standardised."""
+    chance = np.random.default_rng(seed)
+    shapes = {"hidden": (rows.shape[1], HIDDEN), "hidden_bias": (HIDDEN,), "out": (HIDDEN,), "out_bias": ()}
+    weights = {
+        name: chance.normal(0, 0.3, shape) if "bias" not in name else np.zeros(shape) for name, shape in shapes.items()
+    }
+    first = {name: np.zeros(shape) for name, shape in shapes.items()}
+    second = {name: np.zeros(shape) for name, shape in shapes.items()}
+    for step in range(1, STEPS + 1):
+        gradients = _gradients(weights, rows, labels)
+        for name, gradient in gradients.items():
+            if "bias" not in name:
+                gradient = gradient + DECAY * weights[name]
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.999 * second[name] + 0.001 * gradient**2
+            step_size = RATE * np.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+            weights[name] = weights[name] - step_size * first[name] / (np.sqrt(second[name]) + 1e-8)
+    return weights
+
+
+def _gradients(weights: dict[str, Array], rows: Array, labels: Array) -> dict[str, Array]:
+    hidden = np.tanh(rows @ weights["hidden"] + weights["hidden_bias"])
+    error = (1 / (1 + np.exp(-(hidden @ weights["out"] + weights["out_bias"]))) - labels) / len(labels)
+    back = np.outer(error, weights["out"]) * (1 - hidden**2)
+    return {
+        "hidden": rows.T @ back,
+        "hidden_bias": back.sum(axis=0),
+        "out": hidden.T @ error,
+        "out_bias": np.asarray(error.sum()),
+    }
+
+
+def fit(rows: Array, labels: Array) -> dict[str, object]:
+    """The content of the weights file."""
+    mean, scale = rows.mean(axis=0), rows.std(axis=0) + 1e-6
+    members = [train((rows - mean) / scale, labels, seed) for seed in range(MEMBERS)]
+    stacked = {name: np.round([member[name] for member in members], 4).tolist() for name in members[0]}
+    return {
+        "names": list(NAMES),
+        "mean": np.round(mean, 5).tolist(),
+        "scale": np.round(scale, 5).tolist(),
+        **stacked,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--arena", type=Path, required=True, help="distinct prompts, JSONL with `text`")
+    parser.add_argument("--pairs", type=Path, action="append", default=[], help="JSONL with `a`, `b`, `label`")
+    parser.add_argument("--out", type=Path, default=WEIGHTS)
+    options = parser.parse_args()
+    embed = Embed()
+    texts = list(dict.fromkeys(str(row["text"]) for row in _rows(options.arena)))
+    pairs = [*own_pairs(), *labelled_pairs(options.pairs), *neighbours(texts, embed)]
+    rows, labels = features(pairs, embed)
+    options.out.write_bytes(orjson.dumps(fit(rows, labels)))
+
+
+if __name__ == "__main__":
+    main()

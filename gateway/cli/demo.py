@@ -1,0 +1,280 @@
+"""`thriftgate demo`: about 20 real requests through a running gateway, a row each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import signal
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+import orjson
+from aiohttp import web
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.cli.tour import POLICY, STEPS, Step
+from gateway.domain.usage import Usage
+from gateway.ledger.prices import Catalogue
+from gateway.policy.keys import create, revoke
+from gateway.settings.gateway import Settings
+from gateway.state.sql import Database
+
+ALERT_PATIENCE_S = 6.0
+LOCAL_PATIENCE_S = 20.0
+
+
+@click.command()
+@common
+def demo(context: Context) -> None:
+    """Play the tour on the gateway that `thriftgate serve --demo` started with the same --data-dir.
+
+    Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, what was saved, time.
+    """
+    settings = context.settings()
+    try:
+        runtime = orjson.loads(settings.paths.runtime.read_bytes())
+    except (OSError, ValueError):
+        raise click.ClickException(
+            f"No gateway is running on {settings.paths.data}; start one with `thriftgate serve --demo`."
+        ) from None
+    rows = asyncio.run(Tour(settings, runtime, Console(stderr=context.as_json)).play())
+    if context.as_json:
+        click.echo(orjson.dumps([row.facts() for row in rows]).decode())
+
+
+@dataclass(slots=True)
+class Row:
+    """What one request came to."""
+
+    step: Step
+    status: int
+    cache: str
+    difficulty: str
+    backend: str
+    flight: dict[str, Any]
+    ms: float
+    saved_usd: Decimal | None
+    answer: str
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        """Input and output of the attempt that served."""
+        attempts = self.flight.get("attempts") or [{}]
+        return attempts[-1].get("input_tokens", 0), attempts[-1].get("output_tokens", 0)
+
+    def facts(self) -> dict[str, Any]:
+        given, out = self.tokens
+        return {
+            "look": self.step.look, "ask": self.step.ask, "status": self.status, "cache": self.cache,
+            "difficulty": self.difficulty, "backend": self.backend, "input_tokens": given, "output_tokens": out,
+            "trimmed_tokens": self.flight.get("trimmed_tokens", 0), "cost_usd": self.flight.get("cost_usd"),
+            "saved_usd": None if self.saved_usd is None else f"{self.saved_usd:f}",
+            "escalated": self.flight.get("escalated", False), "ms": round(self.ms, 1), "answer": self.answer,
+        }  # fmt: skip
+
+
+class Tour:
+    """Two teams of its own, a webhook of its own, and what it asked of the gateway."""
+
+    def __init__(self, settings: Settings, runtime: dict[str, Any], console: Console) -> None:
+        self._settings, self._runtime, self._console = settings, runtime, console
+        self._base = f"http://{runtime['host']}:{runtime['port']}"
+        self._prices = Catalogue.load()
+        self._run = secrets.token_hex(3)
+        self._alerts: list[dict[str, Any]] = []
+        self._alerted = asyncio.Event()
+        self._list_name = ""
+
+    async def play(self) -> list[Row]:
+        database = Database(self._settings.database_url)
+        keys = {
+            name: await asyncio.to_thread(create, database, f"{name}-{self._run}", name="tour", scopes=("inference",))
+            for name in ("tour", "other")
+        }
+        policy = self._settings.paths.data / "tour" / f"tour-{self._run}.yaml"
+        try:
+            async with self._receiver(), aiohttp.ClientSession() as session:
+                await asyncio.to_thread(self._write_policy, policy)
+                await self._local_model(session)
+                rows = await self._ask_all(session, {name: secret for name, (secret, _) in keys.items()})
+                await self._show_alert()
+                self._sum_up(rows)
+                return rows
+        finally:
+            await asyncio.to_thread(policy.unlink, missing_ok=True)
+            for _, key in keys.values():
+                await asyncio.to_thread(revoke, database, key.id)
+            await asyncio.to_thread(database.close)
+
+    def _write_policy(self, path: Path) -> None:
+        path.write_text(POLICY.format(team=f"tour-{self._run}", variable=self._runtime["tour"]["variable"]))
+
+    @asynccontextmanager
+    async def _receiver(self) -> AsyncIterator[None]:
+        """A real webhook receiver, where the gateway posts its alerts."""
+
+        async def accept(request: web.Request) -> web.Response:
+            self._alerts.append(orjson.loads(await request.read()))
+            self._alerted.set()
+            return web.Response(status=204)
+
+        address = urlsplit(self._runtime["tour"]["alert_url"])
+        application = web.Application()
+        application.router.add_post(address.path, accept)
+        runner = web.AppRunner(application, access_log=None)
+        await runner.setup()
+        await web.TCPSite(runner, address.hostname, address.port).start()
+        try:
+            yield
+        finally:
+            await runner.cleanup()
+
+    async def _local_model(self, session: aiohttp.ClientSession) -> None:
+        """The gateway serves before its local model has loaded; the tour would rather show both tiers."""
+        if not self._runtime.get("local_model"):
+            self._console.print("[dim]No local model here (`thriftgate model fetch` gets it): one tier only.[/]")
+            return
+        with self._console.status("waiting for the local model to load"):
+            until = time.monotonic() + LOCAL_PATIENCE_S
+            while time.monotonic() < until:
+                try:
+                    async with session.get(f"{self._runtime['local_model']['url']}/models") as reply:
+                        if reply.status == 200:
+                            return
+                except aiohttp.ClientError:
+                    pass
+                await asyncio.sleep(0.1)
+
+    async def _ask_all(self, session: aiohttp.ClientSession, secrets_: dict[str, str]) -> list[Row]:
+        rows: list[Row] = []
+        columns = (TextColumn("tour"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
+        with Progress(*columns, console=self._console, transient=True) as progress:
+            task = progress.add_task("tour", total=len(STEPS))
+            progress.console.print(_line(HEAD))
+            for step in STEPS:
+                if step.kill_local:
+                    self._kill_local()
+                row = await self._ask(session, step, secrets_[step.team])
+                rows.append(row)
+                progress.console.print(f"[bold]{step.look}[/]\n[dim]  {step.ask[:100]}[/]")
+                progress.console.print(_line(_cells(row)))
+                progress.advance(task)
+        return rows
+
+    def _kill_local(self) -> None:
+        pid = (orjson.loads(self._settings.paths.runtime.read_bytes()).get("local_model") or {}).get("pid")
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+
+    async def _ask(self, session: aiohttp.ClientSession, step: Step, secret: str) -> Row:
+        headers = {"authorization": f"Bearer {secret}", **step.headers}
+        started = time.perf_counter()
+        for _ in range(20):  # a key is valid within a second of its making
+            async with session.post(f"{self._base}/v1/chat/completions", json=step.body(), headers=headers) as reply:
+                body = await reply.read()
+            if reply.status != 401:
+                break
+            await asyncio.sleep(0.1)
+            started = time.perf_counter()
+        ms = (time.perf_counter() - started) * 1000
+        flight: dict[str, Any] = {}
+        async with session.get(
+            f"{self._base}/v1/requests/{reply.headers.get('x-request-id', '')}", headers=headers
+        ) as found:
+            if found.status == 200:
+                flight = orjson.loads(await found.read())
+        return Row(
+            step,
+            reply.status,
+            reply.headers.get("x-thriftgate-cache", "–"),
+            reply.headers.get("x-thriftgate-difficulty", "–"),
+            reply.headers.get("x-thriftgate-backend", "–"),
+            flight,
+            ms,
+            self._saved(flight),
+            _text(body, step.stream),
+        )
+
+    def _saved(self, flight: dict[str, Any]) -> Decimal | None:
+        """Against the price list of the model that the strong tier stands for; hypothetical where that is simulated."""
+        found = self._prices.stand_in("", "large")
+        if found is None or not flight:
+            return None
+        price, self._list_name = found
+        attempts = flight["attempts"]
+        if not attempts or attempts[-1]["tier"] != "small":
+            return None
+        usage = Usage(attempts[-1]["input_tokens"], output_tokens=attempts[-1]["output_tokens"])
+        return Decimal(price.cost(usage)).scaleb(-12) - Decimal(flight["cost_usd"] or 0)
+
+    async def _show_alert(self) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._alerted.wait(), ALERT_PATIENCE_S)
+        for alert in self._alerts:
+            self._console.print(f"[yellow]alert received at the webhook:[/] {alert.get('text', alert)}")
+        if not self._alerts:
+            self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]")
+
+    def _sum_up(self, rows: list[Row]) -> None:
+        spent = sum((Decimal(row.flight.get("cost_usd") or 0) for row in rows), Decimal(0))
+        saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
+        table = Table(title="The tour in figures", show_header=False)
+        table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
+        table.add_row("from cache", str(sum(row.cache in ("exact", "semantic") for row in rows)))
+        table.add_row(
+            "small tier", str(sum((row.flight.get("attempts") or [{}])[-1].get("tier") == "small" for row in rows))
+        )
+        table.add_row("spent", f"${spent:.6f}")
+        table.add_row("saved, hypothetical", f"${saved:.6f} had the small tier's answers come from {self._list_name}")
+        self._console.print(table)
+
+
+HEAD = ("difficulty", "backend", "cache", "in", "trimmed", "out", "cost $", "saved $", "ms")
+_WIDTHS = (10, 18, 9, 6, 8, 5, 12, 12, 8)
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return "  " + " ".join(f"{cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    given, out = row.tokens
+    cost = row.flight.get("cost_usd")
+    backend = row.backend + ("↑" if row.flight.get("escalated") else "")
+    if row.status != 200:
+        return (row.difficulty, f"refused {row.status}", row.cache, "", "", "", "", "", f"{row.ms:.0f}")
+    return (
+        row.difficulty,
+        backend,
+        row.cache,
+        str(given),
+        str(row.flight.get("trimmed_tokens", 0)),
+        str(out),
+        f"{Decimal(cost):.8f}" if cost else "–",
+        f"{row.saved_usd:.8f}" if row.saved_usd is not None else "–",
+        f"{row.ms:.0f}",
+    )
+
+
+def _text(body: bytes, stream: bool) -> str:
+    """The answer's words, whichever way they came."""
+    try:
+        if not stream:
+            return str(orjson.loads(body)["choices"][0]["message"]["content"])
+        events = [line[6:] for line in body.splitlines() if line.startswith(b"data: {")]
+        choices = [orjson.loads(event)["choices"] for event in events]
+        return "".join(choice[0]["delta"].get("content") or "" for choice in choices if choice)
+    except (ValueError, KeyError, IndexError):
+        return body.decode("utf-8", "replace")[:200]

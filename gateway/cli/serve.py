@@ -1,0 +1,131 @@
+"""`thriftgate serve`: start, say what was found, and in demo mode play the tour."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.panel import Panel
+
+from gateway.cli.options import Context, common
+from gateway.domain.tenant import Key
+from gateway.policy.keys import create
+from gateway.settings.environment import define, variable
+from gateway.settings.gateway import Settings
+from gateway.state.sql import Database
+
+DEMO_TEAM = "demo"
+TOUR_URL = "TOUR_ALERT_URL"
+"""The variable that the tour's policy names for its budget alerts."""
+
+
+@click.command()
+@common
+@click.option("--host", help="Address to listen on; default: gateway.yaml's, else 127.0.0.1.")
+@click.option("--port", type=int, help="Port; 0 takes a free one. Default: gateway.yaml's, else 8080.")
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+@click.option("--demo", is_flag=True, help="Add a simulated large tier if nothing stronger is found; play the tour.")
+def serve(context: Context, host: str | None, port: int | None, workers: int, demo: bool) -> None:
+    """Start the gateway; Ctrl-C ends it after open streams have finished.
+
+    Without a gateway.yaml it finds what this machine has: provider keys in the environment, OpenAI-dialect servers on
+    the usual local ports, and the packaged local model. State is an embedded Valkey, the ledger SQLite in --data-dir.
+
+    \b
+    thriftgate serve --port 8080 --policies policies
+    """
+    from gateway.supervisor import Supervisor
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = context.settings()
+    if demo:
+        settings = _for_the_tour(settings)
+    console = Console(stderr=True, highlight=False)
+    supervisor = Supervisor(
+        settings,
+        config=context.config,
+        workers=workers,
+        host=host or settings.config.listen.host,
+        port=settings.config.listen.port if port is None else port,
+        simulate=demo,
+        announce=lambda line: console.print(f"  {line}"),
+    )
+    if demo:
+        threading.Thread(target=_welcome, args=(settings, console), daemon=True).start()
+    supervisor.run()
+
+
+def _for_the_tour(settings: Settings) -> Settings:
+    """A folder for the tour's policy, and an address for its alerts that this process may post to."""
+    folder = settings.paths.data / "tour"
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        define(TOUR_URL, f"http://127.0.0.1:{probe.getsockname()[1]}/alert")
+    return replace(settings, policies=(*settings.policies, folder))
+
+
+def _welcome(settings: Settings, console: Console) -> None:
+    """Once requests are answered: what to paste, and the tour."""
+    runtime = _ready(settings.paths.runtime)
+    if runtime is None:
+        return
+    base = f"http://{runtime['host']}:{runtime['port']}"
+    secret, _ = _demo_key(settings)
+    console.print(Panel(_paste(base, secret), title="Thriftgate is ready", expand=False))
+    if variable("TOUR", "1") == "0":
+        return
+    command = [sys.executable, "-m", "gateway.cli.main", "demo", "--data-dir", str(settings.paths.data)]
+    subprocess.run(command, check=False)  # noqa: S603 - our own command
+    console.print(f"Still serving on {base}; Ctrl-C ends it.")
+
+
+def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
+    """The running gateway's facts, as soon as it answers /health/ready."""
+    from urllib.error import URLError
+    from urllib.request import urlopen
+
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until:
+        try:
+            found: dict[str, Any] = orjson.loads(runtime.read_bytes())
+            with urlopen(f"http://{found['host']}:{found['port']}/health/ready", timeout=1):
+                return found
+        except (OSError, URLError, ValueError, KeyError):
+            time.sleep(0.05)
+    return None
+
+
+def _demo_key(settings: Settings) -> tuple[str, Key]:
+    database = Database(settings.database_url)
+    try:
+        return create(database, DEMO_TEAM, name="demo", scopes=("inference", "usage"), expires_at=time.time() + 86400)
+    finally:
+        database.close()
+
+
+def _paste(base: str, secret: str) -> str:
+    return f"""[bold]Base URL[/]  {base}/v1
+[bold]Demo key[/]  {secret}   (team {DEMO_TEAM}, a day long)
+[bold]Page[/]      {base}/dashboard
+
+[bold]curl[/]
+curl {base}/v1/chat/completions \\
+  -H "Authorization: Bearer {secret}" -H "Content-Type: application/json" \\
+  -d '{{"model": "auto", "messages": [{{"role": "user", "content": "How many days are in a week?"}}]}}'
+
+[bold]Python[/]
+from openai import OpenAI
+client = OpenAI(base_url="{base}/v1", api_key="{secret}")
+print(client.chat.completions.create(model="auto",
+      messages=[{{"role": "user", "content": "How many days are in a week?"}}]).choices[0].message.content)"""

@@ -1,0 +1,22 @@
+"""Trimming strategy: the oldest groups go whole, no more of them than needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gateway.context.groups import Group
+
+
+def drop_oldest(groups: Sequence[Group], sizes: Sequence[int], excess: int) -> frozenset[int]:
+    """Places of turns to leave out so that `excess` tokens are saved, or all that may go if that is not enough.
+
+    `sizes` are tokens per turn.
+    """
+    dropped: set[int] = set()
+    for group in groups:
+        if excess <= 0:
+            break
+        if not group.kept:
+            dropped.update(group.turns)
+            excess -= sum(sizes[place] for place in group.turns)
+    return frozenset(dropped)

@@ -1,0 +1,192 @@
+"""What of a request goes to one backend: everything if it fits, else what the trimming strategies leave."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from gateway.context import measure
+from gateway.context.count import Counter, encoding_of, family_factor
+from gateway.context.drop import drop_oldest
+from gateway.context.groups import groups, last_user
+from gateway.context.measure import Sizes
+from gateway.context.shorten import LEAST_TOKENS, level, shorten
+from gateway.context.vocabulary import EncodingName
+from gateway.domain.backend import Backend
+from gateway.domain.policy import ContextPolicy
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import ContextEstimate, ContextPlan
+from gateway.domain.tenant import Tenant
+from gateway.errors import ContextTooLong
+
+_NEAR = 0.8
+"""Below this share of a limit the estimate decides; its error is smaller than the rest (see `estimate`)."""
+_ANSWER_TOKENS = 1024
+"""Kept free for an answer whose length the client did not limit, at most a quarter of the window."""
+_SMALL = 512
+"""Requests below this many tokens are not worth a look at what trimming could reach."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Bounds:
+    aim: int
+    """Trimming goes down to this."""
+    most: int
+    """Above this the request is refused; between the two the backend's own tokenizer decides."""
+    trims: bool
+    says: str
+    remedy: str
+
+
+class Contexts:
+    """Implements `Contexts` of domain/protocols.py."""
+
+    def __init__(self, counter: Counter) -> None:
+        self._counter = counter
+        self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
+
+    def stats(self) -> dict[str, int | float | str]:
+        return dict(self._counts)
+
+    def estimate(self, request: CompletionRequest) -> ContextEstimate:
+        """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best."""
+        tokens = measure.estimated(request)
+        if tokens <= _SMALL or request.controls.untouched:
+            return ContextEstimate(tokens, tokens)
+        asked = last_user(request.turns)
+        goes = 0
+        for group in groups(request.turns):
+            for place in group.turns:
+                turn = request.turns[place]
+                if not group.kept:
+                    goes += measure.estimated_turn(request, turn)
+                elif turn.role != "system" and place != asked and not turn.images:
+                    goes += max(0, self._counter.estimate(turn.text) - LEAST_TOKENS)
+        return ContextEstimate(tokens, max(1, tokens - goes))
+
+    async def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> ContextPlan:
+        """Raises ContextTooLong when even trimmed it does not fit."""
+        self._counts["planned"] += 1
+        bounds = _bounds(request, tenant.policy.context, backend)
+        tokens = measure.estimated(request)
+        if bounds is None or tokens <= bounds.aim * _NEAR:
+            return ContextPlan(tokens, tokens)
+        encoding = encoding_of(backend.model)
+        self._counts["counted"] += 1
+        sizes = await measure.sizes(request, self._counter, encoding)
+        if sizes.total <= (bounds.aim if bounds.trims else bounds.most):
+            return ContextPlan(sizes.total, sizes.total)
+        if not bounds.trims:
+            raise self._too_long(sizes.total, bounds)
+        return await self._trim(request, sizes, bounds, encoding)
+
+    async def _trim(
+        self, request: CompletionRequest, sizes: Sizes, bounds: _Bounds, encoding: EncodingName
+    ) -> ContextPlan:
+        total = sizes.total
+        grouped = groups(request.turns)
+        drop = drop_oldest(grouped, sizes.turns, total - bounds.aim)
+        left = total - sum(sizes.turns[place] for place in drop)
+        replace: dict[int, str] = {}
+        if left > bounds.aim:
+            replace, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
+        if left > bounds.most:
+            raise self._too_long(left, bounds, trimmed=True)
+        self._counts["trimmed"] += bool(drop or replace)
+        self._counts["shortened"] += len(replace)
+        self._counts["trimmed_tokens"] += total - left
+        index = [turn.index for turn in request.turns]
+        return ContextPlan(
+            total,
+            left,
+            frozenset(index[place] for place in drop),
+            {index[place]: text for place, text in replace.items()},
+        )
+
+    async def _shorten(
+        self,
+        request: CompletionRequest,
+        sizes: Sizes,
+        drop: frozenset[int],
+        left: int,
+        bounds: _Bounds,
+        encoding: EncodingName,
+    ) -> tuple[dict[int, str], int]:
+        """Place → shortened text, and the tokens of all that is left then."""
+        asked = last_user(request.turns)
+        may = [
+            place
+            for place, turn in enumerate(request.turns)
+            if place not in drop and place != asked and turn.role != "system" and not turn.images
+        ]
+        texts = [sizes.texts[place] for place in may]
+        others = left - sum(texts)
+        wanted = level(texts, bounds.aim - others)
+        if wanted is None and left > bounds.most:
+            wanted = level(texts, bounds.most - others)
+        if wanted is None:
+            return {}, left
+        long = [place for place in may if sizes.texts[place] > wanted]
+        return await asyncio.to_thread(self._shortened, request, sizes, long, wanted, left, encoding)
+
+    def _shortened(
+        self,
+        request: CompletionRequest,
+        sizes: Sizes,
+        long: list[int],
+        wanted: int,
+        left: int,
+        encoding: EncodingName,
+    ) -> tuple[dict[int, str], int]:
+        replace: dict[int, str] = {}
+        for place in long:
+            size = sizes.texts[place]
+            text = shorten(request.turns[place].text, size, wanted, lambda cut: self._counter.count(cut, encoding))
+            replace[place] = text
+            left += self._counter.count(text, encoding) - size
+        return replace, left
+
+    def _too_long(self, tokens: int, bounds: _Bounds, *, trimmed: bool = False) -> ContextTooLong:
+        self._counts["refused"] += 1
+        still = " even with earlier turns left out" if trimmed else ""
+        return ContextTooLong(
+            f"The request has {tokens} tokens of input{still}; {bounds.says} {bounds.most}. {bounds.remedy}",
+            param="messages",
+        )
+
+
+def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend) -> _Bounds | None:
+    """None: nothing limits this request here."""
+    trims = policy.enabled and not request.controls.untouched
+    window = _window_bounds(request, backend, trims)
+    limit = policy.max_input_tokens
+    if not trims or limit is None:
+        return window
+    own = _Bounds(
+        limit,
+        limit,
+        trims,
+        "the team's policy allows",
+        "Shorten the system prompt or the last message, or have context.max_input_tokens raised.",
+    )
+    if window is None or limit <= window.aim:
+        return own
+    if limit >= window.most:
+        return window
+    return _Bounds(window.aim, limit, trims, own.says, own.remedy)
+
+
+def _window_bounds(request: CompletionRequest, backend: Backend, trims: bool) -> _Bounds | None:
+    window = backend.window_tokens
+    if window is None:
+        return None
+    asked = request.max_output_tokens
+    # An answer may be given half the window at most: clients that always ask for the maximum must not be shut out.
+    answer = min(asked, backend.max_output_tokens or asked, window // 2) if asked else 0
+    most = window - max(answer, 1)
+    aim = int(window / family_factor(backend.model)) - (answer or min(_ANSWER_TOKENS, window // 4))
+    remedy = "Shorten the messages, or ask for fewer output tokens"
+    if not trims:
+        remedy += ", or let the gateway trim (context.enabled, without x-thriftgate-context: untouched)"
+    says = f"the window of {backend.name} ({window} tokens, {max(answer, 1)} of them for the answer) allows"
+    return _Bounds(max(1, min(aim, most)), most, trims, says, f"{remedy}, or use a backend with a larger window.")

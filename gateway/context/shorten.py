@@ -1,0 +1,47 @@
+"""Trimming strategy: the middle of very long texts goes, and a marker says so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+LEAST_TOKENS = 96
+"""Shorter than this a text says nothing any more; nothing is cut to less."""
+_MARKER_TOKENS = 24
+_HEAD = 0.6
+"""Share of what stays that is taken from the beginning."""
+_TRIES = 8
+
+
+def level(sizes: Sequence[int], room: int) -> int | None:
+    """The size that the longest of `sizes` must be cut to so that all fit in `room` (tokens).
+
+    None when even LEAST_TOKENS each is too much.
+    """
+    if sum(min(size, LEAST_TOKENS) for size in sizes) > room:
+        return None
+    low, high = LEAST_TOKENS, max(sizes, default=LEAST_TOKENS)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if sum(min(size, middle) for size in sizes) <= room:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def shorten(text: str, size: int, wanted: int, count: Callable[[str], int]) -> str:
+    """`text` of `size` tokens cut in the middle to at most `wanted` (≥ LEAST_TOKENS) as `count` counts."""
+    keep = int(len(text) * max(wanted - _MARKER_TOKENS, 0) / size)
+    for _ in range(_TRIES):
+        cut = _cut(text, keep, size)
+        if count(cut) <= wanted:
+            return cut
+        keep = int(keep * 0.8)
+    return _cut(text, 0, size)
+
+
+def _cut(text: str, keep: int, size: int) -> str:
+    head = int(keep * _HEAD)
+    tail = keep - head
+    left_out = max(1, round(size * (len(text) - keep) / len(text)))
+    return f"{text[:head]}\n[… about {left_out} tokens left out here by the gateway …]\n{text[len(text) - tail :]}"

@@ -1,0 +1,87 @@
+"""OpenAI chat client over a backend that speaks Anthropic's messages."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import orjson
+
+from gateway.dialects import messages_body, upstream_error
+from gateway.dialects.chat_message import generated_text
+from gateway.dialects.chat_plain import load_reply
+from gateway.dialects.chat_to_chat import shortened
+from gateway.dialects.messages_reply import chat_completion, messages_usage
+from gateway.dialects.messages_stream import MessagesStream
+from gateway.dialects.plain import Plain
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.route import ContextPlan
+from gateway.errors import BackendRefused, ContextTooLong
+
+VERSION = b"2023-06-01"
+_FORWARDED = (b"traceparent", b"tracestate", b"x-client-request-id")
+
+
+class ChatToMessages:
+    client: DialectName = "openai_chat"
+    backend: DialectName = "anthropic_messages"
+    path = "/messages"
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: Anthropic does not say when an answer was made, and OpenAI's clients expect to be told."""
+        self._clock = clock
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        """`logprobs` is ignored: there are none."""
+        messages = list(enumerate(request.body["messages"]))
+        if plan is not None and plan.touched:
+            messages = [
+                (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
+                for index, message in messages
+                if index not in plan.drop
+            ]
+        limit = max_output_tokens or request.max_output_tokens or messages_body.DEFAULT_MAX_TOKENS
+        said = messages_body.translate(request.body, messages, model, stream=request.stream, max_tokens=limit)
+        return orjson.dumps(said)
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"accept", b"text/event-stream" if request.stream else b"application/json"),
+            (b"anthropic-version", VERSION),
+        ]
+        if api_key:
+            headers.append((b"x-api-key", api_key.encode()))
+        headers.extend((name, request.headers[name]) for name in _FORWARDED if name in request.headers)
+        return headers
+
+    def reader(self, request: CompletionRequest) -> MessagesStream:
+        return MessagesStream(wants_usage=request.wants_usage, created=int(self._clock()))
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        message = load_reply(body)
+        usage = messages_usage(message.get("usage"))
+        completion = chat_completion(message, usage, int(self._clock()))
+        choice = completion["choices"][0]
+        return Plain(
+            body=orjson.dumps(completion),
+            usage=usage,
+            finish=choice["finish_reason"] or "",
+            confidence=None,
+            text=generated_text(choice["message"]),
+        )
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        error = upstream_error.error_in(body)
+        if error and "prompt is too long" in error.message:
+            error = replace(error, code=ContextTooLong.code)
+        return upstream_error.refusal(status, error, backend)

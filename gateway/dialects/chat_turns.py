@@ -1,0 +1,82 @@
+"""Messages of an OpenAI chat request as turns: role, text, tool calls and what they answer, images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.domain.request import Role, Turn
+from gateway.errors import BadRequest
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""A role invented tomorrow counts as the user's and travels unchanged."""
+
+
+def read_turns(messages: Any) -> list[Turn]:
+    """One per message. Raises BadRequest naming the place of what has a wrong type."""
+    if type(messages) is not list or not messages:
+        raise BadRequest("messages must be an array with at least one message.", param="messages")
+    return [_turn(index, message) for index, message in enumerate(messages)]
+
+
+def _turn(index: int, message: Any) -> Turn:
+    if type(message) is not dict:
+        raise BadRequest(f"messages[{index}] must be an object.", param=f"messages[{index}]")
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str:
+        where = f"messages[{index}].role"
+        raise BadRequest(f"{where} must be a string such as 'user'.", param=where)
+    kind = _ROLES.get(role, "user")
+    if type(content) is str and len(message) == 2:
+        return Turn(index, kind, content)
+    where = f"messages[{index}]"
+    text, images = (content, 0) if type(content) is str else _parts(content, f"{where}.content")
+    results = _answered(message, role)
+    return Turn(index, kind, text, calls=_calls(message, where), results=results, images=images)
+
+
+def _parts(content: Any, where: str) -> tuple[str, int]:
+    """Text and number of images in the content parts."""
+    if content is None:
+        return "", 0
+    if type(content) is not list:
+        raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
+    texts, images = [], 0
+    for number, part in enumerate(content):
+        if type(part) is not dict or type(part.get("type")) is not str:
+            raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
+        text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
+        if type(text) is str:
+            texts.append(text)
+        elif part["type"] == "text":
+            raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
+        elif part["type"] == "image_url":
+            images += 1
+    return "\n".join(texts), images
+
+
+def _calls(message: dict[str, Any], where: str) -> tuple[str, ...]:
+    """Ids of the calls; the old `function_call` has none, so its name serves."""
+    calls, function = message.get("tool_calls"), message.get("function_call")
+    if calls is None:
+        return (_old_id(function.get("name")),) if type(function) is dict else ()
+    if type(calls) is not list or not all(type(call) is dict for call in calls):
+        raise BadRequest(f"{where}.tool_calls must be an array of objects.", param=f"{where}.tool_calls")
+    return tuple(call["id"] for call in calls if type(call.get("id")) is str)
+
+
+def _answered(message: dict[str, Any], role: str) -> tuple[str, ...]:
+    answered = message.get("tool_call_id")
+    if type(answered) is str:
+        return (answered,)
+    return (_old_id(message.get("name")),) if role == "function" else ()
+
+
+def _old_id(name: object) -> str:
+    return f"function_call:{name}"

@@ -1,0 +1,90 @@
+"""The `x-thriftgate-*` request headers: what a caller may ask of the gateway itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import cast
+
+from gateway.domain.backend import RANK
+from gateway.domain.request import CacheControl, Controls
+from gateway.domain.units import parse_duration
+from gateway.errors import BadRequest
+
+MAX_TAGS = 16
+MAX_DEADLINE_S = 86400.0
+
+_PREFIX = b"x-thriftgate-"
+_TAG = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,63}")
+_VALUE = re.compile(r"[ -~]{1,128}")
+_SESSION = re.compile(r"[!-~]{1,256}")
+_NONE = Controls()
+
+
+def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
+    """From lower-case header names. Raises BadRequest naming the header; headers it does not know are ignored."""
+    found = {name[len(_PREFIX) :]: _text(name, value) for name, value in headers.items() if name.startswith(_PREFIX)}
+    found = {name: value for name, value in found.items() if value}
+    if not found:
+        return _NONE
+    return Controls(
+        cache=cast(CacheControl, _one_of(found, b"cache", ("bypass", "refresh", "only"))),
+        cache_tags=_cache_tags(found.get(b"cache-tags", "")),
+        tier=_one_of(found, b"tier", tuple(RANK)),
+        deadline_s=_deadline(found[b"deadline"]) if b"deadline" in found else None,
+        tags=_tags(found.get(b"tags", "")),
+        session=_session(found.get(b"session", "")),
+        untouched=_one_of(found, b"context", ("untouched",)) == "untouched",
+    )
+
+
+def _refuse(name: str, wanted: str) -> BadRequest:
+    return BadRequest(f"The header x-thriftgate-{name} must be {wanted}.", param=f"x-thriftgate-{name}")
+
+
+def _text(name: bytes, value: bytes) -> str:
+    try:
+        return value.decode("ascii").strip()
+    except UnicodeDecodeError:
+        raise _refuse(name[len(_PREFIX) :].decode("ascii", "replace"), "plain ASCII") from None
+
+
+def _one_of(found: Mapping[bytes, str], name: bytes, choices: tuple[str, ...]) -> str:
+    value = found.get(name, "").lower()
+    if value and value not in choices:
+        raise _refuse(name.decode(), " or ".join(choices))
+    return value
+
+
+def _list(text: str) -> list[str]:
+    return [item.strip() for item in text.split(",") if item.strip()]
+
+
+def _cache_tags(text: str) -> tuple[str, ...]:
+    tags = _list(text)
+    if len(tags) > MAX_TAGS or not all(map(_TAG.fullmatch, tags)):
+        raise _refuse("cache-tags", f"at most {MAX_TAGS} comma-separated tags of letters, digits and ._:/-")
+    return tuple(dict.fromkeys(tags))
+
+
+def _deadline(text: str) -> float:
+    try:
+        seconds = parse_duration(float(text) if text.replace(".", "", 1).isdigit() else text)
+    except ValueError:
+        raise _refuse("deadline", "seconds above 0, such as 30 or 30s") from None
+    return min(seconds, MAX_DEADLINE_S)
+
+
+def _tags(text: str) -> dict[str, str]:
+    pairs = [pair.partition("=") for pair in _list(text)]
+    tags = {name.strip(): value.strip() for name, _, value in pairs}
+    valid = all(_TAG.fullmatch(name) and _VALUE.fullmatch(value) for name, value in tags.items())
+    if len(pairs) > MAX_TAGS or not valid:
+        raise _refuse("tags", f"at most {MAX_TAGS} pairs such as team=search,feature=answers")
+    return tags
+
+
+def _session(text: str) -> str:
+    if text and not _SESSION.fullmatch(text):
+        raise _refuse("session", "at most 256 printable characters without spaces")
+    return text

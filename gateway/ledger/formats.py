@@ -1,0 +1,126 @@
+"""How a usage report is written: a table for people, JSON and CSV for programs; money as exact decimal text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from gateway.domain.units import pico_to_usd
+from gateway.ledger.report import COUNTS, Line, Report, Simulated
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+_MONEY = {"cost_pico": "cost_usd", "saved_pico": "saved_usd"}
+_NAMES = tuple(_MONEY.get(name, name) for name in COUNTS)
+
+
+def dollars(pico: int) -> str:
+    """Exact, without an exponent: `0.00000015`."""
+    text = f"{pico_to_usd(pico):f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def as_json(report: Report) -> bytes:
+    """One object; every amount is a string of US dollars with up to twelve decimal places."""
+    return orjson.dumps(
+        {
+            "since": _when(report.since),
+            "until": _when(report.until),
+            "by": report.by,
+            "currency": "USD",
+            "rows": [_object(line, report.by) for line in report.rows],
+            "total": _object(report.total, ()),
+            "simulated": [_simulated(line) for line in report.simulated],
+        },
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def as_csv(report: Report) -> str:
+    """A line for each row, with a header; neither totals nor simulated usage, so that columns can be added up."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([*report.by, *_NAMES])
+    for line in report.rows:
+        writer.writerow([*map(_cell, line.group), *_values(line)])
+    return out.getvalue()
+
+
+def as_table(report: Report) -> Table:
+    """For a terminal; unpriced attempts and simulated usage are named below it."""
+    from rich.table import Table
+
+    table = Table(show_footer=True, caption=_caption(report) or None, caption_justify="left")
+    columns = ("requests", "cache_answers", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "saved_usd")
+    total = _object(report.total, ())
+    for number, name in enumerate(report.by):
+        table.add_column(name, footer="" if number else "total", overflow="fold")
+    for name in columns:
+        table.add_column(name.replace("_", " "), footer=_shown(name, total), justify="right")
+    table.add_column("unpriced", footer=str(report.total.unpriced or ""), justify="right")
+    for line in report.rows:
+        values = _object(line, report.by)
+        table.add_row(*line.group, *(_shown(name, values) for name in columns), str(line.unpriced or ""))
+    return table
+
+
+def _caption(report: Report) -> str:
+    lines = []
+    if report.total.unpriced:
+        lines.append(f"{report.total.unpriced} attempts have no known price; their cost is not in these figures.")
+    if report.total.estimated:
+        lines.append(f"{report.total.estimated} attempts were counted by the gateway, not by their backend.")
+    for line in report.simulated:
+        tokens = f"{line.requests:,} requests, {line.input_tokens:,} + {line.output_tokens:,} tokens"
+        would = (
+            f"; hypothetical, at the price of {line.like}: {_cents(line.hypothetical_pico)} USD" if line.like else ""
+        )
+        lines.append(f"Simulated, in no total: {line.model} ({line.tier}), {tokens}{would}.")
+    return "\n".join(lines)
+
+
+def _shown(name: str, values: dict[str, Any]) -> str:
+    value = values[name]
+    return _cents(int(Decimal(value) * 10**12)) if name.endswith("_usd") else f"{value:,}"
+
+
+def _cents(pico: int | None) -> str:
+    """Rounded for people: four places, and never 0 for what is not."""
+    usd = pico_to_usd(pico or 0)
+    rounded = usd.quantize(Decimal("0.0001"))
+    return f"{rounded:,f}" if rounded or not usd else "<0.0001"
+
+
+def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
+    return {**dict(zip(by, line.group, strict=True)), **dict(zip(_NAMES, _values(line), strict=True))}
+
+
+def _values(line: Line) -> list[int | str]:
+    return [dollars(getattr(line, name)) if name in _MONEY else getattr(line, name) for name in COUNTS]
+
+
+def _simulated(line: Simulated) -> dict[str, Any]:
+    return {
+        "model": line.model,
+        "tier": line.tier,
+        "requests": line.requests,
+        "input_tokens": line.input_tokens,
+        "output_tokens": line.output_tokens,
+        "hypothetical_like": line.like or None,
+        "hypothetical_usd": None if line.hypothetical_pico is None else dollars(line.hypothetical_pico),
+    }
+
+
+def _cell(value: str) -> str:
+    """A tag or model name is a client's text: a spreadsheet must not take it for a formula."""
+    return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
+
+
+def _when(at: float | None) -> str | None:
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat()

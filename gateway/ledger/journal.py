@@ -1,0 +1,214 @@
+"""The worker's side of the ledger: every attempt is on disk before it may cost and before its answer ends."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.domain.price import Price
+from gateway.domain.protocols import Clock, PriceList
+from gateway.domain.record import Attempt, Record
+from gateway.domain.tasks import Tasks
+from gateway.domain.usage import Usage
+from gateway.errors import LedgerUnavailable
+from gateway.ledger import rows, segments
+
+log = logging.getLogger(__name__)
+
+MARK_S = 0.5
+"""Pause between progress marks; with a busy loop they stay less than a second apart."""
+SEGMENT_BYTES = 16 * 2**20
+
+
+@dataclass(slots=True)
+class _Open:
+    attempt: Attempt
+    opening: bytes
+    price: Price | None
+    seen_bytes: int = 0
+
+
+class Journal:
+    """`Books` of one worker: an *opened* line before the call, marks while it streams, a *closed* line at its end.
+
+    Lines go straight to the kernel, so a killed process loses none; every second or so they are flushed to the disk
+    itself. `open` refuses when a line cannot be written; a *closed* line waits in memory until it can.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        prices: PriceList,
+        worker: str,
+        clock: Clock = time,
+        mark_s: float = MARK_S,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> None:
+        self._directory, self._prices, self._clock = directory, prices, clock
+        self._mark_s, self._segment_bytes = mark_s, segment_bytes
+        self._segment = segments.Segment.at(directory, segments.new_lane(worker), 1)
+        self._fd = -1
+        self._size = self._flushed = 0
+        self._torn = False
+        self._waiting: list[bytes] = []
+        self._open: dict[str, _Open] = {}
+        self._refused = ""
+        self._closed = self._refusals = 0
+        self._tasks = Tasks()
+
+    async def start(self) -> None:
+        """Begin the first segment. Raises LedgerUnavailable when the directory cannot be written."""
+        try:
+            self._fd = await asyncio.to_thread(self._create, self._segment)
+        except OSError as error:
+            raise _unavailable(error.strerror or str(error)) from error
+        self._tasks.spawn(self._tick(), "journal marks")
+
+    def _create(self, segment: segments.Segment) -> int:
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return segments.create(segment, rows.Row._fields)
+
+    async def aclose(self) -> None:
+        """Write what waits and let the lock go; from then on the writer treats the lane as ended."""
+        await self._tasks.aclose()
+        if self._fd < 0:
+            return
+        if not self._append(b""):
+            # The last resort for money that the disk never took: the log goes elsewhere.
+            log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
+        fd, self._fd = self._fd, -1
+        await asyncio.to_thread(os.close, fd)
+
+    def open(self, attempt: Attempt, record: Record) -> None:
+        """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
+        price = self._prices.price(attempt.backend)
+        opening = orjson.dumps(rows.opening(attempt, record))
+        entry: dict[str, Any] = {"open": attempt.id, "row": orjson.Fragment(opening), "tokens": attempt.input_tokens}
+        if price is not None:
+            entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), _source(price)
+        if self._fd < 0:
+            raise _unavailable("the journal is not open")
+        if not self._append(segments.encode(entry)):
+            raise _unavailable(self._refused)
+        self._open[attempt.id] = _Open(attempt, opening, price)
+
+    def close(self, attempt: Attempt, record: Record) -> None:
+        """Price the attempt and journal its end. Never raises for the disk; a second call does nothing."""
+        opened = self._open.pop(attempt.id, None)
+        if opened is None:
+            return
+        if attempt.ended_at is None:
+            attempt.ended_at = self._clock.time()
+        attempt.usage = usage = rows.usage_of(attempt)
+        if opened.price is not None:
+            attempt.cost_pico = min(opened.price.cost(usage), rows.MOST_PICO)
+            attempt.price_source = _source(opened.price)
+        self._keep(orjson.Fragment(opened.opening), rows.ending(attempt, record, usage))
+
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
+        """Journal an answer from the cache: cost 0, and what it would have cost."""
+        self._keep(*rows.from_cache(record, usage, saved_pico))
+
+    def _keep(self, opening: Any, ending: tuple[Any, ...]) -> None:
+        try:
+            line = segments.encode({"close": opening, "end": ending})
+        except TypeError:
+            line = segments.encode({"close": opening, "end": _writable(ending)})
+        self._closed += 1
+        if not self._append(line):
+            self._waiting.append(line)
+
+    def _append(self, line: bytes) -> bool:
+        """One write of `line`, after what waits. False: the disk took nothing, or not all of it."""
+        data = line
+        if self._waiting or self._torn:
+            # What was torn must not become whole by the newline that ends it.
+            data = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
+        try:
+            written = os.write(self._fd, data)
+        except OSError as error:
+            return self._refuse(error.strerror or str(error))
+        self._size += written
+        if written != len(data):
+            self._torn = True
+            return self._refuse("the disk took only a part")
+        if self._refused:
+            log.info("the ledger journal is written again")
+        self._refused, self._torn = "", False
+        self._waiting.clear()
+        return True
+
+    def _refuse(self, reason: str) -> bool:
+        self._refusals += 1
+        if reason != self._refused:
+            log.error("the ledger journal cannot be written (%s); no backend is called until it can", reason)
+        self._refused = reason
+        return False
+
+    async def _tick(self) -> None:
+        while True:
+            await asyncio.sleep(self._mark_s)
+            self._mark()
+            try:
+                await asyncio.to_thread(self._flush)
+                if self._size > self._segment_bytes or os.fstat(self._fd).st_nlink == 0:
+                    await self._roll()
+            except OSError as error:
+                self._refuse(error.strerror or str(error))
+
+    def _mark(self) -> None:
+        """One line for every attempt that grew since the last."""
+        grown = [opened for opened in self._open.values() if opened.attempt.output_bytes != opened.seen_bytes]
+        if grown:
+            marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
+            line = segments.encode({"mark": self._clock.time(), "grown": marks})
+        if (grown or self._waiting) and self._append(line if grown else b""):
+            for opened in grown:
+                opened.seen_bytes = opened.attempt.output_bytes
+
+    def _flush(self) -> None:
+        if self._size != self._flushed:
+            size = self._size
+            os.fdatasync(self._fd)
+            self._flushed = size
+
+    async def _roll(self) -> None:
+        """Go on in a new segment; the old one can go once all of it is in the ledger."""
+        following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
+        self._segment, fd = following, await asyncio.to_thread(self._create, following)
+        old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
+        await asyncio.to_thread(os.close, old)
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {
+            "open": len(self._open),
+            "closed": self._closed,
+            "waiting": len(self._waiting),
+            "refusals": self._refusals,
+            "segment": self._segment.number,
+            "segment_bytes": self._size,
+        }
+
+
+def _source(price: Price) -> str:
+    return f"{price.source} ({price.as_of})" if price.as_of else price.source
+
+
+def _unavailable(reason: str) -> LedgerUnavailable:
+    return LedgerUnavailable(
+        f"Spend cannot be written down ({reason}), so no backend is called; make room in the data directory.",
+        retry_after_s=5.0,
+    )
+
+
+def _writable(ending: tuple[Any, ...]) -> tuple[Any, ...]:
+    """With text that is no UTF-8 replaced; what it says about money stays."""
+    return tuple(value.encode(errors="replace").decode() if isinstance(value, str) else value for value in ending)

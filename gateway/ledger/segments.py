@@ -1,0 +1,147 @@
+"""The journal on disk: checked lines in numbered segments, one lane of them for each life of a worker.
+
+A line is eight hex digits of CRC-32, a space, a JSON object and a newline. What a crash or a full disk tore apart fails
+the check and is passed over. The first line names the fields of the rows in the lines that follow, so that a later
+version still reads them. A segment appears under its name only once its owner holds its lock, and the next one
+appears before the lock on the last is let go: so a last segment that can be locked belongs to a dead worker.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+SUFFIX = ".journal"
+READ_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    lane: str
+    number: int
+    path: Path
+
+    @classmethod
+    def at(cls, directory: Path, lane: str, number: int) -> Segment:
+        return cls(lane, number, directory / f"{lane}.{number:06d}{SUFFIX}")
+
+
+def new_lane(worker: str) -> str:
+    """A name that no worker of any host had before: `worker-0-68f1a2b3c4d5e6f7`."""
+    plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:64] or "worker"
+    return f"{plain}-{int(time.time()):08x}{os.urandom(8).hex()}"
+
+
+def lanes(directory: Path) -> dict[str, list[Segment]]:
+    """Every lane's segments, oldest first."""
+    found: dict[str, list[Segment]] = {}
+    for path in sorted(directory.glob(f"*{SUFFIX}")):
+        lane, _, number = path.name.removesuffix(SUFFIX).rpartition(".")
+        if lane and number.isdigit():
+            found.setdefault(lane, []).append(Segment(lane, int(number), path))
+    return found
+
+
+def encode(entry: dict[str, Any]) -> bytes:
+    """One line. Raises TypeError for text that is not UTF-8 and integers beyond 64 bits."""
+    payload = orjson.dumps(entry)
+    return b"%08x %b\n" % (zlib.crc32(payload), payload)
+
+
+def checked(line: bytes) -> bytes | None:
+    """The JSON of a line without its newline; None when it is damaged."""
+    payload = line[9:]
+    try:
+        return payload if int(line[:8], 16) == zlib.crc32(payload) else None
+    except ValueError:
+        return None
+
+
+def create(segment: Segment, fields: Sequence[str]) -> int:
+    """A new segment for rows of `fields`, locked and open for appending. Raises OSError."""
+    hidden = segment.path.with_suffix(".new")
+    fd = os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        line = encode({"head": segment.lane, "pid": os.getpid(), "at": time.time(), "fields": fields})
+        if os.write(fd, line) != len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        hidden.rename(segment.path)
+    except OSError:
+        os.close(fd)
+        hidden.unlink(missing_ok=True)
+        raise
+    return fd
+
+
+def fields(segment: Segment) -> list[str] | None:
+    """What the rows in it are made of, from its first line; None when that is damaged. Raises OSError."""
+    with segment.path.open("rb") as file:
+        head = checked(file.readline().removesuffix(b"\n"))
+    if head is None:
+        return None
+    names: list[str] = orjson.loads(head)["fields"]
+    return names
+
+
+def read(segment: Segment, position: int) -> tuple[list[tuple[int, bytes | None]], int]:
+    """Whole lines from `position` on, about a MiB of them: (position, JSON or None if damaged), and where to go on.
+
+    A last line without its newline is left for later. Raises OSError.
+    """
+    with segment.path.open("rb") as file:
+        file.seek(position)
+        data = file.read(READ_BYTES)
+        if len(data) == READ_BYTES and b"\n" not in data:
+            data += file.read()  # a line longer than the piece
+    lines = []
+    for line in data.split(b"\n")[:-1]:
+        lines.append((position, checked(line)))
+        position += len(line) + 1
+    return lines, position
+
+
+def released(segment: Segment) -> bool:
+    """Will nobody append to it any more? True too when it is gone."""
+    try:
+        os.close(_lock(segment))
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _lock(segment: Segment) -> int:
+    fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(fd)
+        raise
+    return fd
+
+
+@contextmanager
+def ended(directory: Path, last: Segment) -> Iterator[bool]:
+    """Whether the worker whose lane ends with `last` is dead: then nothing is appended while this is held."""
+    try:
+        fd = _lock(last)
+    except OSError:
+        yield False
+        return
+    try:
+        # Its owner may have gone on to a next segment just before the lock was tried.
+        yield not Segment.at(directory, last.lane, last.number + 1).path.exists()
+    finally:
+        os.close(fd)

@@ -1,0 +1,277 @@
+"""Drains every worker's journal of this host into the SQL ledger, each row once, whatever dies in between."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import orjson
+from sqlalchemy import Connection, delete, select
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
+
+from gateway.domain.protocols import Clock
+from gateway.ledger import segments
+from gateway.ledger.lane import Lane
+from gateway.ledger.once import insert_once, known
+from gateway.ledger.rows import Row
+from gateway.ledger.segments import Segment
+from gateway.state.sql import Database
+from gateway.state.tables import journal_offsets, ledger
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 0.3
+SLOWEST_S = 10.0
+"""Longest pause between tries while the database is away."""
+LOUD_AFTER_S = 60.0
+"""So long behind is worth an error in the log, not only a warning."""
+
+
+class Writer:
+    """One per host: others wait for its lock. What is drained is deleted; how far, stands beside the rows themselves.
+
+    `on_rows` hears of rows that are new in the ledger, on the event loop; a crash may swallow one such call.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        database: Database,
+        *,
+        on_rows: Callable[[list[Row]], None] = lambda rows: None,
+        interval_s: float = INTERVAL_S,
+        clock: Clock = time,
+    ) -> None:
+        self._directory, self._database, self._on_rows = directory, database, on_rows
+        self._interval_s, self._clock = interval_s, clock
+        self._lanes: dict[str, Lane] = {}
+        self._replayed: set[str] = set()
+        self._fresh: list[Row] = []
+        self._host_lock = -1
+        self._draining = threading.Lock()
+        self._drained = self._refused = self._errors = self._damaged = 0
+        self._behind_since: float | None = None
+        self._loud = False
+
+    async def run(self) -> None:
+        """Drain for ever; a database that is away is tried again, ever more slowly."""
+        wait = self._interval_s
+        while True:
+            try:
+                await self.drain_once()
+            except (SQLAlchemyError, OSError) as error:
+                self._failed(error)
+                wait = min(wait * 2, SLOWEST_S)
+            else:
+                self._succeeded()
+                wait = self._interval_s
+            await asyncio.sleep(wait)
+
+    async def drain_once(self) -> int:
+        """Drain all there is; how many rows were new. 0 while another process is this host's writer.
+
+        Raises SQLAlchemyError when the database is away, OSError when the journal cannot be read.
+        """
+        try:
+            return await asyncio.to_thread(self._drain)
+        finally:
+            fresh, self._fresh = self._fresh, []
+            if fresh:
+                self._on_rows(fresh)
+
+    async def aclose(self) -> None:
+        """Wait for a drain under way and let another writer in."""
+        await asyncio.to_thread(self._release)
+
+    def _release(self) -> None:
+        with self._draining:
+            if self._host_lock >= 0:
+                os.close(self._host_lock)
+                self._host_lock = -1
+
+    def _drain(self) -> int:
+        with self._draining:
+            if not self._acquire():
+                return 0
+            before = self._drained
+            try:
+                self._drain_all()
+            except BaseException:
+                self._lanes.clear()  # what memory knows is ahead of the ledger: begin again from what is saved
+                raise
+            return self._drained - before
+
+    def _acquire(self) -> bool:
+        if self._host_lock >= 0:
+            return True
+        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(self._directory / "writer.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(fd)
+            return False
+        self._host_lock = fd
+        return True
+
+    def _drain_all(self) -> None:
+        with ExitStack() as locks:
+            found, dead = {}, set()
+            for name, files in segments.lanes(self._directory).items():
+                found[name] = files
+                if locks.enter_context(segments.ended(self._directory, files[-1])):
+                    dead.add(name)
+            self._resume(name for name in found if name not in self._lanes)
+            while moved := self._gather(found):
+                lanes = [lane for lane, _ in moved]
+                replay = any(lane.name not in self._replayed for lane in lanes)
+                self._save([row for _, rows in moved for row in rows], lanes, replay)
+            self._replayed.update(found)
+            for name in dead:
+                self._bury(self._lanes.pop(name), found[name])
+        for name in found.keys() - dead:
+            self._shorten(found[name], self._lanes[name].resume[0])
+        for name in self._lanes.keys() - found.keys():
+            del self._lanes[name]
+
+    def _resume(self, names: Iterable[str]) -> None:
+        """Pick up lanes that memory does not know where the ledger says that they were left."""
+        new = list(names)
+        if not new:
+            return
+        self._replayed.difference_update(new)
+        table = journal_offsets.c
+        with self._database.read() as connection:
+            saved = connection.execute(
+                select(table.lane, table.segment, table.position).where(table.lane.in_(new))
+            ).all()
+        places = {lane: (segment, position) for lane, segment, position in saved}
+        self._lanes.update({name: Lane(name, places.get(name, (0, 0))) for name in new})
+
+    def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[Lane, list[Row]]]:
+        """The next piece of every lane that has one."""
+        moved = []
+        for name, files in found.items():
+            lane = self._lanes[name]
+            before, damaged = lane.place, lane.damaged
+            rows = lane.read(files)
+            self._damaged += lane.damaged - damaged
+            if lane.place != before:
+                moved.append((lane, rows))
+        return moved
+
+    def _save(self, rows: list[Row], lanes: Sequence[Lane], replay: bool) -> None:
+        """Rows and how far their lanes are, in one transaction. Nothing to do for lanes that closed nothing.
+
+        `replay`: some of the rows may be in the ledger already.
+        """
+        if not rows:
+            return
+        try:
+            with self._database.begin() as connection:
+                fresh = self._insert(connection, rows, replay)
+                _save_places(connection, lanes, self._clock.time())
+        except (StatementError, OverflowError) as error:
+            if isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError):
+                raise
+            fresh = self._save_each(rows)
+        self._drained += len(fresh)
+        self._fresh.extend(fresh)
+
+    def _insert(self, connection: Connection, rows: list[Row], replay: bool) -> list[Row]:
+        if replay:
+            there = known(connection, ledger, (row.id for row in rows))
+            rows = [row for row in rows if row.id not in there]
+        insert_once(connection, ledger, Row._fields, rows)
+        return rows
+
+    def _save_each(self, rows: list[Row]) -> list[Row]:
+        """One row at a time, cut to what the columns hold: a row that the database refuses must not stop the others."""
+        fresh = []
+        for row in map(_fitted, rows):
+            try:
+                with self._database.begin() as connection:
+                    fresh += self._insert(connection, [row], replay=True)
+            except (DataError, IntegrityError, OverflowError) as error:
+                self._refused += 1
+                log.error("the ledger refused a row, kept in refused.jsonl: %s", error)
+                with (self._directory / "refused.jsonl").open("ab") as file:
+                    file.write(orjson.dumps(row._asdict(), default=str) + b"\n")
+        return fresh
+
+    def _bury(self, lane: Lane, files: list[Segment]) -> None:
+        """Close what a dead worker left open, then forget its lane and delete its journal."""
+        self._save(lane.orphans(), [lane], replay=True)
+        with self._database.begin() as connection:
+            connection.execute(delete(journal_offsets).where(journal_offsets.c.lane == lane.name))
+        self._delete(files)
+
+    def _shorten(self, files: list[Segment], needed: int) -> None:
+        """Delete rolled segments that nothing will read again."""
+        self._delete([segment for segment in files[:-1] if segment.number < needed])
+
+    def _delete(self, files: list[Segment]) -> None:
+        if files and self._database.sqlite:
+            # A power cut may take SQLite's last transactions; a checkpoint puts them on the disk first.
+            connection = self._database.engine.raw_connection()
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+            connection.close()
+        for segment in files:
+            segment.path.unlink(missing_ok=True)
+
+    def _failed(self, error: Exception) -> None:
+        self._errors += 1
+        now = self._clock.monotonic()
+        if self._behind_since is None:
+            self._behind_since = now
+            log.warning("the journal cannot be drained into the ledger, it keeps the spend meanwhile: %s", error)
+        elif not self._loud and now - self._behind_since > LOUD_AFTER_S:
+            self._loud = True
+            log.error("the journal has not been drained for %.0f s: %s", now - self._behind_since, error)
+
+    def _succeeded(self) -> None:
+        if self._behind_since is not None:
+            log.info("the journal is drained into the ledger again")
+        self._behind_since, self._loud = None, False
+
+    def stats(self) -> dict[str, int | float | str]:
+        behind = 0.0 if self._behind_since is None else self._clock.monotonic() - self._behind_since
+        return {
+            "drained": self._drained,
+            "refused": self._refused,
+            "damaged": self._damaged,
+            "errors": self._errors,
+            "lanes": len(self._lanes),
+            "open": sum(len(lane.open) for lane in self._lanes.values()),
+            "lag_s": round(behind, 3),
+        }
+
+
+def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> None:
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(journal_offsets)
+    statement = statement.on_conflict_do_update(
+        index_elements=["lane"],
+        set_={name: statement.excluded[name] for name in ("segment", "position", "updated_at")},
+    )
+    values = [
+        {"lane": lane.name, "segment": lane.resume[0], "position": lane.resume[1], "updated_at": now} for lane in lanes
+    ]
+    connection.execute(statement, values)
+
+
+def _fitted(row: Row) -> Row:
+    """Text cut to its column and freed of NUL, which PostgreSQL refuses."""
+    fitted = row._asdict()
+    for name, value in fitted.items():
+        if isinstance(value, str):
+            fitted[name] = value.replace("\0", "")[: getattr(ledger.c[name].type, "length", None)]
+    return Row(**fitted)

@@ -1,0 +1,154 @@
+"""Training prompts as arrays, and one fit of the linear classifier on a part of them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.artefact import IDF_STEP, Support
+from gateway.routing.evaluate import Outcome, read_outcomes
+from gateway.routing.features import BINS, VOCABULARY_BITS, WORD_BITS, Features, extract, normalise
+from gateway.routing.ridge import Array, Design, solve
+
+PENALTY = 60.0
+"""Chosen by cross-validation; 30 to 100 differ by less than their uncertainty."""
+LEXICAL_SCALE = 0.05
+"""Weight of a standardised lexical count beside the unit-length n-gram vectors."""
+BALANCE = 0.25
+"""Prompts of a set weigh (its size) to the power of minus this: small sets count somewhat more per prompt."""
+CLIP = 3.0
+SEEN_IN = 3
+"""Prompts that must hold a word before it is known."""
+
+_FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """n prompts in k sets."""
+
+    outcomes: Sequence[Outcome]
+    features: Sequence[Features]
+    names: tuple[str, ...]
+    sets: NDArray[np.int64]
+    """Place of each prompt's set in `names`."""
+    questions: NDArray[np.uint64]
+    """Equal for the same question in other words around it, so that no fold trains on what it is tested on."""
+    weak: Array
+    strong: Array
+    rows: NDArray[np.int64]
+    bins: NDArray[np.int64]
+    counts: NDArray[np.float32]
+    lexical: Array
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One fit. `lexical_weights` apply to counts less `lexical_mean`."""
+
+    weights: Array
+    idf: Array
+    lexical_mean: Array
+    lexical_weights: Array
+    intercept: float
+    scores: Array
+    """Of every prompt of the corpus, trained on or not."""
+
+
+def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
+    """Every distinct (set, prompt) of the files. Raises DataError, OSError."""
+    outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
+    say(f"{len(outcomes)} prompts read")
+    features = []
+    for number, outcome in enumerate(outcomes, 1):
+        features.append(extract(outcome.prompt))
+        if number % 5000 == 0:
+            say(f"{number} of {len(outcomes)} prompts measured")
+    names = tuple(dict.fromkeys(each.group for each in outcomes))
+    return Corpus(
+        outcomes,
+        features,
+        names,
+        np.array([names.index(each.group) for each in outcomes], dtype=np.int64),
+        np.array([_question(each.prompt) for each in outcomes], dtype=np.uint64),
+        np.array([each.weak for each in outcomes]),
+        np.array([each.strong for each in outcomes]),
+        np.repeat(np.arange(len(outcomes)), [len(each.bins) for each in features]),
+        np.concatenate([each.bins for each in features]),
+        np.concatenate([each.counts for each in features]),
+        np.array([each.lexical for each in features], dtype=np.float64),
+    )
+
+
+def _question(prompt: str) -> int:
+    """The first sentences of a question without its options or closing instruction, as a number."""
+    stem = _FIRST_OPTION.split(normalise(prompt))[0]
+    key = ""
+    for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
+        if number >= 2 and len(key) >= 60:
+            break
+        key += re.sub(r"\W+", "", sentence)
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+
+
+def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
+    """Ridge regression of the gain (strong − weak, less its set's mean) on the `chosen` prompts.
+
+    Sets differ in how far apart their two models are; that says nothing about a prompt, so only differences within
+    a set are learnt.
+    """
+    idf, values = _weigh(corpus, chosen)
+    mean, deviation = corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
+    dense = np.clip((corpus.lexical - mean) / deviation, -CLIP, CLIP) * LEXICAL_SCALE
+    gain, weights = corpus.strong - corpus.weak, np.zeros(len(corpus))
+    target = np.zeros(len(corpus))
+    for number in range(len(corpus.names)):
+        members = chosen & (corpus.sets == number)
+        if members.any():
+            target[members] = gain[members] - gain[members].mean()
+            weights[members] = float(members.sum()) ** -BALANCE
+    weights *= chosen.sum() / weights.sum()
+    design = Design(corpus.rows, corpus.bins, values, BINS, dense)
+    solution, intercept = solve(design, target, weights, PENALTY)
+    lexical = solution[BINS:] * LEXICAL_SCALE / deviation
+    return Model(solution[:BINS], idf, mean, lexical, intercept, design.times(solution) + intercept)
+
+
+def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Inverse document frequencies as the artefact keeps them, and n-gram values of unit length per block."""
+    seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
+    idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
+    idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
+    values = corpus.counts * idf[corpus.bins]
+    block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
+    length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
+    return idf, values / length[block]
+
+
+def support_of(corpus: Corpus, chosen: NDArray[np.bool_], least_coverage: float) -> Support:
+    """What the `chosen` prompts make known."""
+    places = np.concatenate([np.unique(corpus.features[number].vocabulary) for number in np.flatnonzero(chosen)])
+    known = np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
+    longest = max(len(corpus.outcomes[number].prompt) for number in np.flatnonzero(chosen))
+    symbols = np.array([corpus.features[number].symbols for number in np.flatnonzero(chosen)])
+    return Support(np.packbits(known), least_coverage, round(1.5 * longest), float(np.quantile(symbols, 0.999)))
+
+
+def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
+    """Test masks that keep all forms of a question together."""
+    return [corpus.questions % np.uint64(count) == number for number in range(count)]
+
+
+def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Prompts that are neither held out nor ask a held-out question elsewhere."""
+    return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

@@ -1,0 +1,111 @@
+"""How hard is a prompt? A linear classifier that says so in a fraction of a millisecond, or that it cannot know."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import orjson
+
+from gateway.dialects.chat_turns import read_turns
+from gateway.domain.request import Turn
+from gateway.domain.route import Grade
+from gateway.errors import BadRequest
+from gateway.routing.artefact import Artefact, load
+from gateway.routing.features import Features, extract
+
+MOST_TURNS = 4
+"""User turns that are graded, the latest ones; the hardest counts."""
+
+_OUTSIDE = Grade(0.5, abstained=True)
+
+
+class Grader:
+    """Scores text under one artefact. Pure: the same text always gets the same grade."""
+
+    def __init__(self, artefact: Artefact) -> None:
+        self.artefact = artefact
+        self._vocabulary = np.unpackbits(artefact.support.vocabulary).astype(bool)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        """The packaged weights, or those at `path`. Raises ArtefactError, OSError."""
+        return cls(load(path))
+
+    def grade(self, text: str) -> Grade:
+        """Difficulty 0..1; abstains where the text is unlike what training saw."""
+        features = extract(text)
+        standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
+        return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
+
+    def grade_turns(self, turns: Sequence[Turn], needs: frozenset[str] = frozenset()) -> Grade:
+        """The hardest of the latest user turns. Tools and images were never measured, so they abstain."""
+        if needs & {"tools", "vision"} or any(turn.calls or turn.results or turn.images for turn in turns):
+            return _OUTSIDE
+        texts = [turn.text for turn in turns if turn.role == "user"]
+        if not texts or sum(map(len, texts)) > self.artefact.support.longest:
+            return _OUTSIDE
+        grades = [self.grade(text) for text in texts[-MOST_TURNS:]]
+        return Grade(max(grade.difficulty for grade in grades), any(grade.abstained for grade in grades))
+
+    def score(self, features: Features) -> float:
+        """Expected gain of the strong tier, less the average gain of the prompt's own kind."""
+        known, lexical = self.artefact, features.lexical
+        weighted = features.counts * known.idf[features.bins]
+        pulls = weighted * known.weights[features.bins]
+        total = known.intercept + float((lexical - known.lexical_mean) @ known.lexical_weights)
+        for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
+            length = float(np.sqrt(weighted[block] @ weighted[block]))
+            total += float(pulls[block].sum()) / length if length else 0.0
+        return total
+
+    def outside(self, text: str, features: Features) -> str:
+        """Why the text lies outside what training saw; empty when it does not."""
+        support = self.artefact.support
+        if len(text) > support.longest:
+            return "too long"
+        if features.symbols > support.most_symbols:
+            return "mostly symbols"
+        return "unknown words" if self.coverage(features) < support.least_coverage else ""
+
+    def coverage(self, features: Features) -> float:
+        """Share of the text's longer words that training saw; 0 without words."""
+        return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
+
+
+def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
+    """JSON lines `{"id","prompt"|"messages"}` → `{"id","difficulty"[,"abstained"]}`, newline included.
+
+    Raises BadRequest naming the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield orjson.dumps(_grade_line(line, number, grader)) + b"\n"
+
+
+def _grade_line(line: bytes, number: int, grader: Grader) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"line {number}: not valid JSON ({error}); give one object a line.") from error
+    if not isinstance(row, dict) or "id" not in row or ("prompt" in row) == ("messages" in row):
+        raise BadRequest(f"line {number}: give an object with id and either prompt or messages.")
+    if "messages" in row:
+        needs = frozenset({"tools"} if row.get("tools") else ())
+        grade = grader.grade_turns(_turns(row["messages"], number), needs)
+    elif isinstance(row["prompt"], str):
+        grade = grader.grade(row["prompt"])
+    else:
+        raise BadRequest(f"line {number}: prompt must be text.")
+    graded = {"id": row["id"], "difficulty": grade.difficulty}
+    return {**graded, "abstained": True} if grade.abstained else graded
+
+
+def _turns(messages: Any, number: int) -> list[Turn]:
+    try:
+        return read_turns(messages)
+    except BadRequest as error:
+        raise BadRequest(f"line {number}: {error.message}", param=error.param) from error

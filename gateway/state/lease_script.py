@@ -1,0 +1,199 @@
+"""What the server does with leases: one script, any number of counters of one tag, one round trip.
+
+A counter is a hash. `g` is its generation (another one means that it was made anew), `s` what is settled, `w` what every
+worker holds, `t` until when it is tight, `z` whether it has to be rebuilt, `a` the step its base was read at, `q` until
+when nothing is granted. Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them and `l` the latest.
+Numbers are integers below 2^53: Lua computes in doubles.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+from gateway.state.connection import Script
+
+STEP_MS = 100
+WINDOW_STEPS = 600
+"""A rate's sliding window: 60 s in steps of 100 ms. A use leaves it with its step, 59.9 to 60 s later."""
+
+
+class Status(IntEnum):
+    GRANTED = 0
+    SHORT = 1
+    CHANGED = 2
+    """Another generation than the worker knows: nothing was done; report anew what the base does not hold."""
+    UNKNOWN = 3
+    """A sum that has to be told its base first: nothing was done."""
+    SETTLING = 4
+    """Made anew a moment ago: nothing is granted until every worker has said what it holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One counter's answer; units are the worker's own lease, `rest` what nobody has."""
+
+    status: Status
+    units: int
+    rest: int
+    settled: int
+    retry_ms: int
+    idle: int
+    """Leased by other workers ahead of need."""
+    held: int
+    """In use by other workers."""
+    workers: int
+    tight: bool
+    stale: bool
+    generation: str
+    since: int
+    """Step at which the base was read."""
+
+
+def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
+    """The server's clock (Unix ms) and a reply per counter."""
+    now, *answers = reply
+    return now, [
+        Reply(Status(first), *numbers[:7], tight == 1, stale == 1, generation.decode(), since)
+        for first, *numbers, tight, stale, generation, since in answers
+    ]
+
+
+SYNC = Script(
+    "leases",
+    """
+local clock = redis.call('TIME')
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
+local step = math.floor(now / 100)
+local worker, ttl, lost = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
+
+local function int(number) return string.format('%.0f', number) end
+
+local function slide(key, c)
+  if c.l <= step - 600 then
+    redis.call('DEL', key)
+    c.s, c.o = 0, step
+    return
+  end
+  while c.o <= step - 600 do
+    local used = redis.call('HGET', key, 'b' .. int(c.o))
+    if used then
+      c.s = c.s - used
+      redis.call('HDEL', key, 'b' .. int(c.o))
+    end
+    c.o = c.o + 1
+  end
+end
+
+local function use(key, c, kind, uses)
+  for at, amount in string.gmatch(uses, '(%d+):(-?%d+)') do
+    at, amount = tonumber(at), tonumber(amount)
+    if kind ~= 'rate' then
+      c.s = c.s + amount
+    else
+      at = math.min(at, step)
+      if at > step - 600 then
+        if redis.call('HINCRBY', key, 'b' .. int(at), int(amount)) == 0 then
+          redis.call('HDEL', key, 'b' .. int(at))
+        end
+        c.s, c.o, c.l = c.s + amount, math.min(c.o, at), math.max(c.l, at)
+      end
+    end
+  end
+end
+
+local function free_at(key, c, missing)
+  for at = c.o, step do
+    missing = missing - (tonumber(redis.call('HGET', key, 'b' .. int(at))) or 0)
+    if missing <= 0 then return (at + 600) * 100 - now end
+  end
+  return 0
+end
+
+local function sync(i, key)
+  local a = 3 + (i - 1) * 12
+  local kind, known, seq, limit = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
+  local floor, busy, need = tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]), tonumber(ARGV[a + 7])
+  local least, ahead, base = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9]), ARGV[a + 10]
+  local uses, life = ARGV[a + 11], ARGV[a + 12]
+  local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q')
+  local c = {g = f[1], s = tonumber(f[2]) or 0, o = tonumber(f[4]) or step, l = tonumber(f[5]) or step,
+             t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0}
+  local anew = false
+  if not c.g or (c.z and base ~= '') then
+    if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0} end
+    if not c.g and lost and kind == 'sum' then c.q = now + 1000 end
+    anew, c.z = true, false
+    c.g = worker .. '.' .. int(now) .. '.' .. i
+    if base ~= '' then
+      local amount, at = string.match(base, '(%d+):(%d+)')
+      c.s, c.a = tonumber(amount), tonumber(at)
+    end
+  end
+  local others, idle, workers, mine = 0, 0, 1, nil
+  local entries = {}
+  for name, units, used, expires, last in string.gmatch(f[3] or '', '([^=;]+)=(%d+)=(%d+)=(%d+)=(%d+);') do
+    units, used, expires = tonumber(units), tonumber(used), tonumber(expires)
+    if anew then last = '0' end
+    if name == worker then
+      mine = tonumber(last)
+    else
+      if expires > now then
+        others, idle, workers = others + units, idle + math.max(units - used, 0), workers + 1
+      elseif units > 0 and kind == 'sum' and not anew then
+        c.z = true
+        others = others + units
+      else
+        units, used = 0, 0
+      end
+      if expires + 600000 > now then
+        entries[#entries + 1] = name .. '=' .. int(units) .. '=' .. int(used) .. '=' .. int(expires) .. '=' .. last .. ';'
+      elseif units > 0 then
+        entries[#entries + 1] = name .. '=' .. int(units) .. '=0=' .. int(expires) .. '=' .. last .. ';'
+      end
+    end
+  end
+  local changed = known ~= '' and known ~= c.g
+  if not changed and kind == 'sum' and known ~= '' and seq > 1 and (mine or 0) < seq - 1 then
+    redis.call('HSET', key, 'z', '1')
+    return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0}
+  end
+  if kind == 'rate' then slide(key, c) end
+  local status, units, rest, retry = 2, 0, 0, 0
+  if changed then
+    if anew and f[3] then
+      local kept = string.match(f[3], worker .. '=%d+=%d+=%d+=')
+      if kept then entries[#entries + 1] = kept .. '0;' end
+    end
+  else
+    if mine ~= seq then use(key, c, kind, uses) end
+    status, units, rest = 0, floor, limit - c.s - others - floor
+    if need > 0 then
+      if now < c.q then
+        status = 4
+      elseif rest >= math.min(need, least) then
+        local more = math.min(need, rest)
+        units, rest = units + more, rest - more
+      else
+        status, c.t = 1, now + 2000
+        if kind == 'rate' then retry = free_at(key, c, least - rest) end
+      end
+    end
+    if status == 0 and ahead > 0 and now >= c.t and now >= c.q then
+      local more = math.min(ahead, math.floor(math.max(rest, 0) / 8))
+      units, rest = units + more, rest - more
+    end
+    entries[#entries + 1] = worker .. '=' .. int(units) .. '=' .. int(busy) .. '=' .. int(now + ttl) .. '=' .. int(seq) .. ';'
+  end
+  redis.call('HSET', key, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
+             't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q))
+  redis.call('PEXPIRE', key, life)
+  return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a}
+end
+
+local replies = {now}
+for i, key in ipairs(KEYS) do replies[i + 1] = sync(i, key) end
+return replies
+""",
+)

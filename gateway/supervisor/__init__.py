@@ -1,0 +1,5 @@
+"""The parent process: state server, local model, workers, and the one ledger writer of this host."""
+
+from gateway.supervisor.supervisor import Supervisor
+
+__all__ = ["Supervisor"]

@@ -1,0 +1,70 @@
+"""The packaged local model, when this machine has it: found, started, asked whether it still answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+from gateway.settings.gateway import Settings
+from gateway.supervisor.child import Child, python
+from gateway.supervisor.probe import status_of
+
+log = logging.getLogger(__name__)
+
+GGUF = "smollm2-135m-instruct-q4_1.gguf"
+HOST = "127.0.0.1"
+LOOK_S = 5.0
+PATIENCE = 4
+"""So many looks without an answer, and it is frozen."""
+
+
+def find_weights(settings: Settings) -> Path | None:
+    """None when it is switched off or not needed, or when its engine or its weights are not installed."""
+    local = settings.config.local_model
+    weights = Path(local.gguf) if local.gguf else settings.paths.models / GGUF
+    wanted = local.enabled and settings.config.backends is None
+    return weights if wanted and weights.is_file() and find_spec("xllamacpp") else None
+
+
+class LocalModel:
+    """llama.cpp's server as a child process on a port that stays the same over restarts."""
+
+    def __init__(self, settings: Settings, weights: Path, on_change: Callable[[], None] = lambda: None) -> None:
+        local = settings.config.local_model
+        with socket.socket() as probe:
+            probe.bind((HOST, 0))
+            self.port: int = probe.getsockname()[1]
+        options = {
+            "--gguf": weights,
+            "--host": HOST,
+            "--port": self.port,
+            "--threads": local.threads,
+            "--slots": local.slots,
+            "--window": local.window_tokens,
+            "--gpu-layers": local.gpu_layers,
+        }
+        words = [str(word) for option in options.items() for word in option]
+        self.child = Child(
+            "local model", python("-m", "gateway.backends.llama", *words), silent=True, on_change=on_change
+        )
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}/v1"
+
+    async def watch(self) -> None:
+        """Kill it when it no longer answers, until cancelled; `child.keep` starts it again."""
+        silent = 0
+        while True:
+            await asyncio.sleep(LOOK_S)
+            status = await status_of(HOST, self.port, "/health", LOOK_S)
+            silent = 0 if status or self.child.pid is None else silent + 1
+            if silent >= PATIENCE:
+                log.error("the local model is frozen: starting it again")
+                self.child.signal(signal.SIGKILL)
+                silent = 0

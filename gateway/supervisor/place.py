@@ -1,0 +1,86 @@
+"""What a running gateway occupies: its data directory, its listening socket, and the file that says so."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Paths
+
+BACKLOG = 2048
+STALE_S = 3.0
+"""How long the workers of a killed supervisor may take to leave its port."""
+
+
+def occupy(paths: Paths) -> int:
+    """Create the directories and lock them; the descriptor holds the lock until this process ends. Raises ConfigError."""
+    try:
+        for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.data.chmod(0o700)
+        lock = os.open(paths.data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError([f"{paths.data}: cannot be used as data directory: {error.strerror}"]) from error
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        owner = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+        os.close(lock)
+        raise ConfigError(
+            [f"{paths.data}: another gateway (pid {owner}) runs on this directory; stop it, or give another --data-dir"]
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
+    """A bound, listening socket. `patience_s`: how long to wait for a port that is taken. Raises ConfigError."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            return socket.create_server(address[:2], family=family, backlog=BACKLOG)
+        except OSError as error:
+            if time.monotonic() < deadline:
+                time.sleep(0.02)
+                continue
+            raise ConfigError(
+                [f"cannot listen on {host}:{port}: {error.strerror or error}; choose others with --host and --port"]
+            ) from error
+
+
+def reachable(host: str) -> str:
+    """The host that a client on this machine uses for a socket bound to `host`."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
+
+
+class RuntimeFile:
+    """runtime.json: always whole, rewritten whenever a fact changes, gone when the gateway is."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = b""
+
+    def left_behind(self) -> bool:
+        """The last gateway on this directory was killed."""
+        return self._path.exists()
+
+    def write(self, facts: dict[str, Any]) -> None:
+        data = orjson.dumps(facts, option=orjson.OPT_INDENT_2)
+        if data == self._written:
+            return
+        whole = self._path.with_suffix(".new")
+        whole.write_bytes(data)
+        whole.replace(self._path)
+        self._written = data
+
+    def remove(self) -> None:
+        self._path.unlink(missing_ok=True)

@@ -1,0 +1,94 @@
+"""Keeps the embedded Valkey alive: dead or frozen, it is started again on its own data."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Paths
+from gateway.state.embedded import EmbeddedServer, EmbeddedServerError
+from gateway.supervisor import tether
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 0.5
+FROZEN_S = 3.0
+"""Without an answer for so long, it is as good as dead. (Workers count it as down much earlier.)"""
+LONGEST_WAIT_S = 5.0
+
+
+class StateServer:
+    """Every call to the server runs on one thread that lives as long as this process: the kernel ties the server's
+    life to the thread that started it."""
+
+    def __init__(self, paths: Paths, on_change: Callable[[], None] = lambda: None) -> None:
+        self._server = EmbeddedServer(paths.valkey, socket_path=paths.socket, prefix=tether.prefix())
+        self._on_change = on_change
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="state-server")
+
+    @property
+    def url(self) -> str:
+        return self._server.url
+
+    @property
+    def pid(self) -> int | None:
+        return self._server.pid
+
+    async def start(self) -> None:
+        """Raises ConfigError when there is no way to start it."""
+        try:
+            await self._call(self._start)
+        except EmbeddedServerError as error:
+            raise ConfigError([str(error)]) from error
+        self._on_change()
+
+    async def keep(self) -> None:
+        """Watch it until cancelled."""
+        loop = asyncio.get_running_loop()
+        answered = loop.time()
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if await self._call(self._server.ping):
+                answered = loop.time()
+            elif not self._server.alive() or loop.time() - answered > FROZEN_S:
+                await self._revive()
+                answered = loop.time()
+
+    async def _revive(self) -> None:
+        log.error("the state server is %s: starting it again", "frozen" if self._server.alive() else "gone")
+        wait_s = LOOK_S
+        while True:
+            try:
+                await self._call(self._server.kill)
+                await self._call(self._start)
+            except (EmbeddedServerError, OSError) as error:
+                log.error("%s", error)
+                await asyncio.sleep(wait_s)
+                wait_s = min(wait_s * 2, LONGEST_WAIT_S)
+                continue
+            self._on_change()
+            return
+
+    def _start(self) -> None:
+        try:
+            self._server.start()
+        except EmbeddedServerError as error:
+            # What it holds can be rebuilt from the ledger: better an empty server than none.
+            aside = self._server.set_aside() if "ended with" in str(error) else None
+            if aside is None:
+                raise
+            log.error("%s\nits data were moved to %s; counters are rebuilt", error, aside)
+            self._server.start()
+
+    async def stop(self) -> None:
+        await self._call(self._server.stop)
+        self._thread.shutdown(wait=False)
+
+    async def _call(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)

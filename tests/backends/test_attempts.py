@@ -1,0 +1,332 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.backends.attempts import pause_after
+from gateway.backends.health import Tripping
+from gateway.errors import (
+    AllBackendsFailed,
+    BackendError,
+    BackendFailed,
+    BackendGarbage,
+    BackendRateLimited,
+    BackendTimeout,
+    BackendUnreachable,
+    BudgetExhausted,
+    ContextTooLong,
+    DeadlineExceeded,
+    LedgerUnavailable,
+    Overloaded,
+)
+from tests.backends.conftest import CallerOf, backend_at
+from tests.fakes.caller import Caller, chat, read
+from tests.fakes.provider import Fail, Provider, Raw, Reply
+
+
+async def test_a_backend_that_fails_once_is_asked_again(small: Provider, large: Provider, pair: Caller) -> None:
+    small.script(Fail(500))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
+    assert [attempt.number for attempt in pair.record.attempts] == [1, 2]
+    assert not large.exchanges
+    assert pair.settled()
+    assert pair.hold.extended == [("small", 7), ("small", 7)]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_backend_that_fails_twice_gives_way_to_the_next(small: Provider, pair: Caller, stream: bool) -> None:
+    small.script(Fail(503), Fail(500, body="html"))
+    answer = await pair.call(chat(stream=stream))
+    await read(answer)
+    assert pair.outcomes == [("small", "failed"), ("small", "failed"), ("large", "ok")]
+    assert [attempt.status for attempt in pair.record.attempts] == [503, 500, 200]
+    assert pair.record.served_by is answer.attempt is pair.record.attempts[2]
+    assert pair.settled()
+
+
+async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair: Caller) -> None:
+    await small.refuse()
+    await read(await pair.call(chat(stream=True)))
+    assert pair.outcomes == [("small", "failed"), ("small", "failed"), ("large", "ok")]
+    assert pair.record.attempts[0].error == "backend_unreachable"
+
+
+@pytest.mark.parametrize("cut", ["fin", "rst"])
+async def test_a_connection_closed_instead_of_an_answer_is_a_failure(small: Provider, pair: Caller, cut: str) -> None:
+    small.script(Fail(cut=cut), Fail(cut=cut))  # type: ignore[arg-type]
+    await read(await pair.call(chat()))
+    assert pair.outcomes[-1] == ("large", "ok")
+    assert pair.settled()
+
+
+async def test_a_plain_body_that_breaks_off_is_tried_again(small: Provider, pair: Caller) -> None:
+    small.script(Reply(tokens=50, cut="rst"))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
+
+
+async def test_a_short_retry_after_is_waited_for(small: Provider, large: Provider, pair: Caller) -> None:
+    small.script(Fail(429, retry_after="0.05"))
+    started = asyncio.get_running_loop().time()
+    await read(await pair.call(chat()))
+    assert asyncio.get_running_loop().time() - started >= 0.05
+    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
+    assert not large.exchanges
+
+
+async def test_after_a_long_retry_after_the_next_backend_serves_and_the_limited_one_is_left_alone(
+    small: Provider, pair: Caller
+) -> None:
+    small.script(Fail(429, retry_after="20"))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.fleet.state(pair.fleet.backends[0]).reason == "rate-limited"
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("large", "ok")]
+    assert len(small.exchanges) == 1
+
+
+async def test_all_rate_limited_is_429_with_the_shortest_wait_also_while_they_are_left_alone(
+    small: Provider, large: Provider, pair: Caller
+) -> None:
+    small.script(Fail(429, retry_after="20"))
+    large.script(Fail(429, retry_after="10"))
+    for _ in range(2):
+        with pytest.raises(AllBackendsFailed) as caught:
+            await pair.call(chat())
+        assert caught.value.status == 429
+        assert caught.value.retry_after_s == pytest.approx(10, abs=0.5)
+    assert len(small.exchanges) == len(large.exchanges) == 1
+
+
+async def test_a_rate_limit_and_a_failure_are_502(small: Provider, large: Provider, pair: Caller) -> None:
+    small.script(Fail(429))
+    large.script(Fail(500), Fail(500))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await pair.call(chat())
+    assert caught.value.status == 502
+    assert pair.books.still_open == []
+    assert len(pair.record.notes) == 3
+
+
+async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_not_even_tried(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.default = Fail(500)
+    caller = caller_of()
+    for _ in range(3):
+        with pytest.raises(AllBackendsFailed) as caught:
+            await caller.call(chat())
+        assert caught.value.status == 502
+    assert len(small.exchanges) == 5  # the fifth failure opened it, so the third request did not try again
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller.call(chat())
+    assert caught.value.status == 503
+    assert caught.value.retry_after_s is not None
+    assert len(small.exchanges) == 5
+    assert caller.outcomes == []
+
+
+async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
+    small: Provider, large: Provider, caller_of: CallerOf
+) -> None:
+    pair = caller_of(
+        backend_at(small, "small"), backend_at(large, "large"), tripping=Tripping(failures_in_a_row=2, rest_s=0.1)
+    )
+    small.script(Fail(500), Fail(500))
+    await read(await pair.call(chat()))
+    assert not pair.fleet.state(pair.fleet.backends[0]).available
+    await asyncio.sleep(0.11)
+    small.script(Reply(delay_s=0.05))
+    probing = asyncio.get_running_loop().create_task(pair.call(chat()))
+    await small.until(lambda: len(small.exchanges) == 3)
+    await read(await Caller(pair.fleet).call(chat()))
+    assert len(small.exchanges) == 3
+    assert len(large.exchanges) == 2
+    await read(await probing)
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "ok")]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_backend_that_does_not_begin_in_time_gives_way(
+    small: Provider, large: Provider, caller_of: CallerOf, stream: bool
+) -> None:
+    pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
+    small.script(Reply(delay_s=10))
+    await read(await pair.call(chat(stream=stream)))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.record.attempts[0].error == "backend_timeout"
+    await small.until(lambda: small.last.hung_up)
+
+
+async def test_a_head_without_a_body_is_no_beginning(small: Provider, large: Provider, caller_of: CallerOf) -> None:
+    pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
+    small.script(Reply(prefill_s=10))
+    await read(await pair.call(chat(stream=True)))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+
+
+async def test_a_plain_answer_may_take_longer_than_a_first_byte_limit_that_nobody_set(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    backend = backend_at(small, "small").model_copy()
+    object.__setattr__(backend, "first_byte_timeout", 0.05)  # as if the default were that short
+    small.script(Reply(delay_s=0.15))
+    caller = caller_of(backend)
+    await read(await caller.call(chat()))
+    assert caller.outcomes == [("small", "ok")]
+
+
+async def test_the_requests_deadline_ends_everything_and_blames_nobody(small: Provider, pair: Caller) -> None:
+    small.default = Reply(delay_s=10)
+    for _ in range(6):
+        with pytest.raises(DeadlineExceeded) as caught:
+            await pair.call(chat(), within_s=0.03)
+        assert caught.value.status == 504
+        assert pair.outcomes == [("small", "failed")]
+    assert pair.fleet.state(pair.fleet.backends[0]).available
+    assert pair.books.still_open == []
+    await small.settled()
+
+
+async def test_no_pause_is_begun_that_would_end_after_the_deadline(small: Provider, pair: Caller) -> None:
+    small.script(Fail(429, retry_after="1.5"))
+    await read(await pair.call(chat(), within_s=1.0))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+
+
+async def test_a_request_past_its_deadline_is_not_sent(small: Provider, pair: Caller) -> None:
+    with pytest.raises(DeadlineExceeded):
+        await pair.call(chat(), within_s=-1.0)
+    assert not small.exchanges
+
+
+async def test_what_does_not_fit_one_window_goes_to_a_wider_one(small: Provider, pair: Caller) -> None:
+    pair.windows = {"small": 3}
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("large", "ok")]
+    assert not small.exchanges
+
+
+async def test_what_fits_no_window_is_the_clients_to_change(pair: Caller) -> None:
+    pair.windows = {"small": 3, "large": 3}
+    with pytest.raises(ContextTooLong, match="does not fit small"):
+        await pair.call(chat())
+    assert pair.books.opened == []
+
+
+async def test_a_backend_that_says_itself_that_its_window_is_too_small_gives_way(small: Provider, pair: Caller) -> None:
+    small.script(Fail(400, "maximum context length is 8 tokens", code="context_length_exceeded"))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+
+
+async def test_what_the_budget_does_not_allow_is_skipped_before_anything_is_opened(
+    small: Provider, pair: Caller
+) -> None:
+    pair.hold.too_dear = ("small",)
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("large", "ok")]
+    pair.hold.too_dear = ("small", "large")
+    with pytest.raises(BudgetExhausted):
+        await pair.call(chat())
+    assert not small.exchanges
+    assert pair.fleet.state(pair.fleet.backends[0]).in_flight == 0
+
+
+async def test_a_failure_and_a_dear_fallback_are_a_failure(small: Provider, pair: Caller) -> None:
+    small.script(Fail(500), Fail(500))
+    pair.hold.too_dear = ("large",)
+    with pytest.raises(AllBackendsFailed) as caught:
+        await pair.call(chat())
+    assert caught.value.status == 502
+
+
+async def test_nothing_is_called_when_the_books_cannot_be_opened(
+    small: Provider, large: Provider, pair: Caller
+) -> None:
+    pair.books.full = True
+    with pytest.raises(LedgerUnavailable):
+        await pair.call(chat())
+    assert not small.exchanges
+    assert not large.exchanges
+    assert pair.books.opened == []
+    assert pair.fleet.state(pair.fleet.backends[0]).in_flight == 0
+
+
+async def test_books_that_fill_up_while_a_backend_fails_stop_the_next_attempt(small: Provider, pair: Caller) -> None:
+    small.script(Fail(500, delay_s=0.05))
+    calling = asyncio.get_running_loop().create_task(pair.call(chat()))
+    await small.until(lambda: bool(small.exchanges))
+    pair.books.full = True
+    with pytest.raises(LedgerUnavailable):
+        await calling
+    assert len(small.exchanges) == 1
+
+
+async def test_a_busy_backend_is_waited_for_a_moment_then_the_next_one_serves(
+    small: Provider, large: Provider, caller_of: CallerOf
+) -> None:
+    pair = caller_of(backend_at(small, "small", concurrent=1), backend_at(large, "large"), wait_s=0.02)
+    small.script(Reply(tokens=50, drip_s=0.01))
+    first = await pair.call(chat(stream=True))
+    second = Caller(pair.fleet)
+    await read(await second.call(chat()))
+    assert second.outcomes == [("large", "ok")]
+    await read(first)
+    await read(await second.call(chat()))
+    assert second.outcomes == [("small", "ok")]
+
+
+async def test_when_all_are_busy_the_client_hears_so(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of(backend_at(small, "small", concurrent=1), wait_s=0.02)
+    small.script(Reply(tokens=50, drip_s=0.01))
+    first = await caller.call(chat(stream=True))
+    with pytest.raises(Overloaded):
+        await Caller(caller.fleet).call(chat())
+    await first.aclose()
+
+
+async def test_an_answer_beyond_all_measure_of_http_is_garbage(small: Provider, pair: Caller) -> None:
+    small.script(Raw((b"SSH-2.0-OpenSSH_9.6\r\n",)))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.record.attempts[0].error == "backend_garbage"
+
+
+async def test_a_redirect_is_the_operators_to_mend(small: Provider, pair: Caller) -> None:
+    small.script(Raw((b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",)))
+    await read(await pair.call(chat()))
+    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+
+
+async def test_an_empty_route_is_503(caller_of: CallerOf) -> None:
+    from gateway.domain.route import Route
+
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller_of().call(chat(), Route((), "nothing"))
+    assert caught.value.status == 503
+
+
+@pytest.mark.parametrize(
+    ("failure", "again"),
+    [
+        (BackendUnreachable("x"), True),
+        (BackendFailed("x"), True),
+        (BackendFailed("x", retry_after_s=0.5), True),
+        (BackendFailed("x", retry_after_s=30), False),
+        (BackendRateLimited("x", retry_after_s=2.0), True),
+        (BackendRateLimited("x", retry_after_s=2.1), False),
+        (BackendRateLimited("x"), False),
+        (BackendTimeout("x"), False),
+        (BackendGarbage("x"), False),
+    ],
+)
+def test_which_failures_a_pause_may_cure(failure: BackendError, again: bool) -> None:
+    pause_s = pause_after(failure)
+    assert (pause_s is not None) is again
+    if pause_s is not None:
+        assert (failure.retry_after_s or 0.0) < pause_s < (failure.retry_after_s or 0.0) + 0.5

@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+
+import orjson
+import pytest
+
+from gateway.backends import discover as room
+from gateway.backends.discover import discover
+from gateway.backends.providers import PROVIDERS
+from gateway.domain.backend import Backend
+from gateway.settings.environment import PROVIDER_KEYS
+from gateway.settings.gateway import GatewayConfig, Listen, LocalModelSettings
+from tests.fakes.provider import Provider, Raw
+
+NOTHING: Mapping[int, str] = {}
+
+
+@pytest.fixture(autouse=True)
+def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PROVIDER_KEYS.values():
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[Provider]:
+    async with Provider(models=("qwen2.5:7b", "nomic-embed-text", "/models/llama 3.gguf")) as provider:
+        yield provider
+
+
+def names(backends: list[Backend]) -> list[str]:
+    return [backend.name for backend in backends]
+
+
+async def test_a_bare_machine_has_nothing() -> None:
+    assert await discover(GatewayConfig(), None, simulate=False, ports=NOTHING) == []
+
+
+async def test_a_bare_machine_may_have_a_simulated_large_model() -> None:
+    (backend,) = await discover(GatewayConfig(), None, simulate=True, ports=NOTHING)
+    assert (backend.name, backend.kind, backend.tier, backend.price) == ("simulated-large", "simulated", "large", None)
+
+
+async def test_openai_and_anthropic_keys_give_a_cheap_and_a_strong_model_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-a")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-b")
+    found = await discover(GatewayConfig(), None, simulate=True, ports=NOTHING)
+    assert names(found) == ["gpt-4o-mini", "gpt-4o", "claude-haiku-4-5", "claude-sonnet-4-6"]
+    assert {backend.tier for backend in found} == {"hosted"}
+    assert [backend.kind for backend in found] == ["openai", "openai", "anthropic", "anthropic"]
+    assert found[0].api_key is not None
+    assert found[0].api_key.get_secret_value() == "sk-a"
+    assert "sk-a" not in repr(found)
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDER_KEYS))
+async def test_every_provider_whose_key_is_known_is_offered(monkeypatch: pytest.MonkeyPatch, provider: str) -> None:
+    monkeypatch.setenv(PROVIDER_KEYS[provider], "sk-a")
+    found = await discover(GatewayConfig(), None, simulate=False, ports=NOTHING)
+    assert len(found) == len(PROVIDERS[provider].models)
+    assert all(backend.base_url.startswith("https://") or backend.kind == "litellm" for backend in found)
+
+
+async def test_providers_that_need_litellm_are_left_out_without_it(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("GEMINI_API_KEY", "sk-a")
+    monkeypatch.setattr(room, "find_spec", lambda _: None)
+    assert await discover(GatewayConfig(), None, simulate=False, ports=NOTHING) == []
+    assert "pip install" in caplog.text
+    assert "sk-a" not in caplog.text
+
+
+async def test_a_model_server_is_found_with_its_chat_models(server: Provider) -> None:
+    found = await discover(GatewayConfig(), None, simulate=True, ports={server.port: "ollama"})
+    assert names(found) == ["ollama/qwen2.5:7b", "ollama/llama-3.gguf"]
+    assert found[1].model == "/models/llama 3.gguf"
+    assert found[0].base_url == server.url
+    assert {backend.tier for backend in found} == {"large"}
+    assert server.last.path == "/v1/models"
+
+
+async def test_a_served_window_is_taken_over() -> None:
+    listed = {"object": "list", "data": [{"id": "qwen", "max_model_len": 32768}, {"id": "odd", "max_model_len": "big"}]}
+    body = orjson.dumps(listed)
+    async with Provider() as server:
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign, assignment]
+        found = await discover(GatewayConfig(), None, simulate=False, ports={server.port: "vllm"})
+    assert [backend.window_tokens for backend in found] == [32768, None]
+    assert "logprobs" in found[0].capabilities
+
+
+def iter_raw(data: bytes) -> object:
+    from tests.fakes.provider_play import play_raw
+
+    return play_raw(Raw((data,)))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>not a model server</html>",
+        b"[]",
+        b'{"data": "none"}',
+        b'{"data": [1, {"id": 5}, {"id": ""}, {"id": "ours", "owned_by": "thriftgate"}]}',
+    ],
+)
+async def test_whatever_else_listens_there_offers_nothing(body: bytes) -> None:
+    async with Provider() as server:
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign, assignment]
+        assert await discover(GatewayConfig(), None, simulate=False, ports={server.port: "vllm"}) == []
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for_long() -> None:
+    async with Provider() as server:
+        server.answer = lambda exchange: iter(())  # type: ignore[method-assign]
+        ports = {server.port: "vllm"}
+        async with asyncio.timeout(3):
+            assert await discover(GatewayConfig(), None, simulate=False, ports=ports) == []
+
+
+async def test_the_gateway_does_not_find_itself_nor_its_local_model_twice(server: Provider) -> None:
+    ports = {server.port: "vllm"}
+    config = GatewayConfig(listen=Listen(port=server.port))
+    assert await discover(config, None, simulate=False, ports=ports) == []
+    found = await discover(GatewayConfig(), f"http://127.0.0.1:{server.port}", simulate=False, ports=ports)
+    assert names(found) == ["local-smollm2"]
+    assert not server.exchanges
+
+
+async def test_the_packaged_model_is_small_sure_of_itself_and_priced_by_the_hour() -> None:
+    config = GatewayConfig(local_model=LocalModelSettings(slots=2, window_tokens=2048))
+    found = await discover(config, "http://127.0.0.1:9", simulate=True, ports=NOTHING)
+    assert names(found) == ["local-smollm2", "simulated-large"]
+    local = found[0]
+    assert (local.kind, local.tier, local.base_url) == ("local", "small", "http://127.0.0.1:9/v1")
+    assert (local.window_tokens, local.capabilities) == (2048, {"logprobs"})
+    assert local.price is not None
+    assert local.price.machine_hour_usd == config.local_model.machine_hour_usd
+
+
+async def test_weights_of_ones_own_give_the_local_model_its_name() -> None:
+    config = GatewayConfig(local_model=LocalModelSettings(gguf="/weights/Qwen 2.5.gguf"))
+    (found,) = await discover(config, "http://127.0.0.1:9/v1", simulate=False, ports=NOTHING)
+    assert (found.name, found.base_url) == ("local-qwen-2.5", "http://127.0.0.1:9/v1")

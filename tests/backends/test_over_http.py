@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import time
+from email.utils import formatdate
+
+import pytest
+
+from gateway.backends.anthropic import Anthropic
+from gateway.backends.canned import Canned
+from gateway.backends.openai import OpenAI
+from gateway.domain.backend import Backend
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({b"retry-after": b"7"}, 7.0),
+        ({b"retry-after": b"0.5"}, 0.5),
+        ({b"retry-after": b"soon"}, None),
+        ({b"retry-after": b"-3"}, None),
+        ({b"retry-after": b"\xff\xb2"}, None),
+        ({b"retry-after": b"Wed, 21 Oct 2015 07:28:00 GMT"}, 0.0),
+        ({b"retry-after": b"7", b"retry-after-ms": b"250"}, 0.25),
+        ({b"retry-after": b"7", b"retry-after-ms": b"x"}, 7.0),
+    ],
+)
+async def test_retry_after_in_all_its_shapes(headers: dict[bytes, bytes], seconds: float | None) -> None:
+    kind = OpenAI(Backend(name="x", kind="openai", base_url="http://127.0.0.1:9/v1", model="x"))
+    assert kind.retry_after_s(Canned(429, b"", headers)) == seconds
+    await kind.aclose()
+
+
+async def test_retry_after_as_a_date_to_come() -> None:
+    kind = Anthropic(Backend(name="x", kind="anthropic", base_url="http://127.0.0.1:9/v1", model="x"))
+    seconds = kind.retry_after_s(Canned(429, b"", {b"retry-after": formatdate(time.time() + 30).encode()}))
+    assert seconds is not None
+    assert 28 <= seconds <= 30
+    await kind.aclose()

@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
+from tests.backends.conftest import CallerOf, backend_at
+from tests.fakes.caller import Caller, chat, read
+from tests.fakes.provider import Provider, Raw, Reply
+
+HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+ROLE = b'data: {"choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}\n\n'
+WORD = b'data: {"choices":[{"index":0,"delta":{"content":"word"},"finish_reason":null}]}\n\n'
+STOP = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+COMMENT = b": still thinking\n\n"
+
+
+def chunk(*events: bytes) -> bytes:
+    data = b"".join(events)
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+END = b"0\r\n\r\n"
+
+
+async def test_a_backend_that_says_done_and_then_hangs_keeps_nobody_waiting(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Raw((HEAD + chunk(ROLE, WORD, STOP, DONE),), then="hang"))
+    answer = await caller_of().call(chat(stream=True))
+    async with asyncio.timeout(2):
+        assert await read(answer) == ROLE + WORD + STOP + DONE
+    assert answer.complete
+    await small.until(lambda: small.last.hung_up)
+
+
+async def test_the_end_of_the_response_may_come_a_moment_after_done_and_the_connection_is_kept(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Raw((HEAD + chunk(ROLE, WORD, STOP, DONE), 0.02, END)))
+    caller = caller_of()
+    await read(await caller.call(chat(stream=True)))
+    await read(await caller.call(chat()))
+    assert small.connections == 1
+
+
+async def test_a_whole_stream_in_one_piece_is_relayed_whole(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Raw((HEAD + chunk(ROLE, WORD, WORD, STOP, DONE) + END,)))
+    answer = await caller_of().call(chat(stream=True))
+    assert await read(answer) == ROLE + WORD + WORD + STOP + DONE
+    assert answer.completion() is not None
+
+
+async def test_a_stream_without_done_but_with_a_reason_to_end_is_whole(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Raw((HEAD + chunk(ROLE, WORD, STOP) + END,)))
+    answer = await caller_of().call(chat(stream=True))
+    assert await read(answer) == ROLE + WORD + STOP
+    assert (answer.complete, answer.finish, answer.ending) == (True, "stop", b"")
+
+
+async def test_comments_before_the_first_event_are_no_beginning_so_another_backend_can_still_answer(
+    small: Provider, pair: Caller
+) -> None:
+    small.script(Raw((HEAD + chunk(COMMENT), 0.02, END)))
+    data = await read(await pair.call(chat(stream=True)))
+    assert COMMENT not in data
+    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
+
+
+async def test_comments_are_relayed_with_the_first_event(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Raw((HEAD + chunk(COMMENT), 0.01, chunk(COMMENT), 0.01, chunk(ROLE, WORD, STOP, DONE) + END)))
+    answer = await caller_of().call(chat(stream=True))
+    assert (await read(answer)).count(COMMENT) == 2
+
+
+async def test_a_client_sees_the_comments_when_the_first_event_takes_too_long(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    pieces = (HEAD + chunk(COMMENT), *(step for _ in range(20) for step in (0.02, chunk(COMMENT))))
+    small.script(Raw((*pieces, chunk(ROLE, WORD, STOP, DONE) + END)))
+    answer = await caller_of(backend_at(small, "small", first_byte_timeout=0.1)).call(chat(stream=True))
+    assert answer.attempt is not None
+    assert answer.attempt.chunks == 0
+    assert (await read(answer)).endswith(ROLE + WORD + STOP + DONE)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [END, chunk(DONE) + END, chunk(b"<html>no</html>") + END, chunk(b'{"choices":[]}') + END, chunk(b"\x00\xff") + END],
+    ids=["nothing", "only done", "html", "plain json", "noise"],
+)
+async def test_what_is_no_answer_counts_as_a_failure_before_the_first_byte(
+    small: Provider, pair: Caller, body: bytes
+) -> None:
+    small.script(Raw((HEAD + body,)))
+    await read(await pair.call(chat(stream=True)))
+    assert pair.outcomes[0] == ("small", "failed")
+    assert pair.outcomes[1][1] == "ok"
+    assert list(pair.books.closed.values()) == ["failed"]
+
+
+async def test_garbage_in_the_middle_breaks_the_stream(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Raw((HEAD + chunk(ROLE, WORD), 0.02, b"this is no chunk size\r\n")))
+    caller = caller_of()
+    answer = await caller.call(chat(stream=True))
+    with pytest.raises(StreamBroken):
+        await read(answer)
+    assert answer.delivered_text() == "word"
+    await answer.aclose()
+
+
+async def test_the_requests_deadline_holds_in_the_middle_of_a_stream_and_is_not_the_backends_fault(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Reply(tokens=1000, drip_s=0.01))
+    caller = caller_of()
+    answer = await caller.call(chat(stream=True), within_s=0.2)
+    with pytest.raises(DeadlineExceeded):
+        await read(answer)
+    await answer.aclose()
+    assert answer.delivered_text().startswith("t0 ")
+    await small.until(lambda: small.last.hung_up)
+    assert answer.attempt is not None
+    assert answer.attempt.error == "deadline_exceeded"
+
+
+async def test_the_backends_own_timeout_in_the_middle_of_a_stream_breaks_it(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Reply(tokens=1000, drip_s=0.01))
+    answer = await caller_of(backend_at(small, "small", timeout=0.2)).call(chat(stream=True))
+    with pytest.raises(StreamBroken, match="in time"):
+        await read(answer)
+    await answer.aclose()
+
+
+async def test_streams_that_keep_breaking_open_the_breaker(small: Provider, caller_of: CallerOf) -> None:
+    small.default = Reply(tokens=9, cut="rst", after=2)
+    caller = caller_of()
+    for _ in range(5):
+        answer = await caller.call(chat(stream=True))
+        with pytest.raises(StreamBroken):
+            await read(answer)
+        await answer.aclose()
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller.call(chat(stream=True))
+    assert caught.value.status == 503
+    assert len(small.exchanges) == 5

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.context.count import Counter
+from gateway.context.estimate import estimate
+
+TEXTS = {
+    "english": (
+        "Our shop in Leeds closes at six on weekdays, so the parcel has to be at the counter before half past five. "
+        "If you cannot make it, tell us the day before and we will keep it behind the till for a week. Nobody is "
+        "charged for that, although we do ask people to bring the slip that came with the letter."
+    ),
+    "spanish": (
+        "La reunión del próximo jueves se traslada a la sala pequeña porque están pintando el pasillo. ¿Podrías avisar "
+        "a los compañeros de Málaga? Según el acta del año pasado, el presupuesto también quedó aplazado, así que "
+        "convendría traer las cifras ya revisadas y una explicación sencilla de cada cambio."
+    ),
+    "portuguese": (
+        "A máquina de lavar parou no meio da programação e não há maneira de abrir a porta. Já experimentei desligar "
+        "a ficha durante dez minutos, como diz o manual, mas a luz vermelha continua acesa. Será que a peça que "
+        "vocês trocaram em março ainda está na garantia? Preciso de uma resposta até amanhã à tarde."
+    ),
+    "chinese": "如果明天下雨，我们就把会议改到线上进行。请提前把需要讨论的材料发给大家，并且注明每一部分由谁负责。" * 4,
+    "code": (
+        "def settle(self, cost: int) -> None:\n    if self._done:\n        return\n    self._done = True\n"
+        "    for account, share in self._shares.items():\n        account.busy -= share\n"
+        "        account.pending += max(cost, 0)\n    log.debug('settled %d', cost)\n"
+    )
+    * 3,
+}
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_the_estimate_lies_within_a_fifth_of_the_exact_count(kind: str, counter: Counter) -> None:
+    exact = counter.count(TEXTS[kind])
+    assert abs(estimate(TEXTS[kind]) - exact) <= 0.2 * exact
+
+
+def test_nothing_is_nothing_and_anything_is_something() -> None:
+    assert estimate("") == 0
+    assert estimate("a") == 1
+    assert estimate("\ud800") >= 1
+
+
+def test_a_long_mixed_text_is_judged_from_a_sample_and_still_right(counter: Counter) -> None:
+    text = "\n".join(TEXTS.values()) * 60
+    exact = counter.count(text)
+    assert abs(estimate(text) - exact) <= 0.2 * exact

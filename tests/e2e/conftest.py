@@ -1,0 +1,75 @@
+"""A gateway in a process of its own in front of scripted providers that each test opens."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import pytest
+from openai import AsyncOpenAI
+
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.provider import Provider
+
+CONFIG = """\
+backends:
+  - {{name: small, kind: openai, base_url: "http://127.0.0.1:{small}/v1", model: scripted-small, tier: small,
+      api_key: env:SMALL_KEY, window_tokens: 8000, capabilities: [logprobs, tools, json_schema],
+      price: {{input: 0.1, cached_input: 0.05, output: 0.4}}}}
+  - {{name: large, kind: openai, base_url: "http://127.0.0.1:{large}/v1", model: scripted-large, tier: large,
+      window_tokens: 128000, capabilities: [logprobs, tools, vision, json_schema], price: {{input: 2.5, output: 10}}}}
+  - {{name: claude, kind: anthropic, base_url: "http://127.0.0.1:{claude}/v1", model: scripted-claude, tier: hosted,
+      window_tokens: 200000, capabilities: [tools, vision], price: {{input: 3, output: 15}}}}
+local_model: {{enabled: false}}
+admin_api: true
+"""
+
+POLICIES = {
+    "plain": "cache: {enabled: false}\n",
+    "cached": "models: {mine: large}\n",
+    "poor": "cache: {enabled: false}\nbudget: {limit_usd: 0.0001, window: day}\n",
+    "slow": "limits: {requests_per_minute: 3}\ncache: {enabled: false}\n",
+    "short": "context: {max_input_tokens: 200}\ncache: {enabled: false}\n",
+}
+
+
+@pytest.fixture(scope="session")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("small", "large", "claude")}
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
+    process = GatewayProcess(
+        tmp_path_factory.mktemp("gateway") / "home",
+        CONFIG.format(**ports),
+        POLICIES,
+        {"SMALL_KEY": "sk-upstream-small-secret"},
+    )
+    process.start()
+    yield process
+    process.stop()
+
+
+@dataclass
+class Providers:
+    """What stands behind the gateway during one test."""
+
+    small: Provider
+    large: Provider
+    claude: Provider
+
+
+@pytest.fixture
+async def providers(ports: dict[str, int]) -> AsyncIterator[Providers]:
+    async with (
+        Provider(port=ports["small"]) as small,
+        Provider(port=ports["large"]) as large,
+        Provider(port=ports["claude"]) as claude,
+    ):
+        yield Providers(small, large, claude)
+
+
+def client(gateway: GatewayProcess, key: str, **more: object) -> AsyncOpenAI:
+    """The vendor's own SDK, without its own retries: the gateway's behaviour is what is tested."""
+    return AsyncOpenAI(base_url=f"{gateway.base}/v1", api_key=key, max_retries=0, **more)  # type: ignore[arg-type]

@@ -1,0 +1,135 @@
+"""The real gateway as a user starts it: `thriftgate serve` in a process of its own, steered from a test."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import orjson
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "gateway.cli.main", *arguments]
+
+
+@dataclass
+class GatewayProcess:
+    """One data directory and whatever gateway runs on it."""
+
+    home: Path
+    config: str
+    policies: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    port: int = field(default_factory=free_port)
+    process: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True)
+        (self.home / "gateway.yaml").write_text(self.config)
+        for team, text in self.policies.items():
+            self.write_policy(team, text)
+
+    @property
+    def folder(self) -> Path:
+        return self.home / "policies"
+
+    @property
+    def base(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
+
+    def write_policy(self, team: str, text: str) -> None:
+        (self.folder / f"{team}.yaml").write_text(f"team: {team}\n{text}")
+
+    def _common(self) -> list[str]:
+        return [
+            "--config", str(self.home / "gateway.yaml"), "--data-dir", str(self.home / "data"),
+            "--policies", str(self.folder),
+        ]  # fmt: skip
+
+    def start(self) -> None:
+        """Start and wait until it is ready. Raises RuntimeError with its log when it does not come up."""
+        with (self.home / "log").open("ab") as log:
+            self.process = subprocess.Popen(
+                command("serve", *self._common(), "--port", str(self.port)),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=REPOSITORY,
+                env={**os.environ, **self.environment},
+                start_new_session=True,
+            )
+        until = time.monotonic() + 15
+        while time.monotonic() < until:
+            if self.process.poll() is not None:
+                break
+            try:
+                with urlopen(f"{self.base}/health/ready", timeout=1):
+                    return
+            except (OSError, URLError):
+                time.sleep(0.05)
+        self.stop()
+        raise RuntimeError(f"the gateway did not become ready:\n{self.log[-4000:]}")
+
+    def stop(self) -> int:
+        """As an operator stops it."""
+        assert self.process is not None
+        if self.process.poll() is None:
+            self.process.terminate()
+        try:
+            return self.process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """`kill -9` of everything that was started: supervisor, workers, state."""
+        assert self.process is not None
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(timeout=10)
+
+    def run(self, *arguments: str, stdin: str | None = None, check: bool = True) -> subprocess.CompletedProcess[str]:
+        """A sub-command on the same configuration."""
+        done = subprocess.run(
+            command(*arguments, *self._common()),
+            capture_output=True, text=True, input=stdin, cwd=REPOSITORY,
+            env={**os.environ, **self.environment}, timeout=20, check=False,
+        )  # fmt: skip
+        if check and done.returncode:
+            raise RuntimeError(f"{arguments} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done
+
+    def json(self, *arguments: str) -> Any:
+        return orjson.loads(self.run(*arguments, "--json").stdout)
+
+    async def key(self, team: str, *more: str) -> str:
+        """A fresh key that the running gateway already knows."""
+        made = await asyncio.to_thread(self.json, "keys", "create", "--team", team, *more)
+        await asyncio.sleep(1.0)  # what the gateway promises
+        return str(made["key"])
+
+    def usage(self, team: str, by: str = "model") -> dict[str, Any]:
+        found: dict[str, Any] = self.json("usage", "--team", team, "--by", by)
+        return found

@@ -1,0 +1,53 @@
+"""Books and a hold for tests of whoever calls backends: strict about what may happen once, and in which order."""
+
+from __future__ import annotations
+
+from gateway.domain.backend import Backend
+from gateway.domain.record import Attempt, Record
+from gateway.errors import BudgetExhausted, LedgerUnavailable
+
+
+class StrictBooks:
+    """Implements Books. An attempt opened or closed twice, or closed before it was opened, fails the test."""
+
+    def __init__(self) -> None:
+        self.opened: list[str] = []
+        self.closed: dict[str, str] = {}
+        """Attempt's id → outcome."""
+        self.full = False
+        """Is the disk full?"""
+
+    def open(self, attempt: Attempt, record: Record) -> None:
+        if self.full:
+            raise LedgerUnavailable("The disk is full.")
+        assert attempt.id not in self.opened, "opened twice"
+        assert attempt in record.attempts
+        self.opened.append(attempt.id)
+
+    def close(self, attempt: Attempt, record: Record) -> None:
+        assert attempt.id in self.opened, "closed without being open"
+        assert attempt.id not in self.closed, "closed twice"
+        assert attempt.outcome != "open"
+        self.closed[attempt.id] = attempt.outcome
+        if self.full:
+            raise LedgerUnavailable("The disk is full.")
+
+    @property
+    def still_open(self) -> list[str]:
+        return [name for name in self.opened if name not in self.closed]
+
+
+class LooseHold:
+    """Implements Hold: everything is affordable except the backends in `too_dear`."""
+
+    def __init__(self, *too_dear: str) -> None:
+        self.too_dear = too_dear
+        self.extended: list[tuple[str, int]] = []
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        if backend.name in self.too_dear:
+            raise BudgetExhausted(f"The budget does not allow {backend.name}.")
+        self.extended.append((backend.name, input_tokens))
+
+    async def grow(self, output_tokens: int) -> None:
+        """Nothing runs out."""
