@@ -204,9 +204,11 @@ class _Met:
 
 def pause_after(failure: BackendError) -> float | None:
     """Seconds until the same backend is worth another call; None when another backend is the better idea."""
+    if not failure.retryable:
+        return None
     if failure.retry_after_s is not None:
         return failure.retry_after_s + _jitter() if failure.retry_after_s <= SHORT_PAUSE_S else None
-    if failure.retryable and isinstance(failure, BackendUnreachable | BackendFailed | StreamBroken):
+    if isinstance(failure, BackendUnreachable | BackendFailed | StreamBroken):
         return _jitter()
     return None
 

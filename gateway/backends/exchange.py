@@ -48,12 +48,23 @@ class Exchange:
         return Call(
             request,
             way,
-            way.body(request, backend.model, plan if plan.touched else None, logprobs=logprobs),
+            way.body(
+                request,
+                backend.model,
+                plan if plan.touched else None,
+                logprobs=logprobs,
+                max_output_tokens=self._most_output(request),
+            ),
             min(deadline, asyncio.get_running_loop().time() + backend.timeout),
             self._first_byte_timeout(request),
             deadline,
             self._key,
         )
+
+    def _most_output(self, request: CompletionRequest) -> int | None:
+        """The backend's own limit where the client allows more: many refuse a number that is too high."""
+        most, asked = self.backend.max_output_tokens, request.max_output_tokens
+        return most if most is not None and asked is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:
         try:

@@ -86,7 +86,5 @@ def connect(
     if proxy or aiohttp:
         from gateway.backends.http_aiohttp import AiohttpClient  # 0.2 s and 15 MB that most never need
 
-        return AiohttpClient(
-            origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s, proxy=proxy
-        )
+        return AiohttpClient(origin, concurrent=concurrent, name=name, tls=tls, proxy=proxy)
     return PooledClient(origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s)

@@ -1,4 +1,7 @@
-"""The same client on aiohttp, for what ours does not do: proxies. Imported only where one is needed."""
+"""The same client on aiohttp, for what ours does not do: proxies. Imported only where one is needed.
+
+It opens a connection per request: aiohttp takes bytes that an idle connection received unasked for the next answer.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import asyncio
 import io
 import ssl
 from collections.abc import Sequence
-from types import SimpleNamespace
 from typing import Any, Self
 
 import aiohttp
@@ -16,8 +18,8 @@ from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
 _CONNECT_S = 10.0
-_TRIES = 3
-"""Of a request that met idle connections already closed: aiohttp cannot be told to open a new one."""
+_GLANCE_S = 0.25
+"""aiohttp does not wake a reader when chunks turn out malformed; so often we look whether the connection is gone."""
 _ONE_WRITE_BYTES = 2**20 - 1
 """aiohttp warns of larger bodies unless they come as a file."""
 _MOST_HEADERS = 1024
@@ -47,15 +49,27 @@ class AiohttpResponse:
         if self._response.closed and not content.is_eof():
             raise StreamBroken(f"the answer of {self._name} was not read to its end", backend=self._name)
         try:
-            async with asyncio.timeout_at(self._limit):
-                data = await content.readany()
-        except (aiohttp.ClientError, OSError) as error:
+            data = await self._readany()
+        except (aiohttp.ClientError, OSError, RuntimeError) as error:
             self._response.close()
             raise _broken(error, self._name, finishing=self._limit >= self._deadline) from error
         if not data:
             raise StopAsyncIteration
         self._limit = self._deadline
         return data
+
+    async def _readany(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                async with asyncio.timeout_at(min(self._limit, loop.time() + _GLANCE_S)):
+                    return await self._response.content.readany()
+            except TimeoutError:
+                connection = self._response.connection
+                if connection is not None and connection.transport is None:
+                    raise ConnectionAbortedError("the connection is gone") from None
+                if loop.time() >= self._limit:
+                    raise
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
@@ -83,7 +97,6 @@ class AiohttpClient:
         concurrent: int,
         name: str,
         tls: ssl.SSLContext | None,
-        idle_timeout_s: float,
         proxy: str = "",
     ) -> None:
         self.name = name
@@ -92,15 +105,15 @@ class AiohttpClient:
         self._root = f"{'https' if origin.tls else 'http'}://{origin.authority.decode('ascii')}"
         self._connector: dict[str, Any] = {
             "limit": concurrent,
-            "keepalive_timeout": idle_timeout_s,
+            "force_close": True,
             "ssl": tls if tls is not None else True,
         }
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
-        self._busy = self._requests = self._stale = 0
+        self._busy = self._requests = 0
 
     def stats(self) -> dict[str, int]:
-        return {"busy": self._busy, "requests": self._requests, "stale": self._stale}
+        return {"busy": self._busy, "requests": self._requests}
 
     async def request(
         self,
@@ -126,7 +139,7 @@ class AiohttpClient:
             self._busy -= 1
         answer = AiohttpResponse(response, self.name, limit, deadline)
         try:
-            check_head(answer.headers, self.name)
+            check_head(answer.status, answer.headers, self.name)
         except BackendGarbage:
             await answer.aclose()
             raise
@@ -137,25 +150,23 @@ class AiohttpClient:
     ) -> aiohttp.ClientResponse:
         """Raises BackendErrors."""
         session = self._open()
-        for left in reversed(range(_TRIES)):
-            trace = SimpleNamespace(reused=False)
-            try:
-                async with asyncio.timeout_at(limit):
-                    return await session.request(
-                        method,
-                        url,
-                        headers=fields,
-                        data=io.BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body or None,
-                        allow_redirects=False,
-                        proxy=self._proxy or None,
-                        trace_request_ctx=trace,
-                    )
-            except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
-                if trace.reused and left and _unheard(error):
-                    self._stale += 1
-                    continue
-                raise _failed(error, self.name) from error
-        raise AssertionError("the last try returns or raises")
+        try:
+            async with asyncio.timeout_at(limit):
+                return await session.request(
+                    method,
+                    url,
+                    headers=fields,
+                    data=io.BytesIO(body) if len(body) > _ONE_WRITE_BYTES else body or None,
+                    allow_redirects=False,
+                    proxy=self._proxy or None,
+                )
+        except asyncio.CancelledError as cancelled:
+            task = asyncio.current_task()
+            if self._closed and task and not task.cancelling():  # aiohttp cancels whoever waits when it closes
+                raise _failed(cancelled, self.name) from cancelled
+            raise
+        except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
+            raise _failed(error, self.name) from error
 
     async def aclose(self) -> None:
         """Drop every connection; what is under way fails."""
@@ -167,15 +178,12 @@ class AiohttpClient:
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._session is None:
-            trace = aiohttp.TraceConfig()
-            trace.on_connection_reuseconn.append(_note_reuse)
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(**self._connector),
                 auto_decompress=False,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 skip_auto_headers=("user-agent", "accept", "content-type"),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
-                trace_configs=[trace],
                 max_line_size=MAX_HEAD_BYTES,
                 max_field_size=MAX_HEAD_BYTES,
                 max_headers=_MOST_HEADERS,
@@ -183,18 +191,7 @@ class AiohttpClient:
         return self._session
 
 
-async def _note_reuse(_session: aiohttp.ClientSession, context: SimpleNamespace, _params: object) -> None:
-    context.trace_request_ctx.reused = True
-
-
-def _unheard(error: Exception) -> bool:
-    """The connection went without a byte of response."""
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return isinstance(error.message, str)  # else: the part of a head that had come
-    return isinstance(error, aiohttp.ClientOSError) and not isinstance(error, aiohttp.ClientConnectorError)
-
-
-def _failed(error: Exception, name: str) -> BackendError:
+def _failed(error: BaseException, name: str) -> BackendError:
     """Before the head was there; in words fit for a client: no addresses."""
     match error:
         case aiohttp.ServerTimeoutError():
@@ -223,6 +220,4 @@ def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
     """In the middle of the body."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
-    if isinstance(error.__cause__, aiohttp.http_exceptions.TransferEncodingError):
-        pass
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -16,8 +16,6 @@ _ONE_WRITE_BYTES = 64 * 1024
 _STALE_S = 1.0
 """A reused connection lost so soon after the request, unheard, had been closed before the request came."""
 
-_BODILESS = frozenset((204, 304))
-
 
 class Stale(Exception):
     """An idle connection turned out closed before the backend saw the request: send it again on another."""
@@ -162,15 +160,13 @@ class Connection(asyncio.Protocol):
         if response is None or self._begun:
             return
         status = self._parser.get_status_code()
-        if status < 100 or status == 101:
-            raise BackendGarbage(f"{self.name} sent the status {status}, which answers nothing", backend=self.name)
-        if status < 200:
+        if status // 100 == 1 and status != 101:
             self._interim = True
             response.headers.clear()
             return
         if self._fed > MAX_HEAD_BYTES and sum(map(_size, response.headers)) > MAX_HEAD_BYTES:
             raise self._oversized()
-        self._bounded = check_head(response.headers, self.name) or status in _BODILESS
+        self._bounded = check_head(status, response.headers, self.name)
         self._reusable = self._parser.should_keep_alive()
         response.status = status
         self._begun = True

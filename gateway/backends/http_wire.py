@@ -32,6 +32,7 @@ _OURS = frozenset(
 )
 """Headers of the hop, which the client sets itself whatever the caller passes."""
 
+_BODILESS = frozenset((204, 304))
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
 
 
@@ -91,11 +92,13 @@ class Origin:
         return head
 
 
-def check_head(headers: Headers, name: str) -> bool:
-    """Refuse framing that two readers could understand differently, and codings that were not asked for.
+def check_head(status: int, headers: Headers, name: str) -> bool:
+    """Refuse framing that two readers could understand differently, and what was not asked for: codings, upgrades.
 
     Returns whether the head says where the body ends (else the end of the connection does). Raises BackendGarbage.
     """
+    if status < 100 or status == 101:
+        raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)
     length = chunked = False
     for key, value in headers:
         if key not in _FRAMING:
@@ -113,7 +116,7 @@ def check_head(headers: Headers, name: str) -> bool:
             chunked = True
     if length and chunked:
         raise BackendGarbage(f"{name} sent both a content-length and a transfer-encoding", backend=name)
-    return length or chunked
+    return length or chunked or status in _BODILESS
 
 
 def _is_address(host: str) -> bool:

@@ -30,15 +30,24 @@ _FIELDS = frozenset(
     )
 )
 """What may pass from a request. litellm reads addresses, credentials and callbacks from the same arguments."""
+_KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"})
+"""What may pass from a reply."""
 
 
-def _load() -> Any:
-    """Raises ImportError without the extra."""
+def _load(model: str) -> Any:
+    """litellm, warm: a mocked call makes it import what `model` needs. Raises ImportError without the extra."""
     keep_litellm_offline()
     import litellm
 
     litellm.suppress_debug_info = True
     litellm.turn_off_message_logging = True
+    try:
+        for stream in (False, True):
+            litellm.completion(
+                model, [{"role": "user", "content": "?"}], api_key="-", mock_response="ready", stream=stream
+            )
+    except litellm.exceptions.BadRequestError as error:
+        log.warning("litellm does not know how to reach %s: %s", model, error)
     return litellm
 
 
@@ -54,22 +63,23 @@ class ViaLitellm:
     async def open(self) -> None:
         """Import litellm: seconds, so off the loop. Without the extra this backend fails, the others work."""
         try:
-            self._litellm = await asyncio.to_thread(_load)
+            self._litellm = await asyncio.to_thread(_load, self._backend.model)
         except ImportError:
-            log.exception("backend %s needs litellm: pip install 'thriftgate[litellm]'", self._backend.name)
+            log.error("backend %s needs litellm: pip install 'thriftgate[litellm]'", self._backend.name)
 
     async def aclose(self) -> None:
         """litellm pools its connections for the whole process."""
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        value = upstream.header(b"retry-after")
-        return float(value) if value is not None and value.isdigit() else None
+        """litellm does not hand the header on."""
+        return None
 
     async def send(self, call: Call) -> Upstream:
         backend, body = self._backend, orjson.loads(call.body)
         if self._litellm is None:
-            raise BackendUnreachable(f"{backend.name} needs litellm, which is not installed", backend=backend.name)
-        arguments = {name: value for name, value in body.items() if name in _FIELDS}
+            missing = BackendUnreachable(f"{backend.name} needs litellm, which is not installed", backend=backend.name)
+            missing.retryable = False
+            raise missing
         try:
             async with asyncio.timeout(call.first_byte_timeout), asyncio.timeout_at(call.deadline):
                 reply = await self._litellm.acompletion(
@@ -80,32 +90,28 @@ class ViaLitellm:
                     drop_params=True,
                     num_retries=0,
                     max_retries=0,
-                    **arguments,
+                    **{name: value for name, value in body.items() if name in _FIELDS},
                 )
+                if not body.get("stream"):
+                    return Canned(200, orjson.dumps(_standard(reply)))
+                return await _Chunks.begun(reply, call, backend.name)
         except TimeoutError:
-            raise BackendTimeout(f"{backend.name} did not answer in time", backend=backend.name) from None
+            raise BackendTimeout(f"{backend.name} did not begin to answer in time", backend=backend.name) from None
         except Exception as error:
-            return self._refusal(error)
-        if body.get("stream"):
-            return _Chunks(reply, call, backend.name)
-        return Canned(200, reply.model_dump_json(exclude_none=True).encode())
+            return self._refusal(getattr(error, "original_exception", None) or error)
 
     def _refusal(self, error: Exception) -> Upstream:
         """litellm's exception as the response that it stands for. Raises BackendErrors where there was none."""
-        exceptions = self._litellm.exceptions
-        name = self._backend.name
+        exceptions, name = self._litellm.exceptions, self._backend.name
         if isinstance(error, exceptions.Timeout):
             raise BackendTimeout(f"{name} did not answer in time", backend=name) from error
         status = getattr(error, "status_code", None)
         if isinstance(error, exceptions.APIConnectionError) or not isinstance(status, int):
             raise BackendUnreachable(f"{name} cannot be reached", backend=name) from error
-        response = getattr(error, "response", None)
-        waits = response.headers.get("retry-after") if response is not None else None
-        code = "context_length_exceeded" if isinstance(error, exceptions.ContextWindowExceededError) else None
-        told = {
-            "error": {"message": str(getattr(error, "message", error)), "code": code, "type": "invalid_request_error"}
-        }
-        return Canned(status, orjson.dumps(told), {b"retry-after": str(waits).encode()} if waits else None)
+        told = {"message": _words(str(getattr(error, "message", error))), "type": "invalid_request_error"}
+        if isinstance(error, exceptions.ContextWindowExceededError):
+            told["code"] = "context_length_exceeded"
+        return Canned(status, orjson.dumps({"error": told}) if told["message"] else b"")
 
 
 class _Chunks:
@@ -113,24 +119,32 @@ class _Chunks:
 
     status = 200
 
-    def __init__(self, chunks: Any, call: Call, name: str) -> None:
-        self._chunks, self._call, self._name = chunks, call, name
+    def __init__(self, chunks: Any, first: Any, call: Call, name: str) -> None:
+        self._chunks, self._first, self._call, self._name = chunks, first, call, name
+
+    @classmethod
+    async def begun(cls, chunks: Any, call: Call, name: str) -> _Chunks:
+        """With the first chunk in hand: litellm raises what the provider refused only then."""
+        try:
+            return cls(chunks, await anext(chunks, None), call, name)
+        except BaseException:
+            await chunks.aclose()
+            raise
 
     def header(self, name: bytes) -> bytes | None:
         return b"text/event-stream" if name == b"content-type" else None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while True:
+        chunk = self._first
+        while chunk is not None:
+            yield b"data: " + orjson.dumps(_standard(chunk)) + b"\n\n"
             try:
                 async with asyncio.timeout_at(self._call.deadline):
-                    chunk = await anext(self._chunks)
-            except StopAsyncIteration:
-                break
+                    chunk = await anext(self._chunks, None)
             except TimeoutError:
-                raise BackendTimeout(f"{self._name} took longer than its timeout", backend=self._name) from None
+                raise BackendTimeout(f"{self._name} did not finish in time", backend=self._name) from None
             except Exception as error:
-                raise StreamBroken(f"The stream of {self._name} broke", backend=self._name) from error
-            yield b"data: " + chunk.model_dump_json(exclude_none=True).encode() + b"\n\n"
+                raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name) from error
         yield b"data: [DONE]\n\n"
 
     async def read(self, limit: int) -> bytes:
@@ -138,3 +152,30 @@ class _Chunks:
 
     async def aclose(self) -> None:
         await self._chunks.aclose()
+
+
+def _standard(reply: Any) -> dict[str, Any]:
+    """A reply or chunk with the keys that OpenAI has; the usage of a stream in a chunk of its own."""
+    said: dict[str, Any] = reply.model_dump(exclude_none=True)
+    said = {key: value for key, value in said.items() if key in _KEYS}
+    if isinstance(usage := said.get("usage"), dict):
+        usage.pop("cost", None)  # litellm's own idea of it
+        if said["object"] == "chat.completion.chunk" and not any(
+            choice.get("delta") or choice.get("finish_reason") for choice in said["choices"]
+        ):
+            said["choices"] = []
+    return said
+
+
+def _words(message: str) -> str:
+    """What the provider said, without litellm's frame around it; empty if that is a page of HTML or a trace."""
+    found = re.search(r"\{.*\}", message, re.DOTALL)
+    try:
+        told = orjson.loads(found[0]) if found else None
+    except orjson.JSONDecodeError:
+        told = None
+    inner = told.get("error", told) if isinstance(told, dict) else None
+    if isinstance(inner, dict) and isinstance(inner.get("message"), str):
+        return str(inner["message"])
+    bare = re.sub(r"^(?:litellm\.\w+: )+(?:\w+Exception(?: \w+)? - )?", "", message)
+    return "" if "<" in bare or "Traceback" in bare else bare[:500]

@@ -11,12 +11,9 @@ from gateway.cache.words import Lexicon, Words
 
 _LONGEST_MIDDLE = 60
 """Tokens; texts that differ over a longer stretch are not the same question."""
-_TO = frozenset("to into para hacia hasta ate a".split())
-_FROM = frozenset("from desde de".split())
 _CLUSTER = re.compile(r"[^aeiou]{3}")
 """Where a vowel has dropped out."""
 _HOW = frozenset({"how", "what"})
-_MILD_PREPOSITIONS = frozenset("of in for at on em en de por para a to do".split())
 
 
 @dataclass(slots=True)
@@ -38,10 +35,16 @@ class Comparison:
     gaps: list[Gap] = field(default_factory=list)
     matched: int = 0
     """Content words that both have, in order."""
-    minimal: bool = False
-    """One word stands for one other, all else being equal: almost always another question."""
-    renamed: bool = False
-    """… and one of the two has a capital."""
+    spots: tuple[tuple[int, int], ...] = ()
+    """Content words of either side in each gap that has any."""
+
+    qualified: bool = False
+    """One side only adds a phrase that a preposition leads in, as in `to a child`."""
+
+    @property
+    def minimal(self) -> bool:
+        """One word stands for one other, all else being equal: almost always another question."""
+        return self.spots == ((1, 1),)
 
 
 def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
@@ -127,30 +130,43 @@ class Comparer:
             _settle_register(gaps, stored, asked)
         self._settle_courtesy(gaps, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
+        if not gaps and not pairs:
+            result.conflict = "courtesy"  # a greeting and a farewell
+            return result
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
         if gaps:
             result.conflict = self._conflict(gaps, stored, asked, lexicon)
         if not result.conflict:
             known = bool(stored.language or asked.language)
             result.same = not gaps or (known and all(self._harmless(gap, lexicon) for gap in gaps))
-            result.minimal = self._minimal(gaps, lexicon)
-            result.renamed = result.minimal and any(
-                token.capital and self.is_content(token, lexicon) for gap in gaps for token in gap.stored + gap.asked
-            )
+            result.spots = self._spots(gaps, lexicon)
+            result.qualified = any(self._qualifies(gap, lexicon) for gap in gaps)
         return result
 
-    def _minimal(self, gaps: list[Gap], lexicon: Lexicon) -> bool:
+    def _qualifies(self, gap: Gap, lexicon: Lexicon) -> bool:
+        if gap.stored and gap.asked:
+            return False
+        added = gap.stored + gap.asked
+        return added[0].form in self._words.particles | self._words.mild and any(
+            self.is_content(token, lexicon) for token in added
+        )
+
+    def _spots(self, gaps: list[Gap], lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
         counts = [
-            [sum(self.is_content(token, lexicon) for token in side) for side in (gap.stored, gap.asked)] for gap in gaps
+            (
+                sum(self.is_content(token, lexicon) for token in gap.stored),
+                sum(self.is_content(token, lexicon) for token in gap.asked),
+            )
+            for gap in gaps
         ]
-        return [count for count in counts if any(count)] == [[1, 1]]
+        return tuple(count for count in counts if any(count))
 
     def is_content(self, token: Token, lexicon: Lexicon) -> bool:
         return token.kind != "word" or not (
             token.form in lexicon.function
             or token.form in lexicon.modals
             or token.form in lexicon.questions
-            or token.form in _MILD_PREPOSITIONS
+            or token.form in self._words.mild
         )
 
     # -- what is harmless ------------------------------------------------------------------------------------------
@@ -202,7 +218,7 @@ class Comparer:
                 return False
             if token.form in lexicon.function:
                 continue
-            if not one_sided and token.form in _MILD_PREPOSITIONS:
+            if not one_sided and token.form in self._words.mild:
                 continue
             return False
         return True
@@ -257,7 +273,7 @@ class Comparer:
 
     def _swapped(self, stored: Reading, asked: Reading, moved: Counter[str]) -> bool:
         """Another word stands after from or to."""
-        for markers in (_TO, _FROM):
+        for markers in (self._words.towards, self._words.away):
             roles = [
                 {reading.forms[place + 1] for place in range(len(reading.forms) - 1) if reading.forms[place] in markers}
                 for reading in (stored, asked)

@@ -1,4 +1,4 @@
-"""What every worker knows of a stored answer, and how it reads on the index log. The answer itself lies in the state server."""
+"""What every worker knows of a stored answer, and how that reads on the index log; the answer lies elsewhere."""
 
 from __future__ import annotations
 

@@ -46,7 +46,8 @@ class Known:
         return len(self._teams)
 
     @property
-    def bytes(self) -> int:
+    def size(self) -> int:
+        """Bytes of all answers known."""
         return sum(shelf.bytes for shelf in self._shelves.values())
 
     def get(self, digest: bytes, now: float) -> Entry | None:
@@ -101,7 +102,10 @@ class Known:
     def expire(self, now: float) -> None:
         """Forget the oldest entries of each team that have had their time."""
         for team in list(self._shelves):
-            while (shelf := self._shelves.get(team)) and (oldest := next(iter(shelf.entries.values()))).expires_at <= now:
+            while shelf := self._shelves.get(team):
+                oldest = next(iter(shelf.entries.values()))
+                if oldest.expires_at > now:
+                    break
                 self.remove(oldest.digest)
 
     def clear(self) -> None:

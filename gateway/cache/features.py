@@ -31,11 +31,6 @@ NAMES = (
     "english",
     "english_cosine",
 )
-_PARTICLES = frozenset(
-    "on off up down out over under from to into with without before after by between against about than if or and "
-    "through more less only con sin sobre bajo antes despues desde hasta entre contra si o mas menos solo com sem sob "
-    "depois ate ou mais so para por".split()
-)
 
 
 class Featurer:
@@ -79,13 +74,13 @@ class Featurer:
             min(len(moved), 4),
             float(_first_question(stored, lexicon) != _first_question(asked, lexicon)),
             float(_some(left, lexicon.modals) != _some(right, lexicon.modals)),
-            float(_some(left, _PARTICLES) != _some(right, _PARTICLES)),
+            float(_some(left, self._words.particles) != _some(right, self._words.particles)),
             english,
             english * cosine,
         ]
 
     def _content(self, token: Token, lexicon: Lexicon) -> bool:
-        return self._comparer.is_content(token, lexicon) and token.form not in _PARTICLES
+        return self._comparer.is_content(token, lexicon) and token.form not in self._words.particles
 
     def _weight(self, stem: str) -> float:
         """Rare words matter more; the embedder's vocabulary is sorted by frequency."""
@@ -109,7 +104,9 @@ def _stem(form: str) -> str:
 
 def _shape(left: list[str], right: list[str]) -> float:
     """How alike the unmatched words are spelt (Dice over letter triples), 0..1."""
-    triples = [{f" {word} "[place : place + 3] for word in side for place in range(len(word))} for side in (left, right)]
+    triples = [
+        {f" {word} "[place : place + 3] for word in side for place in range(len(word))} for side in (left, right)
+    ]
     total = len(triples[0]) + len(triples[1])
     return 2 * len(triples[0] & triples[1]) / total if total else 1.0
 

@@ -43,7 +43,7 @@ def scope(tenant: Tenant) -> str:
 
 
 def epoch(tenant: Tenant) -> str:
-    """Changes with the policy. Teams that share answers have different policies, so there only what shapes answers counts."""
+    """Changes with the policy. Teams that share answers differ in theirs, so there only what shapes answers counts."""
     if tenant.policy.cache.scope in ("key", "team"):
         return tenant.epoch
     shaping = tenant.policy.model_dump(mode="json", include=set(_SHAPING))

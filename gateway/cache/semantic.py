@@ -1,4 +1,4 @@
-"""The semantic level as the event loop sees it: vectors from the embedder, searches in a thread, never in anyone's way."""
+"""The semantic level as the event loop sees it: vectors from the embedder, searches in a thread of its own."""
 
 from __future__ import annotations
 

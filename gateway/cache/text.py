@@ -48,8 +48,6 @@ class Token:
     quoted: bool = False
     sentence: int = 0
     """Which sentence it stands in, counted from 0."""
-    capital: bool = False
-    """Written with a capital, wherever it stands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,9 +149,7 @@ class Reader:
                 form = plain(written.lower())
                 into.append(Token(form, form, "sign" if kind == "sign" else "ident", name, quoted, sentence))
 
-    def _word(
-        self, written: str, lexicon: Lexicon, into: list[Token], name: bool, quoted: bool, sentence: int
-    ) -> None:
+    def _word(self, written: str, lexicon: Lexicon, into: list[Token], name: bool, quoted: bool, sentence: int) -> None:
         raw = written.lower().replace("´", "'")
         form = plain(raw)
         if quoted:
@@ -165,16 +161,7 @@ class Reader:
                 continue
             bare = part.removesuffix("'s")
             canonical = self._words.synonyms.get(bare) or _spelling(bare)
-            into.append(
-                Token(
-                    canonical,
-                    raw if bare == form else canonical,
-                    "word",
-                    name,
-                    sentence=sentence,
-                    capital=written[0].isupper(),
-                )
-            )
+            into.append(Token(canonical, raw if bare == form else canonical, "word", name, sentence=sentence))
 
     @staticmethod
     def _merge(tokens: list[Token]) -> list[Token]:

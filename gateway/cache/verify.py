@@ -21,10 +21,10 @@ WEIGHTS = Path(__file__).parent / "data" / "verifier.json"
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 """Least cosine at which harmless differences are believed; MiniLM places accents and marks badly outside English."""
-_PERSONAL = frozenset("i me my you your we us our".split())
 _PERSONAL_FLOOR = 0.95
 _PARAPHRASE_FLOOR = 0.72
-_MINIMAL_BAR = 0.9
+_LEAST_AROUND = 2
+"""Content words that must agree around a single difference."""
 _FOREIGN_BAR = 0.85
 """Outside English the learned score knows less, so it must be surer."""
 _BARS = ((0.01, 0.7), (0.005, 0.85), (0.002, 0.97))
@@ -72,6 +72,7 @@ class Verifier:
 
     def __init__(self, words: Words, scorer: Scorer | None) -> None:
         """Without a scorer only harmless differences pass."""
+        self._words = words
         self.reader = Reader(words)
         self._comparer = Comparer(words)
         self._featurer = Featurer(words, self._comparer)
@@ -109,26 +110,26 @@ class Verifier:
             return Verdict(True, 0.98 if comparison.gaps else 1.0, "same")
         return self._weigh(left, right, comparison, cosine, max_error)
 
-    @staticmethod
-    def _believable(comparison: Comparison, language: str, cosine: float) -> bool:
+    def _believable(self, comparison: Comparison, language: str, cosine: float) -> bool:
         if not comparison.gaps:
             return True
-        personal = any(token.form in _PERSONAL for gap in comparison.gaps for token in gap.stored + gap.asked)
+        differing = [token.form for gap in comparison.gaps for token in gap.stored + gap.asked]
+        personal = any(form in self._words.personal for form in differing)
         return cosine >= (_PERSONAL_FLOOR if personal else _SAME_FLOOR[language or "en"])
 
     def _weigh(self, left: Reading, right: Reading, comparison: Comparison, cosine: float, max_error: float) -> Verdict:
         if self._scorer is None or not left.language or left.language != right.language:
             return Verdict(False, 0.0, "unsure")
-        bar = self._bar(left.language, comparison, max_error)
-        if bar > 1 or comparison.renamed or cosine < _PARAPHRASE_FLOOR:
+        bar = next((least for error, least in _BARS if max_error >= error), 2.0)
+        if bar > 1 or cosine < _PARAPHRASE_FLOOR or self._too_close(comparison):
             return Verdict(False, 0.0, "unsure")
+        if left.language != "en":
+            bar = max(bar, _FOREIGN_BAR)
         score = self._scorer.score(self._featurer.row(left, right, comparison, cosine))
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 
     @staticmethod
-    def _bar(language: str, comparison: Comparison, max_error: float) -> float:
-        """The score to reach; above 1 when nothing suffices."""
-        bar = next((least for error, least in _BARS if max_error >= error), 2.0)
-        if language != "en":
-            return 2.0 if comparison.minimal else max(bar, _FOREIGN_BAR)
-        return max(bar, _MINIMAL_BAR) if comparison.minimal else bar
+    def _too_close(comparison: Comparison) -> bool:
+        """A question edited in one spot, rather than put in other words."""
+        one_spot = len(comparison.spots) == 1
+        return comparison.minimal or (one_spot and (comparison.qualified or comparison.matched < _LEAST_AROUND))

@@ -1,4 +1,4 @@
-"""The short word lists of `data/words.json`, one lexicon per language, and the embedder's vocabulary as a dictionary."""
+"""The word lists of `data/words.json`, one lexicon per language, and the embedder's vocabulary as a dictionary."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import orjson
 _DATA = Path(__file__).parent / "data"
 
 LANGUAGES = ("en", "es", "pt")
+_SETS = ("particles", "towards", "away", "mild", "personal", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,14 @@ class Words:
     synonyms: dict[str, str]
     """Word → the first word of its group."""
     opposites: dict[str, frozenset[str]]
+    particles: frozenset[str]
+    """Prepositions and conjunctions that a paraphrase rarely exchanges."""
+    towards: frozenset[str]
+    away: frozenset[str]
+    """What stands before a goal, and before an origin."""
+    mild: frozenset[str]
+    """Prepositions that may stand for one another."""
+    personal: frozenset[str]
     closed: frozenset[str]
     """Units, months, weekdays, languages, shapes of an answer: never interchangeable."""
     vocabulary: dict[str, int]
@@ -80,6 +89,9 @@ def load_words() -> Words:
         lexicons={name: _lexicon(name, data) for name in LANGUAGES},
         synonyms={word: group.split()[0] for group in data["synonyms"] for word in group.split()},
         opposites=_opposites(data["opposites"]),
-        closed=frozenset(data["closed"].split()),
+        **{
+            name: frozenset(data[name].split())
+            for name in ("particles", "towards", "away", "mild", "personal", "closed")
+        },
         vocabulary={token: rank for token, rank in tokens.items() if token.isalpha() and len(token) > 1},
     )

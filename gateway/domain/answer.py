@@ -22,8 +22,11 @@ class Answer(Protocol):
     ending: bytes
     complete: bool
     """The backend's end was seen, in order."""
-    finish: str
-    """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
+
+    @property
+    def finish(self) -> str:
+        """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
+        ...
 
     @property
     def attempt(self) -> Attempt | None:

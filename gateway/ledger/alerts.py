@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import orjson
@@ -163,7 +164,7 @@ class Alerts:
     async def deliver_once(self) -> int:
         """Post what is due to be posted; how many were tried. Raises SQLAlchemyError."""
         now = self._clock.time()
-        letters = await self._database.run(lambda connection: _claim(connection, now))
+        letters = await self._database.run(partial(_claim, now=now))
         verdicts = await self._webhooks.post_all([(target, id, payload) for id, target, payload, _ in letters])
         done = self._clock.time()
         for (id, target, _, tries), verdict in zip(letters, verdicts, strict=True):
@@ -177,12 +178,12 @@ class Alerts:
                 "next_try_at": done + _wait_s(tries),
                 "last_error": verdict[:300],
             }
-            await self._database.run(lambda connection, id=id, outcome=outcome: _settle(connection, id, outcome))
+            await self._database.run(partial(_settle, id=id, outcome=outcome))
         return len(letters)
 
     async def sent(self, team: str | None = None, limit: int = 100) -> list[Sent]:
         """The latest alerts, newest first, with what became of them. Raises SQLAlchemyError."""
-        return await self._database.run(lambda connection: _list(connection, team, limit), writes=False)
+        return await self._database.run(partial(_list, team=team, limit=limit), writes=False)
 
     async def test(self, team: str) -> dict[str, str]:
         """Post a test alert to every receiver of `team` now: target → what went wrong, empty if accepted."""
@@ -237,7 +238,7 @@ def _settle(connection: Connection, id: str, outcome: Mapping[str, Any]) -> None
     connection.execute(update(alerts).where(alerts.c.id == id).values(**outcome))
 
 
-def _list(connection: Connection, team: str | None, limit: int) -> Sequence[Sent] | list[Sent]:
+def _list(connection: Connection, team: str | None, limit: int) -> list[Sent]:
     table = alerts.c
     query = select(
         *(table.id, table.team, table.created_at, table.payload, table.target),

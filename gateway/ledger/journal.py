@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 MARK_S = 0.5
 """Pause between progress marks; with a busy loop they stay less than a second apart."""
 SEGMENT_BYTES = 16 * 2**20
+CLOSE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -57,12 +58,13 @@ class Journal:
         self._segment = segments.Segment.at(directory, segments.new_lane(worker), 1)
         self._fd = -1
         self._size = self._flushed = 0
-        self._torn = False
+        self._torn = self._troubled = False
         self._waiting: list[bytes] = []
         self._open: dict[str, _Open] = {}
         self._refused = ""
         self._closed = self._refusals = 0
         self._tasks = Tasks()
+        self._stopping = asyncio.Event()
 
     async def start(self) -> None:
         """Begin the first segment. Raises LedgerUnavailable when the directory cannot be written."""
@@ -78,9 +80,13 @@ class Journal:
 
     async def aclose(self) -> None:
         """Write what waits and let the lock go; from then on the writer treats the lane as ended."""
+        self._stopping.set()
+        await self._tasks.drain(CLOSE_S)
         await self._tasks.aclose()
         if self._fd < 0:
             return
+        if self._open:
+            log.warning("%d attempts were still open; the ledger closes them as interrupted", len(self._open))
         if not self._append(b""):
             # The last resort for money that the disk never took: the log goes elsewhere.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
@@ -89,13 +95,13 @@ class Journal:
 
     def open(self, attempt: Attempt, record: Record) -> None:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
+        if self._fd < 0:
+            raise _unavailable("the journal is not open")
         price = self._prices.price(attempt.backend)
-        opening = orjson.dumps(rows.opening(attempt, record))
+        opening = _json(rows.opening(attempt, record))
         entry: dict[str, Any] = {"open": attempt.id, "row": orjson.Fragment(opening), "tokens": attempt.input_tokens}
         if price is not None:
             entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), _source(price)
-        if self._fd < 0:
-            raise _unavailable("the journal is not open")
         if not self._append(segments.encode(entry)):
             raise _unavailable(self._refused)
         self._open[attempt.id] = _Open(attempt, opening, price)
@@ -105,23 +111,23 @@ class Journal:
         opened = self._open.pop(attempt.id, None)
         if opened is None:
             return
+        if attempt.outcome == "open":
+            attempt.outcome = "interrupted"
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         if opened.price is not None:
             attempt.cost_pico = min(opened.price.cost(usage), rows.MOST_PICO)
             attempt.price_source = _source(opened.price)
-        self._keep(orjson.Fragment(opened.opening), rows.ending(attempt, record, usage))
+        self._keep(opened.opening, rows.ending(attempt, record, usage))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
-        """Journal an answer from the cache: cost 0, and what it would have cost."""
-        self._keep(*rows.from_cache(record, usage, saved_pico))
+        """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""
+        opening, ending = rows.from_cache(record, usage, saved_pico)
+        self._keep(_json(opening), ending)
 
-    def _keep(self, opening: Any, ending: tuple[Any, ...]) -> None:
-        try:
-            line = segments.encode({"close": opening, "end": ending})
-        except TypeError:
-            line = segments.encode({"close": opening, "end": _writable(ending)})
+    def _keep(self, opening: bytes, ending: tuple[Any, ...]) -> None:
+        line = segments.encode({"close": orjson.Fragment(opening), "end": orjson.Fragment(_json(ending))})
         self._closed += 1
         if not self._append(line):
             self._waiting.append(line)
@@ -154,15 +160,25 @@ class Journal:
         return False
 
     async def _tick(self) -> None:
-        while True:
-            await asyncio.sleep(self._mark_s)
+        while not await self._stopped(self._mark_s):
             self._mark()
             try:
                 await asyncio.to_thread(self._flush)
                 if self._size > self._segment_bytes or os.fstat(self._fd).st_nlink == 0:
                     await self._roll()
             except OSError as error:
-                self._refuse(error.strerror or str(error))
+                if not self._troubled:
+                    log.error("the ledger journal cannot be flushed or continued: %s", error)
+                self._troubled = True
+            else:
+                self._troubled = False
+
+    async def _stopped(self, timeout_s: float) -> bool:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._stopping.wait()
+        except TimeoutError:
+            return False
 
     def _mark(self) -> None:
         """One line for every attempt that grew since the last."""
@@ -209,6 +225,11 @@ def _unavailable(reason: str) -> LedgerUnavailable:
     )
 
 
-def _writable(ending: tuple[Any, ...]) -> tuple[Any, ...]:
-    """With text that is no UTF-8 replaced; what it says about money stays."""
-    return tuple(value.encode(errors="replace").decode() if isinstance(value, str) else value for value in ending)
+def _json(values: tuple[Any, ...]) -> bytes:
+    """Text that is no UTF-8 is replaced rather than refused: what the row says about money stays."""
+    try:
+        return orjson.dumps(values)
+    except TypeError:
+        return orjson.dumps(
+            [value.encode(errors="replace").decode() if isinstance(value, str) else value for value in values]
+        )

@@ -22,7 +22,8 @@ BYTES_PER_TOKEN = 4
 class Row(NamedTuple):
     """The `ledger` table's columns, in the order in which the journal writes them.
 
-    Times are Unix seconds, money pico-dollars. Up to `trimmed_tokens` a row is known when its attempt opens.
+    Times are Unix seconds, money pico-dollars. Up to `trimmed_tokens` a row is known when its attempt opens. The
+    defaults are for rows that another version wrote.
     """
 
     id: str
@@ -32,31 +33,31 @@ class Row(NamedTuple):
     organisation: str
     team: str
     key_id: str
-    session: str
-    tags: str
-    dialect: str
-    cache: str
-    model_asked: str
-    stream: bool
-    backend: str
-    model: str
-    tier: str
-    region: str
-    simulated: bool
-    difficulty: float | None
-    trimmed_tokens: int
-    outcome: str
-    status: int | None
-    error: str
-    escalated: bool
-    input_tokens: int
-    cached_tokens: int
-    cache_write_5m_tokens: int
-    cache_write_1h_tokens: int
-    output_tokens: int
-    reasoning_tokens: int
-    audio_tokens: int
-    estimated: bool
+    session: str = ""
+    tags: str = ""
+    dialect: str = ""
+    cache: str = ""
+    model_asked: str = ""
+    stream: bool = False
+    backend: str = ""
+    model: str = ""
+    tier: str = ""
+    region: str = ""
+    simulated: bool = False
+    difficulty: float | None = None
+    trimmed_tokens: int = 0
+    outcome: str = ""
+    status: int | None = None
+    error: str = ""
+    escalated: bool = False
+    input_tokens: int = 0
+    cached_tokens: int = 0
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    output_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_tokens: int = 0
+    estimated: bool = False
     cost_pico: int | None = None
     saved_pico: int | None = None
     price_source: str = ""

@@ -18,6 +18,7 @@ from gateway.routing.features import BINS, VOCABULARY_BITS, Floats
 FORMAT = 1
 IDF_STEP = 24.0
 """Steps of one byte per unit of inverse document frequency, which begins at 1."""
+CLIP = np.float32(3.0)
 PACKAGED = "data/difficulty.npz"
 
 
@@ -35,8 +36,8 @@ class Support:
     """Share of a prompt's longer words that must be among them."""
     longest: int
     """Characters."""
-    most_symbols: float
-    """Share of characters that are neither letters, digits nor spaces."""
+    most_strange: float
+    """Root mean square of the lexical counts, in standard deviations."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +49,7 @@ class Curves:
     losses: NDArray[np.float64]
     """Ascending shares of answers that may be worse than the reference's."""
     cutoffs: NDArray[np.float64]
-    """A row per curve: the least adequacy that keeps the expected loss within `losses`."""
+    """A row per curve: the highest standardised score that keeps the expected loss within `losses`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,9 @@ class Artefact:
     weights: Floats
     idf: Floats
     lexical_mean: Floats
+    lexical_deviation: Floats
     lexical_weights: Floats
+    """Per standard deviation, which counts up to `CLIP` either way."""
     intercept: float
     centre: float
     spread: float
@@ -78,10 +81,11 @@ def save(artefact: Artefact, path: Path) -> None:
         weights=np.round(artefact.weights / scale).astype(np.int8),
         idf=np.clip(np.round((artefact.idf - 1) * IDF_STEP), 0, 255).astype(np.uint8),
         lexical_mean=artefact.lexical_mean,
+        lexical_deviation=artefact.lexical_deviation,
         lexical_weights=artefact.lexical_weights,
         scalars=np.array([scale, artefact.intercept, artefact.centre, artefact.spread]),
         vocabulary=support.vocabulary,
-        limits=np.array([support.least_coverage, support.longest, support.most_symbols]),
+        limits=np.array([support.least_coverage, support.longest, support.most_strange]),
         curves=curves.coefficients,
         losses=curves.losses,
         cutoffs=curves.cutoffs,
@@ -111,16 +115,17 @@ def _read(arrays: Mapping[str, Any], name: str) -> Artefact:
     if arrays["vocabulary"].shape != ((1 << VOCABULARY_BITS) // 8,):
         raise ArtefactError(f"{name}: its vocabulary has the wrong size; fit it anew with `thriftgate router fit`")
     scale, intercept, centre, spread = (float(value) for value in arrays["scalars"])
-    coverage, longest, symbols = (float(value) for value in arrays["limits"])
+    coverage, longest, strangeness = (float(value) for value in arrays["limits"])
     return Artefact(
         weights=arrays["weights"].astype(np.float32) * np.float32(scale),
         idf=(1 + arrays["idf"] / IDF_STEP).astype(np.float32),
         lexical_mean=arrays["lexical_mean"],
+        lexical_deviation=arrays["lexical_deviation"],
         lexical_weights=arrays["lexical_weights"],
         intercept=intercept,
         centre=centre,
         spread=spread,
-        support=Support(arrays["vocabulary"], coverage, int(longest), symbols),
+        support=Support(arrays["vocabulary"], coverage, int(longest), strangeness),
         curves=Curves(arrays["curves"], arrays["losses"], arrays["cutoffs"]),
         provenance=orjson.loads(arrays["provenance"].tobytes()),
     )

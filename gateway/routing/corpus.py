@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.routing.artefact import IDF_STEP, Support
+from gateway.routing.artefact import CLIP, IDF_STEP
 from gateway.routing.evaluate import Outcome, read_outcomes
 from gateway.routing.features import BINS, VOCABULARY_BITS, WORD_BITS, Features, extract, normalise
 from gateway.routing.ridge import Array, Design, solve
@@ -22,7 +22,6 @@ LEXICAL_SCALE = 0.05
 """Weight of a standardised lexical count beside the unit-length n-gram vectors."""
 BALANCE = 0.25
 """Prompts of a set weigh (its size) to the power of minus this: small sets count somewhat more per prompt."""
-CLIP = 3.0
 SEEN_IN = 3
 """Prompts that must hold a word before it is known."""
 
@@ -54,11 +53,12 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One fit. `lexical_weights` apply to counts less `lexical_mean`."""
+    """One fit; the arrays as in `Artefact`."""
 
     weights: Array
     idf: Array
     lexical_mean: Array
+    lexical_deviation: Array
     lexical_weights: Array
     intercept: float
     scores: Array
@@ -108,7 +108,7 @@ def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
     a set are learnt.
     """
     idf, values = _weigh(corpus, chosen)
-    mean, deviation = corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
+    mean, deviation = _spread(corpus, chosen)
     dense = np.clip((corpus.lexical - mean) / deviation, -CLIP, CLIP) * LEXICAL_SCALE
     gain, weights = corpus.strong - corpus.weak, np.zeros(len(corpus))
     target = np.zeros(len(corpus))
@@ -120,8 +120,8 @@ def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
     weights *= chosen.sum() / weights.sum()
     design = Design(corpus.rows, corpus.bins, values, BINS, dense)
     solution, intercept = solve(design, target, weights, PENALTY)
-    lexical = solution[BINS:] * LEXICAL_SCALE / deviation
-    return Model(solution[:BINS], idf, mean, lexical, intercept, design.times(solution) + intercept)
+    scores = design.times(solution) + intercept
+    return Model(solution[:BINS], idf, mean, deviation, solution[BINS:] * LEXICAL_SCALE, intercept, scores)
 
 
 def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
@@ -135,13 +135,27 @@ def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
     return idf, values / length[block]
 
 
-def support_of(corpus: Corpus, chosen: NDArray[np.bool_], least_coverage: float) -> Support:
-    """What the `chosen` prompts make known."""
+def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
     places = np.concatenate([np.unique(corpus.features[number].vocabulary) for number in np.flatnonzero(chosen)])
-    known = np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
-    longest = max(len(corpus.outcomes[number].prompt) for number in np.flatnonzero(chosen))
-    symbols = np.array([corpus.features[number].symbols for number in np.flatnonzero(chosen)])
-    return Support(np.packbits(known), least_coverage, round(1.5 * longest), float(np.quantile(symbols, 0.999)))
+    return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
+
+
+def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
+    """Share of known words of each chosen prompt that has words."""
+    places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen)]
+    return np.array([words[each].mean() for each in places if len(each)])
+
+
+def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
+    """Distance of each chosen prompt's lexical counts from those of `training`, in standard deviations."""
+    mean, deviation = _spread(corpus, training)
+    standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation) ** 2).mean(1))
+    return standard
+
+
+def _spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
+    return corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
 
 
 def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:

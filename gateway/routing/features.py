@@ -46,7 +46,6 @@ _WORD_GROUPS: tuple[frozenset[str], ...] = tuple(
     )
 )
 _GROUP_OF = {word: number for number, group in enumerate(_WORD_GROUPS) for word in group}
-_SYMBOLS = np.frombuffer(b"!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", np.uint8)
 _OPERATORS = np.frombuffer(b"+-*/=<>", np.uint8)
 _MARKUP = np.frombuffer(b"^_{}", np.uint8)
 
@@ -73,8 +72,6 @@ class Features:
     lexical: Floats
     vocabulary: NDArray[np.int64]
     """Places of the text's distinct longer words in a vocabulary of 2^20 bits."""
-    symbols: float
-    """Share of the characters that are neither letters, digits nor spaces."""
 
 
 def normalise(text: str) -> str:
@@ -99,7 +96,6 @@ def extract(text: str) -> Features:
         word_bins,
         _lexical(plain, words, byte_counts),
         _vocabulary(words),
-        float(byte_counts[_SYMBOLS].sum()) / len(encoded),
     )
 
 

@@ -14,8 +14,8 @@ from gateway.dialects.chat_turns import read_turns
 from gateway.domain.request import Turn
 from gateway.domain.route import Grade
 from gateway.errors import BadRequest
-from gateway.routing.artefact import Artefact, load
-from gateway.routing.features import Features, extract
+from gateway.routing.artefact import CLIP, Artefact, load
+from gateway.routing.features import Features, Floats, extract
 
 MOST_TURNS = 4
 """User turns that are graded, the latest ones; the hardest counts."""
@@ -53,10 +53,11 @@ class Grader:
 
     def score(self, features: Features) -> float:
         """Expected gain of the strong tier, less the average gain of the prompt's own kind."""
-        known, lexical = self.artefact, features.lexical
+        known = self.artefact
         weighted = features.counts * known.idf[features.bins]
         pulls = weighted * known.weights[features.bins]
-        total = known.intercept + float((lexical - known.lexical_mean) @ known.lexical_weights)
+        lexical = self._standard(features).clip(-CLIP, CLIP)
+        total = known.intercept + float(lexical @ known.lexical_weights)
         for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
             length = float(np.sqrt(weighted[block] @ weighted[block]))
             total += float(pulls[block].sum()) / length if length else 0.0
@@ -67,9 +68,17 @@ class Grader:
         support = self.artefact.support
         if len(text) > support.longest:
             return "too long"
-        if features.symbols > support.most_symbols:
-            return "mostly symbols"
+        if self.strangeness(features) > support.most_strange:
+            return "not like prose or a question"
         return "unknown words" if self.coverage(features) < support.least_coverage else ""
+
+    def strangeness(self, features: Features) -> float:
+        """How far the lexical counts lie from training's, in standard deviations; high for code, logs and data."""
+        standard = self._standard(features)
+        return math.sqrt(float(standard @ standard) / len(standard))
+
+    def _standard(self, features: Features) -> Floats:
+        return (features.lexical - self.artefact.lexical_mean) / self.artefact.lexical_deviation
 
     def coverage(self, features: Features) -> float:
         """Share of the text's longer words that training saw; 0 without words."""

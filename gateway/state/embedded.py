@@ -171,7 +171,6 @@ class EmbeddedServer:
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
             pass_fds=(lock,),
-            preexec_fn=self._preexec,
             start_new_session=True,  # Ctrl-C is for the supervisor, who stops the server last
         )
 

@@ -1,8 +1,8 @@
 """What the server does with leases: one script, any number of counters of one tag, one round trip.
 
-A counter is a hash. `g` is its generation (another one means that it was made anew), `s` what is settled, `w` what every
-worker holds, `t` until when it is tight, `z` whether it has to be rebuilt, `a` the step its base was read at, `q` until
-when nothing is granted. Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them and `l` the latest.
+A counter is a hash. `g` is its generation (another one means that it was made anew), `s` what is settled, `w` what
+every worker holds, `t` until when it is tight, `z` whether it has to be rebuilt, `a` the step its base was read at, `q`
+until when nothing is granted. Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 Numbers are integers below 2^53: Lua computes in doubles.
 """
 
@@ -54,10 +54,18 @@ class Reply:
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
     """The server's clock (Unix ms) and a reply per counter."""
     now, *answers = reply
-    return now, [
-        Reply(Status(first), *numbers[:7], tight == 1, stale == 1, generation.decode(), since)
-        for first, *numbers, tight, stale, generation, since in answers
-    ]
+    return now, [_reply(*answer) for answer in answers]
+
+
+def _reply(status: int, *numbers: Any) -> Reply:
+    units, rest, settled, retry_ms, idle, held, workers, tight, stale, generation, since = numbers
+    return Reply(
+        *(Status(status), units, rest, settled, retry_ms, idle, held, workers),
+        tight=tight == 1,
+        stale=stale == 1,
+        generation=generation.decode(),
+        since=since,
+    )
 
 
 SYNC = Script(
@@ -69,6 +77,10 @@ local step = math.floor(now / 100)
 local worker, ttl, lost = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
 
 local function int(number) return string.format('%.0f', number) end
+
+local function entry(name, units, used, expires, last)
+  return name .. '=' .. int(units) .. '=' .. int(used) .. '=' .. int(expires) .. '=' .. last .. ';'
+end
 
 local function slide(key, c)
   if c.l <= step - 600 then
@@ -123,7 +135,7 @@ local function sync(i, key)
   local anew = false
   if not c.g or (c.z and base ~= '') then
     if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0} end
-    if not c.g and lost and kind == 'sum' then c.q = now + 1000 end
+    if not c.g and kind == 'sum' and (lost or known ~= '') then c.q = now + 1000 end
     anew, c.z = true, false
     c.g = worker .. '.' .. int(now) .. '.' .. i
     if base ~= '' then
@@ -131,13 +143,13 @@ local function sync(i, key)
       c.s, c.a = tonumber(amount), tonumber(at)
     end
   end
-  local others, idle, workers, mine = 0, 0, 1, nil
+  local others, idle, workers, mine, own = 0, 0, 1, nil, {0, 0, 0}
   local entries = {}
   for name, units, used, expires, last in string.gmatch(f[3] or '', '([^=;]+)=(%d+)=(%d+)=(%d+)=(%d+);') do
     units, used, expires = tonumber(units), tonumber(used), tonumber(expires)
     if anew then last = '0' end
     if name == worker then
-      mine = tonumber(last)
+      mine, own = tonumber(last), {units, used, expires}
     else
       if expires > now then
         others, idle, workers = others + units, idle + math.max(units - used, 0), workers + 1
@@ -147,25 +159,20 @@ local function sync(i, key)
       else
         units, used = 0, 0
       end
-      if expires + 600000 > now then
-        entries[#entries + 1] = name .. '=' .. int(units) .. '=' .. int(used) .. '=' .. int(expires) .. '=' .. last .. ';'
-      elseif units > 0 then
-        entries[#entries + 1] = name .. '=' .. int(units) .. '=0=' .. int(expires) .. '=' .. last .. ';'
+      if units > 0 or expires + 600000 > now then
+        entries[#entries + 1] = entry(name, units, used, expires, last)
       end
     end
   end
   local changed = known ~= '' and known ~= c.g
-  if not changed and kind == 'sum' and known ~= '' and seq > 1 and (mine or 0) < seq - 1 then
+  if not changed and kind == 'sum' and known ~= '' and (not mine or (mine > 0 and mine < seq - 1)) then
     redis.call('HSET', key, 'z', '1')
     return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0}
   end
   if kind == 'rate' then slide(key, c) end
   local status, units, rest, retry = 2, 0, 0, 0
   if changed then
-    if anew and f[3] then
-      local kept = string.match(f[3], worker .. '=%d+=%d+=%d+=')
-      if kept then entries[#entries + 1] = kept .. '0;' end
-    end
+    entries[#entries + 1] = entry(worker, own[1], own[2], own[3], int(mine or 0))
   else
     if mine ~= seq then use(key, c, kind, uses) end
     status, units, rest = 0, floor, limit - c.s - others - floor
@@ -184,7 +191,7 @@ local function sync(i, key)
       local more = math.min(ahead, math.floor(math.max(rest, 0) / 8))
       units, rest = units + more, rest - more
     end
-    entries[#entries + 1] = worker .. '=' .. int(units) .. '=' .. int(busy) .. '=' .. int(now + ttl) .. '=' .. int(seq) .. ';'
+    entries[#entries + 1] = entry(worker, units, busy, now + ttl, int(seq))
   end
   redis.call('HSET', key, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
              't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q))

@@ -51,12 +51,15 @@ class Child:
         wait_s = FIRST_WAIT_S
         while True:
             began = asyncio.get_running_loop().time()
-            process = await self._start()
-            code = await process.wait()
+            try:
+                process = await self._start()
+                how = f"(pid {process.pid}) ended {_how(await process.wait())}"
+            except OSError as error:  # no memory, no processes left
+                how = f"could not be started: {error}"
             self._on_change()
             if asyncio.get_running_loop().time() - began > STEADY_S:
                 wait_s = FIRST_WAIT_S
-            log.warning("%s (pid %d) ended %s; again in %.1f s", self.name, process.pid, _how(code), wait_s)
+            log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 

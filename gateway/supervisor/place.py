@@ -20,7 +20,7 @@ STALE_S = 3.0
 
 
 def occupy(paths: Paths) -> int:
-    """Create the directories and lock them; the descriptor holds the lock until this process ends. Raises ConfigError."""
+    """Create the directories and lock them: the lock holds while the descriptor is open. Raises ConfigError."""
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

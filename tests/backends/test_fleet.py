@@ -99,6 +99,15 @@ async def test_a_trimmed_request_is_sent_trimmed(small: Provider, caller_of: Cal
     assert caller.hold.extended == [("small", 40)]
 
 
+@pytest.mark.parametrize(("asked", "sent"), [(9000, 100), (100, 100), (7, 7), (None, None)])
+async def test_more_output_than_the_backend_can_give_is_not_asked_of_it(
+    small: Provider, caller_of: CallerOf, asked: int | None, sent: int | None
+) -> None:
+    caller = caller_of(backend_at(small, "small", max_output_tokens=100))
+    await read(await caller.call(chat(max_tokens=asked)))
+    assert small.last.json["max_tokens"] == sent
+
+
 async def test_an_openai_client_is_served_by_an_anthropic_backend(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of(backend_at(small, "claude", kind="anthropic"))
     body = orjson.loads(await read(await caller.call(chat("hello"))))

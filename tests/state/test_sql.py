@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -30,10 +29,24 @@ def count(connection: Connection) -> int:
     return connection.execute(select(func.count()).select_from(audit)).scalar_one()
 
 
-def test_the_migrations_lead_to_the_tables(any_database: Database) -> None:
+def versions(connection: Connection) -> list[str]:
+    return list(connection.execute(text("SELECT version_num FROM alembic_version")).scalars())
+
+
+def test_an_empty_database_gets_the_tables_of_the_newest_migration(any_database: Database) -> None:
     with any_database.begin() as connection:
-        differences = compare_metadata(MigrationContext.configure(connection), metadata)
-    assert differences == []
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert versions(connection) == [HEAD]
+
+
+def test_the_migrations_lead_to_the_same_tables(any_database: Database) -> None:
+    with any_database.begin() as connection:
+        metadata.drop_all(connection)
+        connection.execute(text("DELETE FROM alembic_version"))
+    any_database.upgrade()
+    with any_database.begin() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+        assert versions(connection) == [HEAD]
 
 
 def test_head_names_the_newest_migration() -> None:
@@ -49,16 +62,16 @@ def test_upgrading_twice_changes_nothing(any_database: Database) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
-def test_several_processes_may_upgrade_at_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+def test_several_may_upgrade_at_once(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     url = f"sqlite:///{tmp_path}/deep/er/x.sqlite" if kind == "sqlite" else request.getfixturevalue("postgres_url")
-    code = "import sys; from gateway.state.sql import Database; Database(sys.argv[1]).upgrade()"
-    starts = [subprocess.Popen([sys.executable, "-c", code, url], stderr=subprocess.PIPE) for _ in range(3)]
-    errors = [start.communicate()[1] for start in starts]
-    assert [start.returncode for start in starts] == [0, 0, 0], errors
-    database = Database(url)
-    with database.begin() as connection:
+    databases = [Database(url) for _ in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(Database.upgrade, databases))
+    with databases[0].begin() as connection:
         assert count(connection) == 0
-    database.close()
+        assert versions(connection) == [HEAD]
+    for database in databases:
+        database.close()
 
 
 async def test_run_commits_what_the_work_did(any_database: Database) -> None:

@@ -1,0 +1,52 @@
+"""`thriftgate grade` and `router`: how hard a prompt is, and how well that is known."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from gateway.cli.options import Context, common
+from gateway.errors import BadRequest
+from gateway.routing.evaluate import DataError, evaluate, table
+from gateway.routing.grade import Grader, grade_lines
+
+
+@click.command()
+@common
+@click.option("--artefact", type=click.Path(path_type=Path, exists=True), help="Other weights than the packaged ones.")
+def grade(context: Context, artefact: Path | None) -> None:
+    """Difficulty 0..1 of prompts: JSON lines in, JSON lines out.
+
+    \b
+    echo '{"id": 1, "prompt": "What is 2 + 2?"}' | thriftgate grade
+    """
+    try:
+        for line in grade_lines(sys.stdin.buffer, Grader.load(artefact)):
+            sys.stdout.buffer.write(line)
+    except BadRequest as error:
+        sys.stdout.buffer.flush()
+        raise click.ClickException(error.message) from error
+
+
+@click.group()
+def router() -> None:
+    """Fit and measure what routing decides by."""
+
+
+@router.command("evaluate")
+@common
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option("--artefact", type=click.Path(path_type=Path, exists=True), help="Other weights than the packaged ones.")
+def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None) -> None:
+    """Area under quality against share sent to the strong tier (.5 is chance), with 95 % intervals, per set.
+
+    FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
+    """
+    try:
+        reports = evaluate(files, Grader.load(artefact))
+    except DataError as error:
+        raise click.ClickException(str(error)) from error
+    context.print([asdict(report) for report in reports], table(reports))

@@ -1,0 +1,185 @@
+"""Trains the difficulty classifier on measured outcomes: `python -m gateway.routing.fit --data FILE… --out ARTEFACT`."""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gateway.routing.artefact import FORMAT, Artefact, Curves, Support, save
+from gateway.routing.calibrate import calibration_error, curves
+from gateway.routing.corpus import (
+    BALANCE,
+    LEXICAL_SCALE,
+    PENALTY,
+    Corpus,
+    Model,
+    Say,
+    coverage,
+    fit_model,
+    folds,
+    known_words,
+    read_corpus,
+    strangeness,
+    without,
+)
+from gateway.routing.evaluate import DataError, apgr, apgr_interval
+from gateway.routing.ridge import Array
+
+FOLDS = 5
+ABSTAIN = 0.01
+"""Share of the prompts of an unseen set that may fall outside each limit of what is known."""
+REACH = 1.5
+"""Prompts longer than the longest in training times this are outside."""
+
+
+def fit(paths: Sequence[Path], say: Say, *, seed: int = 0) -> Artefact:
+    """Cross-validate, hold out each set once, calibrate, then train on everything. Raises DataError, OSError."""
+    corpus = read_corpus(paths, say)
+    if len(corpus) < 200:
+        raise DataError(f"{len(corpus)} prompts are too few to train on; collect at least 200")
+    seen = _cross_validated(corpus, say)
+    unseen, limits = _held_out(corpus, say)
+    centre, spread = float(seen.mean()), float(seen.std())
+    standard = (seen - centre) / spread
+    fitted = curves(corpus, standard)
+    say("training on everything")
+    everything = np.ones(len(corpus), dtype=bool)
+    model, support = fit_model(corpus, everything), _support(corpus, limits)
+    provenance = {
+        "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
+        "format": FORMAT,
+        "seed": seed,
+        "method": "ridge regression on hashed n-grams and lexical counts; target: strong − weak, less its set's mean",
+        "settings": {"penalty": PENALTY, "lexical_scale": LEXICAL_SCALE, "balance": BALANCE, "folds": FOLDS},
+        "data": [_source(path) for path in paths],
+        "prompts": len(corpus),
+        "sets": _metrics(corpus, seen, unseen, seed),
+        "calibration": _calibration(corpus, standard, unseen, fitted),
+        "support": {"least_coverage": limits[0], "most_strange": limits[1], "longest": support.longest},
+    }
+    return _artefact(model, support, fitted, (centre, spread), provenance)
+
+
+def _artefact(
+    model: Model, support: Support, fitted: Curves, scale: tuple[float, float], provenance: Mapping[str, Any]
+) -> Artefact:
+    return Artefact(
+        model.weights.astype(np.float32),
+        model.idf.astype(np.float32),
+        model.lexical_mean.astype(np.float32),
+        model.lexical_deviation.astype(np.float32),
+        model.lexical_weights.astype(np.float32),
+        model.intercept,
+        *scale,
+        support,
+        fitted,
+        provenance,
+    )
+
+
+def _cross_validated(corpus: Corpus, say: Say) -> Array:
+    """A score of every prompt from a fit that saw neither it nor another form of its question."""
+    scores = np.zeros(len(corpus))
+    for number, test in enumerate(folds(corpus, FOLDS), 1):
+        scores[test] = fit_model(corpus, ~test).scores[test]
+        say(f"cross-validation: fold {number} of {FOLDS}")
+    return scores
+
+
+def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
+    """Scores of each set from a fit on the others, and the coverage and strangeness that nearly all of a set keep to.
+
+    With a single set there is nothing to hold out: the scores are NaN and the limits come from its folds.
+    """
+    scores = np.full(len(corpus), np.nan)
+    several = len(corpus.names) > 1
+    parts = [corpus.sets == number for number in range(len(corpus.names))] if several else folds(corpus, FOLDS)
+    limits = []
+    for number, test in enumerate(parts):
+        training = without(corpus, test)
+        if not training.any():
+            continue
+        if several:
+            scores[test] = fit_model(corpus, training).scores[test]
+            say(f"unseen: {corpus.names[number]} graded by a fit on the other sets")
+        covered = coverage(corpus, known_words(corpus, training), test)
+        strange = strangeness(corpus, training, test)
+        limits.append((np.quantile(covered, ABSTAIN), np.quantile(strange, 1 - ABSTAIN)))
+    say("unseen limits: " + ", ".join(f"{low:.2f}/{high:.2f}" for low, high in limits))
+    least, most = np.median(limits, axis=0)
+    return scores, (float(least), float(most))
+
+
+def _support(corpus: Corpus, limits: tuple[float, float]) -> Support:
+    words = known_words(corpus, np.ones(len(corpus), dtype=bool))
+    longest = max(len(outcome.prompt) for outcome in corpus.outcomes)
+    return Support(np.packbits(words), limits[0], round(REACH * longest), limits[1])
+
+
+def _metrics(corpus: Corpus, seen: Array, unseen: Array, seed: int) -> dict[str, Any]:
+    report = {}
+    for number, name in enumerate(corpus.names):
+        members = corpus.sets == number
+        weak, strong = corpus.weak[members], corpus.strong[members]
+        entry: dict[str, Any] = {
+            "prompts": int(members.sum()),
+            "weak": round(float(weak.mean()), 4),
+            "strong": round(float(strong.mean()), 4),
+        }
+        for kind, scores in (("in_domain", seen[members]), ("unseen", unseen[members])):
+            if np.isfinite(scores).all():
+                interval = apgr_interval(scores, weak, strong, seed=seed)
+                entry[kind] = [round(value, 4) for value in (apgr(scores, weak, strong), *interval)]
+        report[name] = entry
+    return report
+
+
+def _calibration(corpus: Corpus, standard: Array, unseen: Array, fitted: Curves) -> dict[str, Any]:
+    report = {
+        "source": "cross-validated scores, every set weighing the same",
+        "below": [round(float(value), 4) for value in fitted.coefficients[0]],
+        "near": [round(float(value), 4) for value in fitted.coefficients[1]],
+        "error_in_domain": round(calibration_error(corpus, standard, fitted), 4),
+    }
+    if np.isfinite(unseen).all():
+        elsewhere = (unseen - unseen.mean()) / unseen.std()
+        report["error_unseen"] = round(calibration_error(corpus, elsewhere, fitted), 4)
+    return report
+
+
+def _source(path: Path) -> dict[str, str]:
+    return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command; progress goes to standard error."""
+    parser = argparse.ArgumentParser(prog="python -m gateway.routing.fit", description=__doc__)
+    parser.add_argument("--data", nargs="+", type=Path, required=True, metavar="FILE", help="outcomes, JSONL or .gz")
+    parser.add_argument("--out", type=Path, required=True, metavar="ARTEFACT", help="where the .npz goes")
+    parser.add_argument("--seed", type=int, default=0, help="of the bootstrap intervals")
+    options = parser.parse_args(arguments)
+
+    def say(line: str) -> None:
+        sys.stderr.write(line + "\n")
+
+    try:
+        artefact = fit(options.data, say, seed=options.seed)
+        save(artefact, options.out)
+    except (DataError, OSError) as error:
+        say(str(error))
+        return 1
+    for name, entry in artefact.provenance["sets"].items():
+        say(f"{name:<24} in-domain {entry.get('in_domain')} unseen {entry.get('unseen')}")
+    say(f"written: {options.out} ({options.out.stat().st_size:,} bytes)")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

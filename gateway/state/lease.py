@@ -1,0 +1,235 @@
+"""One counter as one worker sees it: what it may use without asking, what it uses, what it has not reported yet."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.state.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
+
+Kind = Literal["rate", "gauge", "sum"]
+"""rate: uses of the last 60 s · gauge: what is in use now · sum: everything ever settled, plus what is in use."""
+
+Rebuild = Callable[[], Awaitable[int]]
+
+LIFE_MS = 660_000
+"""How long a rate or gauge is kept after its last use."""
+MOST = 2**52
+"""Larger limits mean this: the server's doubles stay exact."""
+_MARGIN_STEPS = 5
+"""Clocks of workers agree to half a second: what was settled later than that before a rebuild is reported again."""
+_FADE = 0.94
+"""Of the demand per tick; at five ticks a second an unused lease is given back after some ten seconds."""
+_AHEAD_TICKS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """A counter that could not give what was asked."""
+
+    lease: Lease
+    wanted: int
+    retry_after_s: float | None
+    """When it can, if nobody uses more; None when that depends on others."""
+
+    @property
+    def passing(self) -> bool:
+        """Others hold units that they don't use, or the counter is being rebuilt: ask again in a moment."""
+        lease = self.lease
+        return lease.settling or (lease.idle > 0 and lease.rest + lease.idle + max(lease.free, 0) >= self.wanted)
+
+
+class Lease:
+    """Made by `Leases.counter`. Every method is synchronous and touches memory only."""
+
+    def __init__(self, tag: str, key: str, kind: Kind, limit: int, life_ms: int, rebuild: Rebuild | None) -> None:
+        self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
+        self.limit = min(limit, MOST)
+        self.free = 0
+        """May be taken without asking; below zero when more was settled than held."""
+        self.busy = 0
+        """In use: open holds, requests in progress."""
+        self.rest = self.settled = self.idle = self.held = 0
+        self.workers = 1
+        self.settling = self.tight = self.stale = False
+        self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
+        self.refused_least = 0
+        self.retry_at = float("-inf")
+        self.waiting: list[int] = []
+        """What requests wait for, one entry each."""
+        self.touched = False
+        self.generation = ""
+        self._window: dict[int, int] = {}
+        self._pending: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
+        self._acknowledged = True
+        self._seq = time.time_ns() // 1_000_000
+        self._leased = 0
+        self._least = 1
+        self._taken = 0
+        self._demand = 0.0
+        self._biggest = 0
+
+    # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
+
+    def take(self, units: int, step: int) -> None:
+        """Use `units`, which must be `free`."""
+        self.free -= units
+        self._use(units, step)
+
+    def force(self, units: int, step: int) -> None:
+        """Use `units` without having them: the server is out of reach and the rule says go on."""
+        self._use(units, step)
+
+    def _use(self, units: int, step: int) -> None:
+        self._taken += units
+        self.touched = True
+        if units > self._biggest:
+            self._biggest = units
+        if self.kind == "rate":
+            self._pending[step] = self._pending.get(step, 0) + units
+            self._window[step] = self._window.get(step, 0) + units
+        else:
+            self.busy += units
+
+    def give(self, units: int) -> None:
+        """Units of a gauge or sum are no longer in use, and nothing was settled."""
+        self.busy -= units
+        self.free += units
+        self.touched = True
+
+    def settle(self, held: int, cost: int, step: int) -> None:
+        """`held` units of a sum are no longer in use; `cost` of them, or more, were spent."""
+        self.busy -= held
+        self.free += held - cost
+        self.touched = True
+        if cost:
+            self._pending[step] = self._pending.get(step, 0) + cost
+
+    def correct(self, units: int, step: int) -> None:
+        """A rate's use at `step` was `units` more (or, below zero, less) than was taken then."""
+        self._pending[step] = self._pending.get(step, 0) + units
+        self._window[step] = max(0, self._window.get(step, 0) + units)
+        self.touched = True
+        if units > 0:
+            self.free -= units
+
+    def resize(self, limit: int) -> None:
+        limit = min(limit, MOST)
+        if limit != self.limit:
+            self.rest += limit - self.limit
+            self.limit = limit
+            self.touched = True
+
+    @property
+    def remaining(self) -> int:
+        """What this worker believes that everyone together may still use."""
+        return max(0, self.rest + self.free)
+
+    def used(self, step: int) -> int:
+        """This worker's own uses of a rate within the window."""
+        oldest = step - WINDOW_STEPS
+        return sum([units for at, units in self._window.items() if at > oldest])
+
+    def refuses(self, units: int, now: float) -> bool:
+        """Was as much refused a moment ago? Then there is no need to ask again."""
+        return now < self.refused_until and units - max(self.free, 0) >= self.refused_least
+
+    # ── talking to the server ──────────────────────────────────────────────────────────────────────────────────────
+
+    @property
+    def done(self) -> bool:
+        """Nothing held here and nothing to say."""
+        return not (self.busy or self.free > 0 or self._leased or self._pending or self._sent or self.waiting)
+
+    @property
+    def restless(self) -> bool:
+        """Is there anything to report now?"""
+        return self.touched or not self._acknowledged or self.free > self._target()
+
+    def withdraw(self) -> None:
+        """The worker is closing: keep nothing ahead."""
+        self._taken = self._biggest = 0
+        self._demand = 0.0
+
+    def tick(self, step: int) -> None:
+        """A period has passed: demand fades, the window slides."""
+        self._demand = max(float(self._taken), self._demand * _FADE)
+        self._taken = 0
+        if self._demand < 0.02 * self._biggest:
+            self._demand, self._biggest = 0.0, 0
+        if len(self._window) > WINDOW_STEPS // 2:
+            oldest = step - WINDOW_STEPS
+            self._window = {at: units for at, units in self._window.items() if at > oldest}
+        if len(self._pending) > WINDOW_STEPS:  # the server has been away for long
+            self._fold(step)
+
+    def _fold(self, step: int) -> None:
+        if self.kind == "rate":
+            self._pending = {at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS}
+        else:
+            self._pending = {max(self._pending): sum(self._pending.values())}
+
+    def report(self, base: str) -> list[str | int]:
+        """The arguments of one counter. From here until the reply only what is kept may be taken."""
+        if self._acknowledged:
+            self._sent, self._pending = self._pending, {}
+            self._seq += 1
+            self._acknowledged = False
+        target = 0 if self.tight else self._target()
+        spare = max(self.free, 0)
+        keep = spare if self.waiting else min(spare, target)
+        need = max(0, sum(self.waiting) - keep)
+        self._least = max(1, min(self.waiting) - keep) if need else 1
+        self.free = keep
+        self.touched = False
+        uses = ",".join([f"{at}:{units}" for at, units in self._sent.items() if units])
+        return [
+            *(self.kind, self.generation, self._seq, self.limit, self.busy + keep, self.busy),
+            *(need, self._least, max(0, target - keep), base, uses, self.life_ms),
+        ]
+
+    def _target(self) -> int:
+        demand = max(self._demand, float(self._taken))
+        return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
+
+    def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
+        """`reply` to a report whose floor was `floor`, sent at `now` (monotonic)."""
+        if reply.status is Status.UNKNOWN:
+            return
+        if reply.status is Status.CHANGED:
+            self._begin_anew(reply)
+            return
+        self.generation = reply.generation
+        self._sent, self._acknowledged = {}, True
+        self._leased = reply.units
+        self.free += reply.units - floor
+        self.rest, self.settled, self.idle, self.held = reply.rest, reply.settled, reply.idle, reply.held
+        self.workers, self.tight, self.stale = reply.workers, reply.tight, reply.stale
+        self.settling = reply.status is Status.SETTLING
+        self.seen, self.valid_until = now, now + lease_s
+        if reply.status in (Status.SHORT, Status.SETTLING):
+            self.refused_least = self._least
+            self.retry_at = now + reply.retry_ms / 1000 if reply.retry_ms else float("-inf")
+            self.refused_until = now + STEP_MS / 1000
+
+    def _begin_anew(self, reply: Reply) -> None:
+        """The counter was made anew: what its base holds must not be reported again."""
+        if self.kind == "rate":
+            self._pending = dict(self._window)
+        else:
+            since = reply.since - _MARGIN_STEPS
+            every = [*self._sent.items(), *self._pending.items()]
+            self._pending = {}
+            for at, units in every:
+                if at >= since:
+                    self._pending[at] = self._pending.get(at, 0) + units
+        self._sent, self._acknowledged = {}, True
+        self.generation = reply.generation
+
+    def expire(self, now: float) -> None:
+        """The server has given our lease to others when it has not heard of us for so long."""
+        if now >= self.valid_until:
+            self.free = min(self.free, 0)

@@ -1,0 +1,291 @@
+"""Counters that every worker shares and nobody waits for: each worker leases units ahead of need.
+
+The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
+is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased
+ahead and a take costs one round trip. Reports carry a number, so that one repeated after a timeout counts once. A
+worker that is not heard of for `ttl_s` loses its lease; the money it held stays held until the sum has been rebuilt
+from the ledger, for nobody else knows what it spent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from weakref import WeakValueDictionary
+
+from gateway.domain.tasks import Tasks
+from gateway.errors import StateUnavailable
+from gateway.state.connection import State
+from gateway.state.lease import LIFE_MS, Kind, Lease, Rebuild, Short
+from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
+
+log = logging.getLogger(__name__)
+
+Want = tuple[Lease, int]
+
+_TOGETHER = 48
+"""Most counters of one call."""
+_TURNS = 5
+"""Most calls of one round: birth, change, repair, and once more."""
+_QUIET_S = 1.0
+"""An unchanged lease is confirmed this often."""
+_LOSS_S = 2.0
+"""So long after the server lost its data a sum made anew grants nothing at first."""
+_REBUILD_S = 5.0
+
+
+class _Group:
+    """The counters of one tag: one call may name them all."""
+
+    def __init__(self, tag: str) -> None:
+        self.tag = tag
+        self.lock = asyncio.Lock()
+        self.active: dict[Lease, None] = {}
+        self.rounds = 0
+        self.last = float("-inf")
+
+
+class Leases:
+    """One per room and worker. Waiting is bounded by the deadline of State's calls."""
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        workers: int = 1,
+        period_s: float = 0.2,
+        ttl_s: float = 15.0,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state, self._monotonic = state, monotonic
+        self.workers = workers
+        """At least so many workers share a limit when the server cannot tell."""
+        self._period_s, self._ttl_s = period_s, ttl_s
+        self._worker = secrets.token_hex(8)
+        self._ahead_ms = time.time() * 1000 - monotonic() * 1000
+        self._groups: dict[str, _Group] = {}
+        self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
+        self._tasks = Tasks()
+        self._epoch = ""
+        self._lost_at = float("-inf")
+        self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
+
+    async def open(self) -> None:
+        self._epoch = self._state.epoch
+        self._state.on_epoch(self._new_epoch)
+        self._tasks.spawn(self._run(), "leases")
+
+    async def aclose(self) -> None:
+        """Give back what is not in use and report what was used."""
+        await self._tasks.aclose()
+        for group in self._groups.values():
+            for lease in group.active:
+                lease.withdraw()
+        await self._sync(self._groups.values())
+
+    def stats(self) -> dict[str, int | float | str]:
+        leases = [lease for group in self._groups.values() for lease in group.active]
+        return {**self._counts, "leases": len(leases), "in_use": sum(1 for lease in leases if lease.busy)}
+
+    def counter(
+        self,
+        tag: str,
+        *name: str,
+        kind: Kind,
+        limit: int,
+        life_ms: int = LIFE_MS,
+        rebuild: Rebuild | None = None,
+    ) -> Lease:
+        """The counter of that name, the same object as long as anyone has it; `limit` may change at any time.
+
+        A sum needs `rebuild`, which tells what was settled so far by other means.
+        """
+        key = self._state.key("lease", *name, tag=tag)
+        lease = self._known.get(key)
+        if lease is None:
+            lease = self._known[key] = Lease(tag, key, kind, limit, life_ms, rebuild)
+        lease.resize(limit)
+        return lease
+
+    @property
+    def step(self) -> int:
+        """The server's clock in steps of 100 ms, as well as it is known."""
+        return int((self._monotonic() * 1000 + self._ahead_ms) // STEP_MS)
+
+    # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def try_take(self, wants: Sequence[Want]) -> bool:
+        """All or nothing, from what is leased already: no round trip."""
+        for lease, units in wants:
+            if lease.free < units:
+                return False
+        step = self.step
+        for lease, units in wants:
+            lease.take(units, step)
+        return True
+
+    async def take(self, wants: Sequence[Want]) -> Short | None:
+        """All or nothing; what is in the way when it is nothing. All of one tag. Raises StateUnavailable."""
+        if self.try_take(wants):
+            return None
+        for again in (True, True, False):
+            short = await self._ask(wants)
+            if short is None or not (again and short.passing):
+                break
+            await asyncio.sleep(self._period_s * 1.2)  # by then the others have given back what they don't use
+        self._counts["short"] += short is not None
+        return short
+
+    def force(self, lease: Lease, units: int) -> None:
+        """Use what was not granted, because the server is out of reach and the rule says go on."""
+        lease.force(units, self.step)
+        self._group(lease.tag).active[lease] = None
+
+    def correct(self, lease: Lease, units: int, step: int) -> None:
+        """A rate's use at `step` was too high or too low by `units`. What comes on top counts from now."""
+        lease.correct(units, step if units < 0 else self.step)
+        self._group(lease.tag).active[lease] = None
+
+    async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
+        """Look at the counters (of one tag) unless that was done lately. Raises StateUnavailable."""
+        now = self._monotonic()
+        old = [lease for lease in leases if now - lease.seen > max_age_s]
+        if old:
+            group = self._group(old[0].tag)
+            group.active.update(dict.fromkeys(old))
+            async with group.lock:
+                await self._call(old)
+
+    # ── rounds ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _group(self, tag: str) -> _Group:
+        group = self._groups.get(tag)
+        if group is None:
+            group = self._groups[tag] = _Group(tag)
+        return group
+
+    async def _ask(self, wants: Sequence[Want]) -> Short | None:
+        """One round trip for everyone who waits at the same time."""
+        if short := self._refused(wants):
+            return short
+        group = self._group(wants[0][0].tag)
+        for lease, units in wants:
+            lease.waiting.append(units)
+            group.active[lease] = None
+        registered = group.rounds
+        try:
+            async with group.lock:
+                for _ in range(_TURNS):
+                    if self.try_take(wants):
+                        return None
+                    if group.rounds > registered and (short := self._refused(wants)):
+                        return short
+                    group.rounds += 1
+                    await self._call([lease for lease, _ in wants])
+        finally:
+            for lease, units in wants:
+                lease.waiting.remove(units)
+        return next(Short(lease, units, None) for lease, units in wants if lease.free < units)
+
+    def _refused(self, wants: Sequence[Want]) -> Short | None:
+        now = self._monotonic()
+        for lease, units in wants:
+            if lease.free < units and lease.refuses(units, now):
+                return Short(lease, units, lease.retry_at - now if lease.retry_at > now else None)
+        return None
+
+    async def _call(self, leases: Sequence[Lease]) -> None:
+        """Report and ask until every counter has answered. The caller has the group's lock."""
+        bases: dict[Lease, str] = {}
+        for _ in range(_TURNS):
+            repeat = await self._exchange(leases, bases)
+            if not repeat:
+                return
+            unknown = [lease for lease, status in repeat.items() if status is Status.UNKNOWN]
+            bases = {lease: await self._base(lease) for lease in unknown}
+            leases = list(repeat)
+        raise StateUnavailable("the counters do not come to rest")
+
+    async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str]) -> dict[Lease, Status]:
+        """One call; the counters that need another one, and why."""
+        sent = self._monotonic()
+        reports = [lease.report(bases.get(lease, "")) for lease in leases]
+        lost = "1" if sent - self._lost_at < _LOSS_S else "0"
+        words = [word for report in reports for word in report]
+        self._counts["rounds"] += 1
+        keys = [lease.key for lease in leases]
+        reply = await self._state.run(SYNC, keys, [self._worker, int(self._ttl_s * 1000), lost, *words])
+        clock_ms, replies = parse(reply)
+        self._ahead_ms = clock_ms - (sent + self._monotonic()) * 500
+        repeat: dict[Lease, Status] = {}
+        for lease, report, answer in zip(leases, reports, replies, strict=True):
+            lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
+            if answer.status in (Status.CHANGED, Status.UNKNOWN):
+                repeat[lease] = answer.status
+        return repeat
+
+    async def _base(self, lease: Lease) -> str:
+        """What was settled so far, and since when it is known. Raises StateUnavailable."""
+        assert lease.rebuild is not None
+        step = self.step
+        try:
+            async with asyncio.timeout(_REBUILD_S):
+                settled = await lease.rebuild()
+        except Exception as error:
+            raise StateUnavailable(f"{lease.key} cannot be rebuilt: {error!r}") from error
+        self._counts["rebuilt"] += 1
+        return f"{max(0, settled)}:{step}"
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._period_s)
+            await self._sync(self._due())
+
+    def _due(self) -> list[_Group]:
+        now, step = self._monotonic(), self.step
+        due = []
+        for tag, group in list(self._groups.items()):
+            for lease in list(group.active):
+                lease.tick(step)
+                lease.expire(now)
+                if lease.done:
+                    del group.active[lease]
+            if not group.active:
+                if not group.lock.locked():
+                    del self._groups[tag]
+            elif now - group.last >= _QUIET_S or any(lease.restless for lease in group.active):
+                due.append(group)
+        return due
+
+    async def _sync(self, groups: Iterable[_Group]) -> None:
+        await asyncio.gather(*map(self._report, groups))
+
+    async def _report(self, group: _Group) -> None:
+        try:
+            async with group.lock:
+                group.last = self._monotonic()
+                leases = list(group.active)
+                for start in range(0, len(leases), _TOGETHER):
+                    await self._call(leases[start : start + _TOGETHER])
+                await self._repair([lease for lease in leases if lease.stale])
+        except StateUnavailable as error:
+            self._counts["failed"] += 1
+            log.debug("leases of %s: %s", group.tag, error)
+
+    async def _repair(self, leases: Sequence[Lease]) -> None:
+        """Rebuild sums of which a worker died: only the ledger knows what it spent."""
+        now = self._monotonic()
+        due = [lease for lease in leases if lease.repair_at <= now]
+        for lease in due:
+            lease.repair_at = now + _REBUILD_S
+        bases = {lease: await self._base(lease) for lease in due}
+        if bases and (again := await self._exchange(due, bases)):
+            await self._call(list(again))
+
+    def _new_epoch(self, epoch: str) -> None:
+        if self._epoch and epoch != self._epoch:
+            self._lost_at = self._monotonic()
+        self._epoch = epoch

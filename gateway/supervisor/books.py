@@ -1,0 +1,72 @@
+"""The ledger's side of the parent process: tables brought up to date, journals drained, alerts sent."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from gateway.ledger.writer import Writer
+from gateway.policy.load import Policies
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Settings
+from gateway.state.sql import Database
+
+log = logging.getLogger(__name__)
+
+MIGRATE_S = 10.0
+"""Longest that serving waits for the database; the journal can keep the spend for as long as it takes."""
+RETRY_S = 2.0
+LAST_DRAIN_S = 10.0
+
+
+class Books:
+    """One per host. A database that is away is waited for; meanwhile the journals grow."""
+
+    def __init__(self, settings: Settings, policies: Policies) -> None:
+        """Raises ConfigError for a database URL that cannot be meant."""
+        try:
+            self._database = Database(settings.database_url)
+        except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+            raise ConfigError(
+                [f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'"]
+            ) from error
+        self._writer = Writer(settings.paths.journal, self._database)
+        self._policies = policies
+        self._migrated = False
+        self.abandoned = False
+        """A thread was left waiting for the database."""
+
+    async def open(self) -> None:
+        """Migrate, if the database is there."""
+        try:
+            async with asyncio.timeout(MIGRATE_S):
+                await self._migrate()
+        except (SQLAlchemyError, TimeoutError) as error:
+            log.error("the ledger database cannot be reached, its journal grows meanwhile: %s", error)
+
+    async def _migrate(self) -> None:
+        await asyncio.to_thread(self._database.upgrade)
+        self._migrated = True
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while not self._migrated:
+            await asyncio.sleep(RETRY_S)
+            await self.open()
+        await self._writer.run()
+
+    async def aclose(self) -> None:
+        """What the workers journalled last goes into the ledger, if the database is there."""
+        try:
+            async with asyncio.timeout(LAST_DRAIN_S):
+                if self._migrated:
+                    await self._writer.drain_once()
+                await self._writer.aclose()
+                await asyncio.to_thread(self._database.close)
+        except TimeoutError:
+            self.abandoned = True
+            log.error("the ledger database does not answer; the journal is drained at the next start")
+        except (SQLAlchemyError, OSError) as error:
+            log.error("the last of the journal is drained at the next start: %s", error)

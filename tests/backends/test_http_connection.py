@@ -1,0 +1,174 @@
+"""The connection without a socket: however its bytes are cut up, the response is the same."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.backends.http_connection import Connection
+from gateway.errors import BackendError, BackendGarbage, StreamBroken
+
+HEAD = b"HTTP/1.1 200 OK\r\nX-One: 1\r\n"
+BODY = bytes(range(256)) * 3
+CHUNKED = (
+    HEAD
+    + b"transfer-encoding: chunked\r\n\r\n"
+    + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (BODY[:1], BODY[1:300], BODY[300:]))
+)
+WHOLE = {
+    "length": HEAD + b"content-length: %d\r\n\r\n" % len(BODY) + BODY,
+    "chunked": CHUNKED + b"0\r\n\r\n",
+    "trailer": CHUNKED + b"0\r\nx-two: 2\r\n\r\n",
+    "interim": b"HTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + CHUNKED + b"0\r\n\r\n",
+}
+
+
+class Owner:
+    """A pool that only takes note."""
+
+    name = "small"
+
+    def __init__(self) -> None:
+        self.released = 0
+        self.losses = 0
+
+    def release(self, connection: Connection) -> None:
+        self.released += 1
+
+    def lost(self, connection: Connection) -> None:
+        self.losses += 1
+
+
+class Transport(asyncio.Transport):
+    """Swallows what is written; counts pauses."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.paused = False
+        self.aborted = False
+
+    def write(self, data: Any) -> None: ...
+
+    def writelines(self, data: Any) -> None: ...
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def pause_reading(self) -> None:
+        assert not self.paused
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        assert self.paused
+        self.paused = False
+
+
+async def receive(pieces: list[bytes], *, eof: bool = False) -> tuple[Owner, Transport, bytes | BackendError]:
+    """Feed `pieces` to a connection that waits for a response; its body, or the error."""
+    owner, transport = Owner(), Transport()
+    loop = asyncio.get_running_loop()
+    connection = Connection(owner, loop)
+    connection.connection_made(transport)
+    exchange = loop.create_task(connection.exchange(b"head", b"body", loop.time() + 9, loop.time() + 9))
+    await asyncio.sleep(0)
+    for piece in pieces:
+        connection.data_received(piece)
+        if transport.aborted:
+            break
+    if eof:
+        connection.connection_lost(None)
+    try:
+        response = await exchange
+        assert response.headers[0] == (b"x-one", b"1")
+        return owner, transport, b"".join([piece async for piece in response])
+    except BackendError as error:
+        return owner, transport, error
+
+
+def cut_up(data: bytes, places: list[int]) -> list[bytes]:
+    edges = [0, *sorted(place % len(data) for place in places), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False) if start != end]
+
+
+@settings(max_examples=60, deadline=None)
+@given(framing=st.sampled_from(sorted(WHOLE)), places=st.lists(st.integers(0, 10**6), max_size=12))
+def test_a_whole_response_survives_every_cut(framing: str, places: list[int]) -> None:
+    owner, transport, body = asyncio.run(receive(cut_up(WHOLE[framing], places)))
+    assert body == BODY
+    assert owner.released == 1
+    assert not transport.aborted
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    framing=st.sampled_from(sorted(WHOLE)),
+    end=st.integers(1, 10**6),
+    places=st.lists(st.integers(0, 10**6), max_size=6),
+)
+def test_a_response_that_stops_short_is_never_taken_for_whole(framing: str, end: int, places: list[int]) -> None:
+    raw = WHOLE[framing]
+    short = raw[: end % (len(raw) - 1) + 1][:-1] or raw[:1]
+    owner, _, outcome = asyncio.run(receive(cut_up(short, places), eof=True))
+    assert isinstance(outcome, BackendError)
+    assert owner.released == 0
+    assert owner.losses == 1
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    framing=st.sampled_from(sorted(WHOLE)),
+    places=st.lists(st.integers(0, 10**6), max_size=6),
+    evil=st.binary(min_size=1),
+)
+def test_what_follows_a_whole_response_never_gets_into_it(framing: str, places: list[int], evil: bytes) -> None:
+    owner, transport, body = asyncio.run(receive(cut_up(WHOLE[framing] + evil, places)))
+    assert body == BODY
+    if owner.released:  # what follows came later, while the connection was idle
+        assert transport.aborted
+    assert owner.losses == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(junk=st.binary(max_size=300), places=st.lists(st.integers(0, 10**6), max_size=6))
+def test_junk_ends_in_an_error_of_ours(junk: bytes, places: list[int]) -> None:
+    raw = CHUNKED + b"G" + junk
+    _, transport, outcome = asyncio.run(receive(cut_up(raw, places), eof=True))
+    assert isinstance(outcome, BackendGarbage)
+    assert transport.aborted
+
+
+async def test_reading_pauses_at_the_bound_and_goes_on_when_the_consumer_does() -> None:
+    owner, transport = Owner(), Transport()
+    loop = asyncio.get_running_loop()
+    connection = Connection(owner, loop)
+    connection.connection_made(transport)
+    exchange = loop.create_task(connection.exchange(b"head", b"body", loop.time() + 9, loop.time() + 9))
+    await asyncio.sleep(0)
+    connection.data_received(HEAD + b"content-length: 10000000\r\n\r\n")
+    response = await exchange
+    fed = 0
+    while not transport.paused:
+        connection.data_received(b"x" * 65536)
+        fed += 65536
+    assert fed == 262144
+    assert len(await anext(response)) == fed
+    assert transport.paused
+    more = loop.create_task(anext(response))  # type: ignore[arg-type]
+    await asyncio.sleep(0)
+    assert not transport.paused
+    connection.data_received(b"y")
+    assert await more == b"y"
+    await response.aclose()
+    with pytest.raises(StreamBroken):
+        await anext(response)
+    assert owner.losses == 1

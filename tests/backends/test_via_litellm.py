@@ -1,0 +1,209 @@
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+import orjson
+import pytest
+from blockbuster import BlockBuster
+from pydantic import SecretStr
+
+from gateway.backends.fleet import Fleet
+from gateway.backends.via_litellm import _words
+from gateway.domain.backend import Backend
+from gateway.errors import AllBackendsFailed, BackendRefused
+from tests.backends.conftest import KEY
+from tests.fakes.caller import Caller, chat, read
+from tests.fakes.gemini import Gemini
+
+extras = pytest.mark.extras
+
+
+def backend(url: str, **changes: object) -> Backend:
+    return Backend(
+        **{
+            "name": "gemini",
+            "kind": "litellm",
+            "base_url": url,
+            "api_key": SecretStr(KEY),
+            "model": "gemini/gemini-2.5-flash",
+            **changes,
+        }  # type: ignore[arg-type]
+    )
+
+
+@pytest.fixture
+async def gemini() -> AsyncIterator[Gemini]:
+    async with Gemini() as server:
+        yield server
+
+
+@pytest.fixture
+async def caller(gemini: Gemini, no_blocking_calls: BlockBuster) -> AsyncIterator[Caller]:
+    no_blocking_calls.deactivate()  # litellm still reads a file or two during its first real call
+    fleet = Fleet([backend(gemini.url, first_byte_timeout=3)])
+    await fleet.open()
+    yield Caller(fleet)
+    await fleet.aclose()
+
+
+@extras
+async def test_a_plain_answer_comes_back_in_the_clients_dialect(gemini: Gemini, caller: Caller) -> None:
+    answer = await caller.call(chat("hi", temperature=0.2, max_tokens=9))
+    body = orjson.loads(await read(answer))
+    assert body["choices"][0]["message"]["content"] == "Hello from Gemini"
+    assert body["object"] == "chat.completion"
+    assert body.keys() <= {"id", "object", "created", "model", "choices", "usage", "system_fingerprint"}
+    assert (answer.complete, answer.finish) == (True, "stop")
+    assert answer.attempt is not None
+    assert answer.attempt.usage is not None
+    assert (answer.attempt.usage.all_input, answer.attempt.usage.all_output) == (5, 3)
+    sent = gemini.bodies[-1]
+    assert sent["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
+    assert sent["generationConfig"] == {"temperature": 0.2, "max_output_tokens": 9}
+    assert gemini.headers[-1]["x-goog-api-key"] == KEY
+
+
+@extras
+async def test_a_stream_comes_back_as_events_without_the_usage_that_nobody_asked_for(caller: Caller) -> None:
+    answer = await caller.call(chat("hi", stream=True))
+    data = await read(answer)
+    assert data.endswith(b"data: [DONE]\n\n")
+    assert b'"usage"' not in data
+    assert b"vertex" not in data
+    assert answer.delivered_text() == "Hello from Gemini"
+    assert (answer.complete, answer.finish) == (True, "stop")
+    assert answer.attempt is not None
+    assert answer.attempt.usage is not None
+    assert (answer.attempt.usage.all_input, answer.attempt.usage.all_output) == (5, 3)
+
+
+@extras
+async def test_a_usage_that_was_asked_for_comes_in_a_chunk_of_its_own(caller: Caller) -> None:
+    answer = await caller.call(chat("hi", stream=True, stream_options={"include_usage": True}))
+    events = [orjson.loads(event[6:]) for event in (await read(answer)).split(b"\n\n") if event.startswith(b"data: {")]
+    assert events[-1]["choices"] == []
+    assert events[-1]["usage"]["completion_tokens"] == 3
+    assert "cost" not in events[-1]["usage"]
+
+
+@extras
+async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Gemini, caller: Caller) -> None:
+    answer = await caller.call(chat("drip", stream=True))
+    async for _ in answer:
+        break
+    await answer.aclose()
+    async with asyncio.timeout(5):
+        while not gemini.hung_up:
+            await asyncio.sleep(0.01)
+
+
+@extras
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_cancelled_call_closes_the_providers_connection(gemini: Gemini, caller: Caller, stream: bool) -> None:
+    calling = asyncio.get_running_loop().create_task(caller.call(chat("slow", stream=stream)))
+    async with asyncio.timeout(5):
+        while not gemini.bodies:
+            await asyncio.sleep(0.01)
+        calling.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await calling
+        while not gemini.hung_up:
+            await asyncio.sleep(0.01)
+    assert list(caller.books.closed.values()) == ["interrupted"]
+
+
+@extras
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_refusal_keeps_the_providers_words_and_none_of_litellms(caller: Caller, stream: bool) -> None:
+    with pytest.raises(BackendRefused) as caught:
+        await caller.call(chat("fail 400", stream=stream))
+    assert (caught.value.status, caught.value.message) == (400, "scripted 400")
+
+
+@extras
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("status", "ends"), [(429, 429), (500, 502), (503, 502), (401, 502)])
+async def test_failures_are_what_they_are(caller: Caller, status: int, ends: int, stream: bool) -> None:
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller.call(chat(f"fail {status}", stream=stream))
+    assert caught.value.status == ends
+    assert "<" not in caught.value.message
+    assert KEY not in caught.value.message
+    assert caller.record.attempts[0].status == status
+
+
+@extras
+async def test_an_answer_that_does_not_begin_is_given_up(gemini: Gemini, no_blocking_calls: BlockBuster) -> None:
+    no_blocking_calls.deactivate()
+    fleet = Fleet([backend(gemini.url, first_byte_timeout=0.2)])
+    await fleet.open()
+    caller = Caller(fleet)
+    for stream in (False, True):
+        with pytest.raises(AllBackendsFailed):
+            await caller.call(chat("slow", stream=stream))
+        assert caller.record.attempts[0].error == "backend_timeout"
+    await fleet.aclose()
+
+
+@extras
+async def test_a_provider_out_of_reach_is_unreachable(no_blocking_calls: BlockBuster) -> None:
+    no_blocking_calls.deactivate()
+    fleet = Fleet([backend("http://127.0.0.1:1")])
+    await fleet.open()
+    caller = Caller(fleet)
+    with pytest.raises(AllBackendsFailed):
+        await caller.call(chat())
+    assert caller.record.attempts[0].error == "backend_unreachable"
+    await fleet.aclose()
+
+
+@extras
+async def test_a_request_cannot_redirect_litellm_or_hand_it_callbacks(gemini: Gemini, caller: Caller) -> None:
+    await read(
+        await caller.call(
+            chat(
+                "hi",
+                api_base="http://127.0.0.1:1",
+                base_url="http://127.0.0.1:1",
+                api_key="sk-other",
+                mock_response="not the model",
+                custom_llm_provider="openai",
+                extra_headers={"x-evil": "1"},
+                fallbacks=["gpt-4o"],
+                success_callback=["evil"],
+            )
+        )
+    )
+    assert gemini.headers[-1]["x-goog-api-key"] == KEY
+    assert "x-evil" not in gemini.headers[-1]
+
+
+async def test_without_litellm_only_this_backend_fails_and_it_is_not_tried_twice(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "litellm", None)  # as if it were not installed
+    fleet = Fleet([backend("")])
+    await fleet.open()
+    assert "pip install" in caplog.text
+    caller = Caller(fleet)
+    with pytest.raises(AllBackendsFailed, match="needs litellm"):
+        await caller.call(chat())
+    assert len(caller.record.attempts) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "words"),
+    [
+        ('litellm.BadRequestError: GeminiException BadRequestError - {"error": {"message": "too hot"}}', "too hot"),
+        ('litellm.BadRequestError: Vertex_ai_betaException BadRequestError - b\'{"error": {"message": "no"}}\'', "no"),
+        ('litellm.BadRequestError: CohereException - {"message": "invalid"}', "invalid"),
+        ("litellm.UnsupportedParamsError: gemini does not support seed", "gemini does not support seed"),
+        ("litellm.APIError: <html>oh</html>", ""),
+        ("litellm.APIError: {not json}", "{not json}"),
+        ("litellm.APIError: Traceback (most recent call last)", ""),
+    ],
+)
+def test_the_providers_words_are_found_in_litellms_frame(message: str, words: str) -> None:
+    assert _words(message) == words

@@ -1,0 +1,69 @@
+"""The request headers that speak to the gateway."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.dialects.controls import parse_controls
+from gateway.domain.request import Controls
+from gateway.errors import BadRequest
+
+
+def test_without_headers_nothing_is_asked() -> None:
+    assert parse_controls({b"content-type": b"application/json"}) == Controls()
+
+
+def test_every_header_is_understood() -> None:
+    headers = {
+        b"x-thriftgate-cache": b"Refresh",
+        b"x-thriftgate-cache-tags": b"docs, v2,docs",
+        b"x-thriftgate-tier": b"large",
+        b"x-thriftgate-deadline": b"1m30s",
+        b"x-thriftgate-tags": b"team=search, feature=answers to people",
+        b"x-thriftgate-session": b"s-1",
+        b"x-thriftgate-context": b"untouched",
+        b"x-thriftgate-invented": b"tomorrow",
+    }
+    assert parse_controls(headers) == Controls(
+        cache="refresh",
+        cache_tags=("docs", "v2"),
+        tier="large",
+        deadline_s=90.0,
+        tags={"team": "search", "feature": "answers to people"},
+        session="s-1",
+        untouched=True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(b"30", 30.0), (b"0.5", 0.5), (b"30s", 30.0), (b"250ms", 0.25), (b"99d", 86400.0)]
+)
+def test_a_deadline_is_seconds_with_or_without_unit(value: bytes, seconds: float) -> None:
+    assert parse_controls({b"x-thriftgate-deadline": value}).deadline_s == seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        (b"cache", b"never"),
+        (b"cache", b"\xff"),
+        (b"cache-tags", b"a b"),
+        (b"cache-tags", b",".join(b"t%d" % n for n in range(17))),
+        (b"tier", b"huge"),
+        (b"deadline", b"soon"),
+        (b"deadline", b"0"),
+        (b"deadline", b"-3"),
+        (b"deadline", b"nan"),
+        (b"deadline", b"inf"),
+        (b"tags", b"lonely"),
+        (b"tags", b"a=" + b"x" * 200),
+        (b"session", b"two words"),
+        (b"session", b"x" * 257),
+        (b"context", b"trimmed"),
+    ],
+)
+def test_a_wrong_value_is_refused_naming_the_header(name: bytes, value: bytes) -> None:
+    with pytest.raises(BadRequest) as caught:
+        parse_controls({b"x-thriftgate-" + name: value})
+    assert caught.value.param == "x-thriftgate-" + name.decode()
+    assert caught.value.param in caught.value.message

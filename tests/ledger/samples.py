@@ -1,0 +1,86 @@
+"""Backends, records and attempts to write down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import select
+
+from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.policy import Policy
+from gateway.domain.price import Price
+from gateway.domain.record import Attempt, Record, new_request_id
+from gateway.domain.tenant import Key, Tenant
+from gateway.domain.usage import Usage
+from gateway.ledger.journal import Journal
+from gateway.state.sql import Database
+from gateway.state.tables import ledger
+
+PRICE = PriceEntry(input=Decimal("1"), cached_input=Decimal("0.1"), output=Decimal("2"))
+"""In pico-dollars: 1 000 000 an input token, 100 000 a cached one, 2 000 000 an output token."""
+LARGE = Backend(name="large", kind="openai", base_url="http://127.0.0.1:9/v1", model="big", price=PRICE)
+UNPRICED = Backend(name="mystery", kind="openai", base_url="http://127.0.0.1:9/v1", model="mystery", tier="small")
+SIMULATED = Backend(name="pretend", kind="simulated", model="pretend-large", tier="large")
+USAGE = Usage(input_tokens=10, cached_tokens=5, output_tokens=20)
+COST = 10 * 10**6 + 5 * 10**5 + 20 * 2 * 10**6
+
+
+class OwnPrices:
+    """Backends' own prices only, so that no test depends on the packaged list."""
+
+    def price(self, backend: Backend) -> Price | None:
+        if backend.price is None or backend.price.input is None or backend.price.output is None:
+            return None
+        cached = {"cached_input": backend.price.cached_input} if backend.price.cached_input is not None else {}
+        return Price.per_million(backend.price.input, backend.price.output, source="test", **cached)
+
+
+def tenant(team: str = "search") -> Tenant:
+    return Tenant(Key(f"key-{team}", team), Policy(team=team, organisation="acme"))
+
+
+def record(team: str = "search", **facts: Any) -> Record:
+    return Record(new_request_id(), tenant(team), "auto", "openai_chat", False, **facts)
+
+
+def begin(record: Record, backend: Backend = LARGE, *, at: float | None = None, tokens: int = 10) -> Attempt:
+    attempt = record.attempt(backend)
+    attempt.input_tokens = tokens
+    if at is not None:
+        attempt.started_at = at
+    return attempt
+
+
+def finish(attempt: Attempt, usage: Usage | None = USAGE, outcome: Any = "ok") -> Attempt:
+    attempt.outcome, attempt.usage, attempt.status = outcome, usage, 200
+    return attempt
+
+
+def spend(journal: Journal, team: str = "search", backend: Backend = LARGE, **facts: Any) -> Attempt:
+    """One whole attempt through the journal."""
+    entry = record(team, tags=facts.pop("tags", {}))
+    attempt = begin(entry, backend, **facts)
+    journal.open(attempt, entry)
+    journal.close(finish(attempt), entry)
+    return attempt
+
+
+def journal(directory: Path, **options: Any) -> Journal:
+    return Journal(directory, **{"prices": OwnPrices(), "worker": "test", "mark_s": 3600.0, **options})
+
+
+def ledger_rows(database: Database) -> list[dict[str, Any]]:
+    with database.read() as connection:
+        found = connection.execute(select(ledger).order_by(ledger.c.at, ledger.c.id)).mappings()
+        return [dict(row) for row in found]
+
+
+async def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    """Poll until `true()`; AssertionError when it never is."""
+    async with asyncio.timeout(timeout_s):
+        while not true():
+            await asyncio.sleep(0.01)

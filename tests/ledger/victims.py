@@ -1,0 +1,43 @@
+"""Processes that a test kills: a worker that journals as fast as it can, and a writer that drains."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from gateway.ledger.writer import Writer
+from gateway.state.sql import Database
+from tests.ledger.samples import USAGE, begin, finish, journal, record
+
+
+async def worker(directory: Path) -> None:
+    """Says on standard output what it has opened and closed, each only once it is so."""
+    books = journal(directory, mark_s=0.02, segment_bytes=20_000)
+    await books.start()
+    while True:
+        entry = record()
+        slow = begin(entry)
+        books.open(slow, entry)
+        print("opened", slow.id, flush=True)
+        for _ in range(5):
+            quick = begin(entry)
+            books.open(quick, entry)
+            print("opened", quick.id, flush=True)
+            slow.chunks, slow.output_bytes = slow.chunks + 1, slow.output_bytes + 250
+            books.close(finish(quick, USAGE), entry)
+            print("closed", quick.id, flush=True)
+        await asyncio.sleep(0.001)
+        books.close(finish(slow, USAGE), entry)
+        print("closed", slow.id, flush=True)
+
+
+async def writer(directory: Path, url: str) -> None:
+    database = Database(url)
+    print("ready", flush=True)
+    await Writer(directory, database, interval_s=0.005).run()
+
+
+if __name__ == "__main__":
+    what, place, *rest = sys.argv[1:]
+    asyncio.run(worker(Path(place)) if what == "worker" else writer(Path(place), rest[0]))

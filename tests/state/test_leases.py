@@ -1,0 +1,356 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from gateway.errors import StateUnavailable
+from gateway.state.connection import State
+from gateway.state.embedded import EmbeddedServer
+from gateway.state.lease import Lease, Short
+from gateway.state.leases import Leases
+from tests.state.conftest import Until
+
+PERIOD_S = 0.05
+
+
+@asynccontextmanager
+async def worker(state: State, *, ttl_s: float = 15.0) -> AsyncIterator[Leases]:
+    leases = Leases(state, period_s=PERIOD_S, ttl_s=ttl_s)
+    await leases.open()
+    try:
+        yield leases
+    finally:
+        await leases.aclose()
+
+
+def rate(leases: Leases, limit: int) -> Lease:
+    return leases.counter("team", "requests", kind="rate", limit=limit)
+
+
+def gauge(leases: Leases, limit: int) -> Lease:
+    return leases.counter("team", "concurrent", kind="gauge", limit=limit)
+
+
+class Books:
+    """What a ledger would know: the base that a sum is rebuilt from."""
+
+    def __init__(self, settled: int = 0) -> None:
+        self.settled, self.asked = settled, 0
+
+    async def __call__(self) -> int:
+        self.asked += 1
+        return self.settled
+
+
+def money(leases: Leases, limit: int, books: Books) -> Lease:
+    return leases.counter("team", "budget", kind="sum", limit=limit, rebuild=books)
+
+
+async def stored(state: State, lease: Lease, field: str = "s") -> int:
+    return int(await state.call("HGET", lease.key, field))
+
+
+async def takes(leases: Leases, lease: Lease, times: int, units: int = 1) -> int:
+    """How many of so many simultaneous takes were granted."""
+    found = await asyncio.gather(*(leases.take([(lease, units)]) for _ in range(times)))
+    return sum(short is None for short in found)
+
+
+async def test_two_workers_together_grant_exactly_the_limit(state: State) -> None:
+    async with worker(state) as one, worker(state) as two:
+        granted = await asyncio.gather(takes(one, rate(one, 100), 150), takes(two, rate(two, 100), 150))
+        assert sum(granted) == 100
+        short = await one.take([(rate(one, 100), 1)])
+        assert isinstance(short, Short)
+        assert short.retry_after_s is not None
+        assert 58 < short.retry_after_s <= 60
+
+
+async def test_small_and_large_takes_never_exceed_the_limit_either(state: State) -> None:
+    async with worker(state) as one, worker(state) as two:
+        jobs = [takes(leases, rate(leases, 10_000), 20, units) for leases in (one, two) for units in (7, 300, 1200, 64)]
+        granted = await asyncio.gather(*jobs)
+        used = sum(count * units for count, units in zip(granted, (7, 300, 1200, 64) * 2, strict=True))
+        assert 9_900 < used <= 10_000
+
+
+async def test_far_from_the_limit_nothing_is_asked_of_the_server(state: State, until: Until) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 1_000_000)
+        for _ in range(50):
+            await leases.take([(lease, 1)])
+        await until(lambda: lease.free >= 50)
+        before = leases.stats()["rounds"]
+        assert all(leases.try_take([(lease, 1)]) for _ in range(50))
+        assert leases.stats()["rounds"] == before
+
+
+async def test_all_counters_of_a_request_are_taken_or_none(state: State) -> None:
+    async with worker(state) as leases:
+        wide, narrow = rate(leases, 100), gauge(leases, 1)
+        assert await leases.take([(wide, 1), (narrow, 1)]) is None
+        short = await leases.take([(wide, 1), (narrow, 1)])
+        assert short is not None
+        assert short.lease is narrow
+        assert (wide.remaining, narrow.busy) == (99, 1)
+
+
+async def test_a_use_leaves_the_window_after_sixty_seconds(state: State, until: Until) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 10)
+        await leases.refresh([lease], 0)
+        lease.force(10, leases.step - 590)
+        await leases.refresh([lease], 0)
+        short = await leases.take([(lease, 1)])
+        assert short is not None
+        assert short.retry_after_s is not None
+        assert 0.5 < short.retry_after_s < 1.1
+        await asyncio.sleep(short.retry_after_s)
+        assert await takes(leases, lease, 12) == 10
+
+
+async def test_tokens_given_back_belong_to_the_moment_they_were_taken(state: State) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 1000)
+        await leases.refresh([lease], 0)
+        then = leases.step - 595
+        lease.force(900, then)
+        await leases.refresh([lease], 0)
+        leases.correct(lease, -800, then)
+        await leases.refresh([lease], 0)
+        assert await stored(state, lease) == 100
+        await asyncio.sleep(0.6)
+        await leases.refresh([lease], 0)
+        assert await stored(state, lease) == 0
+
+
+async def test_more_tokens_than_foreseen_count_from_now(state: State) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 1000)
+        assert await leases.take([(lease, 10)]) is None
+        leases.correct(lease, 985, leases.step - 700)
+        await leases.refresh([lease], 0)
+        assert await stored(state, lease) == 995
+        assert await leases.take([(lease, 6)]) is not None
+
+
+async def test_what_a_worker_no_longer_needs_is_given_back(state: State, until: Until) -> None:
+    async with worker(state) as one, worker(state) as two:
+        mine, others = rate(one, 1000), rate(two, 1000)
+        await takes(one, mine, 60)
+        assert mine.free > 0
+        await takes(two, others, 1)
+        granted = await takes(two, others, 939)
+        assert granted == 939
+        assert await two.take([(others, 1)]) is not None
+
+
+async def test_a_gauge_is_exact_and_free_again_when_given_back(state: State) -> None:
+    async with worker(state) as one, worker(state) as two:
+        mine, others = gauge(one, 8), gauge(two, 8)
+        assert sum(await asyncio.gather(takes(one, mine, 8), takes(two, others, 8))) == 8
+        mine.give(mine.busy)
+        others.give(others.busy)
+        assert await takes(two, others, 8) == 8
+
+
+async def test_a_dead_workers_gauge_is_free_after_its_lease_has_expired(state: State, until: Until) -> None:
+    dead = Leases(state, period_s=PERIOD_S, ttl_s=0.4)
+    assert await dead.take([(gauge(dead, 1), 1)]) is None  # never opened: nothing refreshes it
+    async with worker(state) as leases:
+        lease = gauge(leases, 1)
+        assert await leases.take([(lease, 1)]) is not None
+        await asyncio.sleep(0.4)
+        assert await leases.take([(lease, 1)]) is None
+
+
+async def test_a_busy_worker_keeps_its_gauge_by_refreshing(state: State) -> None:
+    async with worker(state, ttl_s=1.5) as one, worker(state) as two:
+        assert await one.take([(gauge(one, 1), 1)]) is None
+        for _ in range(10):
+            await asyncio.sleep(0.2)
+            assert await two.take([(gauge(two, 1), 1)]) is not None
+
+
+async def test_a_sum_begins_with_what_the_ledger_knows(state: State) -> None:
+    books = Books(700)
+    async with worker(state) as leases:
+        lease = money(leases, 1000, books)
+        assert await takes(leases, lease, 5, 100) == 3
+        assert books.asked == 1
+        assert (lease.settled, lease.busy) == (700, 300)
+
+
+async def test_held_is_settled_or_released_and_nothing_is_lost(state: State) -> None:
+    async with worker(state) as leases:
+        lease = money(leases, 1000, Books())
+        await leases.take([(lease, 400)])
+        await leases.take([(lease, 400)])
+        assert await leases.take([(lease, 400)]) is not None
+        lease.settle(400, 150, leases.step)
+        lease.give(400)
+        assert await takes(leases, lease, 9, 100) == 8
+        assert (lease.settled, lease.busy, lease.remaining) == (150, 800, 50)
+
+
+async def test_closing_gives_everything_back(state: State) -> None:
+    async with worker(state) as leases:
+        lease, used = rate(leases, 1000), money(leases, 1000, Books())
+        await takes(leases, lease, 30)
+        await leases.take([(used, 100)])
+        used.settle(100, 60, leases.step)
+    entries = (await state.call("HGET", lease.key, "w")).decode()
+    assert entries.split("=")[1:3] == ["0", "0"]
+    assert (await stored(state, lease), await stored(state, used)) == (30, 60)
+
+
+async def test_a_dead_workers_money_stays_held_until_the_ledger_has_been_asked(state: State) -> None:
+    books = Books()
+    dead = Leases(state, period_s=PERIOD_S, ttl_s=0.3)
+    assert await dead.take([(money(dead, 1000, books), 600)]) is None
+    async with worker(state) as leases:
+        lease = money(leases, 1000, books)
+        assert await leases.take([(lease, 600)]) is not None
+        books.settled = 250  # the ledger closed what the dead worker had begun
+        await asyncio.sleep(0.4)
+        for _ in range(100):
+            if await leases.take([(lease, 600)]) is None:
+                break
+            await asyncio.sleep(0.05)
+        assert (lease.settled, lease.busy) == (250, 600)
+        assert books.asked == 2
+
+
+async def test_wiped_data_are_rebuilt_and_open_holds_still_count(server: EmbeddedServer, own: State) -> None:
+    books = Books()
+    async with worker(own) as one, worker(own) as two:
+        mine, others = money(one, 1000, books), money(two, 1000, books)
+        assert await two.take([(others, 500)]) is None
+        assert await one.take([(mine, 200)]) is None
+        mine.settle(200, 120, one.step)
+        books.settled = 120
+        await asyncio.sleep(0.6)  # settled before the rebuild begins, beyond doubt
+        await own.call("FLUSHALL")
+        granted = 0
+        for _ in range(60):
+            granted += await takes(one, mine, 4, 100)
+            await asyncio.sleep(0.05)
+        assert granted == 3  # 1000 − 120 spent − 500 held by the other worker
+        assert mine.settled == 120
+
+
+async def test_a_report_that_was_cut_off_by_a_freeze_counts_once(
+    server: EmbeddedServer, own: State, until: Until
+) -> None:
+    async with worker(own) as leases:
+        lease = money(leases, 10_000, Books())
+        await leases.take([(lease, 1000)])
+        lease.settle(1000, 700, leases.step)
+        assert server.pid is not None
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StateUnavailable):
+                await leases.refresh([lease], 0)  # the server reads it when it wakes
+            lease.force(500, leases.step)
+            lease.settle(500, 300, leases.step)
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+        await until(lambda: own.healthy)
+        await leases.refresh([lease], 0)
+        await leases.refresh([lease], 0)
+        assert await stored(own, lease) == 1000
+
+
+async def test_a_server_that_lost_its_last_moments_is_found_out(state: State) -> None:
+    books = Books()
+    async with worker(state) as leases:
+        lease = money(leases, 1000, books)
+        await leases.take([(lease, 100)])
+        before = await state.call("HGETALL", lease.key)
+        for _ in range(3):
+            lease.settle(0, 100, leases.step)
+            await leases.refresh([lease], 0)
+        books.settled = 300
+        await asyncio.sleep(0.6)
+        await state.call("HSET", lease.key, *before)
+        await leases.refresh([lease], 0)
+        assert (lease.settled, books.asked) == (300, 2)
+
+
+async def test_without_the_server_the_lease_goes_on_and_then_ends(server: EmbeddedServer, own: State) -> None:
+    async with worker(own, ttl_s=1.6) as leases:
+        lease = rate(leases, 100_000)
+        await takes(leases, lease, 40)
+        server.stop()
+        left = lease.free
+        assert left > 0
+        assert leases.try_take([(lease, left)])
+        with pytest.raises(StateUnavailable):
+            await leases.take([(lease, 1)])
+        lease.free = 5  # as if some were left
+        await asyncio.sleep(0.8)
+        assert lease.free == 0
+
+
+async def test_uses_without_the_server_are_reported_when_it_is_back(
+    server: EmbeddedServer, own: State, until: Until
+) -> None:
+    async with worker(own) as leases:
+        lease = rate(leases, 1000)
+        await leases.take([(lease, 10)])
+        await leases.refresh([lease], 0)
+        server.stop()
+        leases.force(lease, 25)
+        assert lease.used(leases.step) == 35
+        server.start()
+        await until(lambda: own.healthy)
+        await leases.refresh([lease], 0)
+        assert await stored(own, lease) == 35
+
+
+async def test_a_cancelled_waiter_leaves_the_others_right(state: State) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 50)
+        waiters = [asyncio.ensure_future(leases.take([(lease, 1)])) for _ in range(80)]
+        await asyncio.sleep(0)
+        for waiter in waiters[::2]:
+            waiter.cancel()
+        found = await asyncio.gather(*waiters, return_exceptions=True)
+        granted = sum(short is None for short in found)
+        granted += await takes(leases, lease, 80)
+        assert granted == 50
+        assert lease.waiting == []
+
+
+async def test_a_raised_limit_holds_at_once(state: State) -> None:
+    async with worker(state) as leases:
+        assert await takes(leases, rate(leases, 5), 9) == 5
+        await asyncio.sleep(0.11)
+        assert await takes(leases, rate(leases, 9), 9) == 4
+
+
+async def test_a_sum_that_cannot_be_rebuilt_is_no_sum(state: State) -> None:
+    async def broken() -> int:
+        raise OSError("the disk is gone")
+
+    async with worker(state) as leases:
+        lease = leases.counter("team", "budget", kind="sum", limit=10, rebuild=broken)
+        with pytest.raises(StateUnavailable, match="the disk is gone"):
+            await leases.take([(lease, 1)])
+
+
+async def test_idle_counters_are_forgotten(state: State, until: Until) -> None:
+    async with worker(state) as leases:
+        for number in range(20):
+            await leases.take([(leases.counter("team", "key", str(number), kind="gauge", limit=9), 1)])
+        assert leases.stats()["leases"] == 20
+        for group in leases._groups.values():
+            for lease in group.active:
+                lease.give(lease.busy)
+                lease.withdraw()
+        await until(lambda: leases.stats()["leases"] == 0)

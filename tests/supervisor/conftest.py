@@ -1,0 +1,105 @@
+"""A supervisor in a process of its own, and what one asks it from outside."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import orjson
+import pytest
+
+from gateway.settings.environment import child_environment
+
+SCRIPT = Path(__file__).with_name("run.py")
+ROOT = SCRIPT.parents[2]
+
+
+class Gateway:
+    """One `run.py`; started again on the same directory by `start`."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, port: int = 0, **options: object) -> Gateway:
+        words = [f"{name}={value}" for name, value in options.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(self.data), str(port), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            cwd=ROOT / "tests",
+            env=child_environment({"PYTHONPATH": str(ROOT)}),
+        )
+        return self
+
+    def ready(self) -> Gateway:
+        """Wait until it has announced that it listens."""
+        assert b"listening on" in self.said(), self.end()
+        return self
+
+    def said(self) -> bytes:
+        """The next line that it announces."""
+        assert self.process
+        assert self.process.stdout
+        return self.process.stdout.readline()
+
+    def facts(self) -> Any:
+        return orjson.loads((self.data / "runtime.json").read_bytes())
+
+    def get(self, path: str = "/") -> bytes:
+        with urlopen(self.facts()["url"] + path, timeout=10) as reply:
+            return bytes(reply.read())
+
+    def worker(self) -> Any:
+        return orjson.loads(self.get())
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Signal it; its exit status and what it said to standard error."""
+        assert self.process
+        self.process.send_signal(number)
+        _, said = self.process.communicate(timeout=15)
+        return self.process.returncode, said.decode()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Polls, and fails after ten seconds."""
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            if condition():
+                return
+        except (OSError, ValueError):
+            pass  # nothing there yet
+        assert time.monotonic() < deadline, "it never came true"
+        time.sleep(0.02)
+
+
+def gone(*pids: int) -> bool:
+    """None of them runs; a zombie that nobody has buried yet does not."""
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        except FileNotFoundError:
+            continue
+        if state != "Z":
+            return False
+    return True
+
+
+@pytest.fixture
+def gateway() -> Iterator[Gateway]:
+    data = Path(tempfile.mkdtemp(prefix="tg-"))
+    gateway = Gateway(data)
+    yield gateway
+    if gateway.process and gateway.process.poll() is None:
+        gateway.process.kill()
+        gateway.process.communicate()
+    shutil.rmtree(data, ignore_errors=True)

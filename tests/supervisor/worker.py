@@ -1,0 +1,64 @@
+"""A stand-in for a worker: serves on the socket it is handed, and tells what it was told and what happened to it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import FrameType
+
+import orjson
+
+from gateway.settings.environment import variable
+
+TOLD = orjson.loads(variable("THRIFTGATE_WORKER"))
+SEEN = {"reloads": 0}
+
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        if self.path == "/crash":
+            os._exit(3)
+        body = orjson.dumps({"pid": os.getpid(), "told": TOLD, "omp": variable("OMP_NUM_THREADS"), **SEEN})
+        self.send_response(200)
+        self.end_headers()
+        if self.path == "/slow":  # a stream that outlives the signal to leave
+            for word in (b".", b".", b".", b".", b".", b"last"):
+                self.wfile.write(word)
+                time.sleep(0.1)
+        else:
+            self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Server(ThreadingHTTPServer):
+    daemon_threads = False
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler, bind_and_activate=False)
+        self.socket.close()
+        self.socket = socket.socket(fileno=TOLD["fd"])
+        self.server_name, self.server_port = "worker", 0
+
+
+def reload(_: int, __: FrameType | None) -> None:
+    SEEN["reloads"] += 1
+
+
+def main() -> None:
+    server = Server()
+    signal.signal(signal.SIGHUP, reload)
+    signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    server.serve_forever(poll_interval=0.01)
+    server.server_close()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()
