@@ -50,6 +50,8 @@ from gateway.state.log import IndexLog
 from gateway.state.sql import Database
 from gateway.telemetry.metrics import Stats
 from gateway.telemetry.observe import Telemetry
+from gateway.trials.feedback import Feedback
+from gateway.trials.holdout import Holdout
 
 log = logging.getLogger(__name__)
 
@@ -110,11 +112,12 @@ class Rooms:
         exits.push_async_callback(journal.aclose)
         self.limits = await self._enter(Limits(self.state))
         self.budgets = await self._enter(
-            Budgets(self.state, catalogue, Spending(self.database, settings.paths.journal))
+            Budgets(self.state, catalogue, Spending(settings.paths.journal, self.database))
         )
         self.embedder = await self._enter(OnnxEmbedder())
         self.cache = await self._enter(Cache(self.state, IndexLog(self.state, "cache"), self.embedder))
         self.router = Router(await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends)
+        self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
         self.pipeline = Pipeline(
             limits=self.limits,
             budgets=self.budgets,
@@ -199,7 +202,7 @@ class Application:
                 ring=rooms.ring,
                 policies=rooms.policies,
                 drain=rooms.drain,
-                rooms=rooms.stats,
+                feedback=rooms.feedback,
             )
             self._service.router.routes.extend(service.routes)
             yield

@@ -182,7 +182,9 @@ class AllBackendsFailed(GatewayError):
         if limited:
             self.kind = "rate_limit_error"
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
-        what = "; ".join(dict.fromkeys(failure.message for failure in failures)) or "every backend is resting"
+        what = (
+            "; ".join(dict.fromkeys(failure.message.rstrip(".") for failure in failures)) or "every backend is resting"
+        )
         super().__init__(
             f"No backend could answer: {what}. Try again shortly; the attempts are in the request's flight record.",
             retry_after_s=min(waits) if waits else (None if failures else 1.0),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -19,6 +20,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
+from gateway.errors import DeadlineExceeded
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 

@@ -117,21 +117,15 @@ class Inference:
                     record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                     await send_whole(send, reply.answer.status, [*JSON, *of_record(record)], body)
         except GatewayError as error:
-            if begun:
-                await send({"type": "http.response.body", "body": dialect.error_event(error, request.id)})
-            else:
-                await self._refuse(send, dialect, error, of_record(record))
+            await self._fail(send, dialect, error, record, begun)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
             task.uncancel()
         except Exception:
             log.exception("request %s failed inside the gateway", request.id)
-            error = GatewayError(f"The gateway failed at this request; its id is {request.id}.")
-            if begun:
-                await send({"type": "http.response.body", "body": dialect.error_event(error, request.id)})
-            else:
-                await self._refuse(send, dialect, error, of_record(record))
+            failure = GatewayError(f"The gateway failed at this request; its id is {request.id}.")
+            await self._fail(send, dialect, failure, record, begun)
         finally:
             watcher.cancel()
 
@@ -142,6 +136,13 @@ class Inference:
         async for piece in reply:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
         await send({"type": "http.response.body", "body": b""})
+
+    async def _fail(self, send: Send, dialect: ModuleType, error: GatewayError, record: Record, begun: bool) -> None:
+        """A status while there is still one to give; afterwards an error event, and never a terminating one."""
+        if begun:
+            await send({"type": "http.response.body", "body": dialect.error_event(error, record.request_id)})
+        else:
+            await self._refuse(send, dialect, error, of_record(record))
 
     async def _refuse(self, send: Send, dialect: ModuleType, error: GatewayError, headers: Headers) -> None:
         await send_whole(send, error.status, [*JSON, *of_error(error), *headers], dialect.error_body(error, ""))

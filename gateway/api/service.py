@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.inference import Drain
+from gateway.api.wire import check_json, read_body
 from gateway.backends.fleet import Fleet
 from gateway.dialects import openai_chat
 from gateway.domain.policy import ModelRule, Policy
@@ -24,8 +25,8 @@ from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.state.connection import State
 from gateway.state.sql import Database
-from gateway.telemetry.metrics import Stats
 from gateway.telemetry.observe import Telemetry
+from gateway.trials.feedback import Feedback, parse
 
 
 def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
@@ -56,15 +57,16 @@ class Service:
         ring: KeyRing,
         policies: Policies,
         drain: Drain,
-        rooms: Mapping[str, Stats],
+        feedback: Feedback,
     ) -> None:
         self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
-        self._ring, self._policies, self._drain, self._rooms = ring, policies, drain, rooms
+        self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         inference, spend, admin = door.needs("inference"), door.needs("usage", "admin"), door.needs("admin")
         self.routes = [
             Route("/v1/models", inference(self.models)),
             Route("/v1/models/{name:path}", inference(self.model)),
             Route("/v1/requests/{id}", inference(self.flight)),
+            Route("/v1/requests/{id}/feedback", inference(self.feedback), methods=["POST"]),
             Route("/v1/usage", spend(self.usage)),
             Route("/metrics", admin(self.metrics)),
             Route("/health", self.health),
@@ -83,11 +85,25 @@ class Service:
         raise NotFound(f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model")
 
     async def flight(self, request: Request, tenant: Tenant) -> Response:
+        return json_response(await self._flight(request, tenant))
+
+    async def feedback(self, request: Request, tenant: Tenant) -> Response:
+        """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` on a request of this key."""
+        check_json(request.scope)
+        body = await read_body(request.scope, request.receive, limit=10_000, timeout_s=5.0)
+        try:
+            voice = parse(orjson.loads(body))
+        except orjson.JSONDecodeError as error:
+            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+        await self._feedback.hear(tenant, await self._flight(request, tenant), voice)
+        return json_response({"heard": True}, 201)
+
+    async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
+        """The record, for the key that asked or an admin of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
-        owner = found is not None and (found["key"] == tenant.key.id or "admin" in tenant.key.scopes)
-        if found is None or not owner:
+        if found is None or not (found["key"] == tenant.key.id or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key within the last hour.")
-        return json_response(found)
+        return found
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:
         """A team sees its own spend; an admin key may name another team with ?team=."""
@@ -95,8 +111,8 @@ class Service:
         team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
         now = time.time()
         try:
-            moments = {name: parse_when(asked[name], now) for name in ("since", "until") if name in asked}
-            report = await usage(self._database, team=team, by=asked.get("by", "model"), **moments)
+            since, until = (parse_when(asked[name], now) if name in asked else None for name in ("since", "until"))
+            report = await usage(self._database, team=team, since=since, until=until, by=asked.get("by", "model"))
         except ValueError as error:
             raise BadRequest(str(error)) from error
         return Response(as_json(report), media_type="application/json")

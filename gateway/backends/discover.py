@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import PurePath
 from typing import Any
@@ -20,8 +20,6 @@ from gateway.domain.backend import Backend, Capability, PriceEntry
 from gateway.errors import BackendError
 from gateway.settings.environment import provider_keys
 from gateway.settings.gateway import GatewayConfig, LocalModelSettings
-
-log = logging.getLogger(__name__)
 
 USUAL_PORTS: Mapping[int, str] = {
     11434: "ollama",
@@ -80,8 +78,7 @@ def _hosted(provider: str, key: str) -> Iterable[Backend]:
     if entry is None:
         return
     if entry.kind == "litellm" and find_spec("litellm") is None:
-        log.warning("a key for %s is set, but reaching it needs litellm: pip install 'thriftgate[litellm]'", provider)
-        return
+        entry = replace(entry, kind="openai", base_url=entry.without_litellm, prefix="")
     for model in entry.models:
         yield Backend(
             name=model if entry.plain_names else f"{provider}/{model}",

@@ -17,6 +17,7 @@ from gateway.errors import BackendError, BackendFailed, BackendRateLimited, Back
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _MOST_ERROR_BYTES = 64 * 2**10
+_ERROR_BODY_S = 2.0
 _OPERATORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
@@ -140,4 +141,13 @@ class Exchange:
             return failure
         if status >= 500 or status in _PASSING:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        return call.wire.refusal(status, await upstream.read(_MOST_ERROR_BYTES), name)
+        return call.wire.refusal(status, await _words(upstream), name)
+
+
+async def _words(upstream: Upstream) -> bytes:
+    """The body of an error; empty when it does not come in time, or is too long to be one."""
+    try:
+        async with asyncio.timeout(_ERROR_BODY_S):
+            return await upstream.read(_MOST_ERROR_BYTES)
+    except (TimeoutError, BackendError):
+        return b""

@@ -19,6 +19,8 @@ class Provider:
     """Are its models called by their own names, as applications already do?"""
     prefix: str = ""
     """What litellm wants before a model's name."""
+    without_litellm: str = ""
+    """A base URL that speaks OpenAI's dialect well enough where litellm is not installed."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -34,7 +36,18 @@ PROVIDERS: Mapping[str, Provider] = {
     "deepseek": Provider("openai", "https://api.deepseek.com/v1", ("deepseek-v4-flash", "deepseek-v4-pro")),
     "xai": Provider("openai", "https://api.x.ai/v1", ("grok-4.3",)),
     "together_ai": Provider("openai", "https://api.together.xyz/v1", ("openai/gpt-oss-120b",)),
-    "gemini": Provider("litellm", "", ("gemini-2.5-flash", "gemini-2.5-pro"), prefix="gemini/"),
-    "cohere": Provider("litellm", "", ("command-r7b-12-2024", "command-a-03-2025"), prefix="cohere_chat/"),
+    "gemini": Provider(
+        "litellm",
+        "",
+        ("gemini-2.5-flash", "gemini-2.5-pro"),
+        prefix="gemini/",
+        without_litellm="https://generativelanguage.googleapis.com/v1beta/openai",
+    ),
+    "cohere": Provider(
+        "openai", "https://api.cohere.ai/compatibility/v1", ("command-r7b-12-2024", "command-a-03-2025")
+    ),
 }
-"""Those that speak OpenAI's or Anthropic's dialect are called directly, the others through litellm."""
+"""Those that speak OpenAI's or Anthropic's dialect are called directly, the others through litellm.
+
+Cohere is called directly because litellm (1.106) cannot read the streams of its own dialect.
+"""

@@ -57,11 +57,12 @@ def _messages_usage(usage: dict[str, object]) -> Usage | None:
 
 def chat_usage(usage: Usage) -> dict[str, Any]:
     """An OpenAI usage object, whose prompt includes what was cached and whose completion includes reasoning."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "prompt_tokens": usage.all_input,
         "completion_tokens": usage.all_output,
         "total_tokens": usage.total,
-        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": written},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     }
 

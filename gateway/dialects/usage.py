@@ -36,18 +36,24 @@ def openai_usage(value: object) -> Usage | None:
 
 
 def _openai_usage(usage: dict[str, object]) -> Usage | None:
-    """Reasoning is a part of the completion, unless `total_tokens` shows that the backend counts it beside."""
+    """Cache reads and writes are parts of the prompt, reasoning of the completion.
+
+    Except where the numbers show that a backend counts reasoning or writes beside.
+    """
     prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
     cached = detail(usage, "prompt_tokens_details", "cached_tokens")
+    written = detail(usage, "prompt_tokens_details", "cache_write_tokens")
     reasoning = detail(usage, "completion_tokens_details", "reasoning_tokens")
     audio = detail(usage, "completion_tokens_details", "audio_tokens")
     beside = reasoning > 0 and usage.get("total_tokens") == prompt + completion + reasoning
     output = completion - audio - (0 if beside else reasoning)
     if prompt + completion == 0 or cached > prompt or output < 0:
         return None
+    fresh = prompt - cached
     return Usage(
-        input_tokens=prompt - cached,
+        input_tokens=fresh - written if written <= fresh else fresh,
         cached_tokens=cached,
+        cache_write_5m_tokens=written,
         output_tokens=output,
         reasoning_tokens=reasoning,
         audio_tokens=audio,

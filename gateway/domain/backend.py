@@ -53,7 +53,9 @@ class Backend(Section):
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice.")
     timeout: DurationS = Field(600.0, description="Longest whole call.")
-    first_byte_timeout: DurationS = Field(60.0, description="Longest wait for an answer to begin.")
+    first_byte_timeout: DurationS = Field(
+        60.0, description="Longest wait for a stream to begin; for a plain answer too if this is set."
+    )
     concurrent: int = Field(256, gt=0, description="Most calls at a time.")
 
     @model_validator(mode="after")

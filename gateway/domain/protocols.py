@@ -12,6 +12,7 @@ from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, ContextPlan
 from gateway.domain.tenant import Tenant
+from gateway.domain.usage import Usage
 
 
 class Clock(Protocol):
@@ -103,6 +104,10 @@ class Books(Protocol):
 
     def close(self, attempt: Attempt, record: Record) -> None:
         """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Once only."""
+        ...
+
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
+        """Journal an answer that came from the cache: cost 0, with what it would have cost."""
         ...
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, tzinfo
+from functools import cache
 from zoneinfo import ZoneInfo
 
 _PRECISION_S = 0.5
@@ -20,7 +21,7 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
     """
     if window == "total":
         return 0.0, math.inf
-    zone = ZoneInfo(timezone)
+    zone = _zone(timezone)
     if window == "hour":
         return _hour(zone, now)
     today = datetime.fromtimestamp(now, zone).replace(tzinfo=None, hour=0, minute=0, second=0, microsecond=0, fold=0)
@@ -38,7 +39,13 @@ def window_bounds(window: str, timezone: str, now: float) -> tuple[float, float]
     return _instant(zone, first), _instant(zone, after)
 
 
-def _hour(zone: ZoneInfo, now: float) -> tuple[float, float]:
+@cache
+def _zone(name: str) -> tzinfo:
+    """Kept for good: a zone's file must not be read again in the middle of a request."""
+    return UTC if name == "UTC" else ZoneInfo(name)
+
+
+def _hour(zone: tzinfo, now: float) -> tuple[float, float]:
     offset = _offset(zone, now)
     start = (now + offset) // 3600 * 3600 - offset
     end = start + 3600
@@ -50,13 +57,13 @@ def _hour(zone: ZoneInfo, now: float) -> tuple[float, float]:
     return start, end
 
 
-def _offset(zone: ZoneInfo, at: float) -> float:
+def _offset(zone: tzinfo, at: float) -> float:
     offset = datetime.fromtimestamp(at, zone).utcoffset()
     assert offset is not None
     return offset.total_seconds()
 
 
-def _instant(zone: ZoneInfo, wall: datetime) -> float:
+def _instant(zone: tzinfo, wall: datetime) -> float:
     """The first instant at which clocks in `zone` show `wall`, or later where they skip it."""
     early, late = sorted(wall.replace(tzinfo=zone, fold=fold).timestamp() for fold in (0, 1))
     shown = datetime.fromtimestamp(early, zone).replace(tzinfo=None, fold=0)

@@ -14,7 +14,7 @@ from gateway.domain.units import pico_to_usd
 from gateway.ledger.report import COUNTS, Line, Report, Simulated
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import RenderableType
 
 _MONEY = {"cost_pico": "cost_usd", "saved_pico": "saved_usd"}
 _NAMES = tuple(_MONEY.get(name, name) for name in COUNTS)
@@ -52,11 +52,13 @@ def as_csv(report: Report) -> str:
     return out.getvalue()
 
 
-def as_table(report: Report) -> Table:
-    """For a terminal; unpriced attempts and simulated usage are named below it."""
+def as_table(report: Report) -> RenderableType:
+    """For a terminal; below the table stands what is not in its figures."""
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(show_footer=True, caption=_caption(report) or None, caption_justify="left")
+    table = Table(show_footer=True)
     columns = ("requests", "cache_answers", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "saved_usd")
     total = _object(report.total, ())
     for number, name in enumerate(report.by):
@@ -66,23 +68,22 @@ def as_table(report: Report) -> Table:
     table.add_column("unpriced", footer=str(report.total.unpriced or ""), justify="right")
     for line in report.rows:
         values = _object(line, report.by)
-        table.add_row(*line.group, *(_shown(name, values) for name in columns), str(line.unpriced or ""))
-    return table
+        table.add_row(*map(Text, line.group), *(_shown(name, values) for name in columns), str(line.unpriced or ""))
+    return Group(table, *map(Text, notes(report)))
 
 
-def _caption(report: Report) -> str:
-    lines = []
-    if report.total.unpriced:
-        lines.append(f"{report.total.unpriced} attempts have no known price; their cost is not in these figures.")
-    if report.total.estimated:
-        lines.append(f"{report.total.estimated} attempts were counted by the gateway, not by their backend.")
+def notes(report: Report) -> list[str]:
+    """What is not in the figures, a sentence each."""
+    found = []
+    if count := report.total.unpriced:
+        found.append(f"Attempts without a known price, whose cost is not in these figures: {count:,}.")
+    if count := report.total.estimated:
+        found.append(f"Attempts whose tokens the gateway counted itself: {count:,}.")
     for line in report.simulated:
         tokens = f"{line.requests:,} requests, {line.input_tokens:,} + {line.output_tokens:,} tokens"
-        would = (
-            f"; hypothetical, at the price of {line.like}: {_cents(line.hypothetical_pico)} USD" if line.like else ""
-        )
-        lines.append(f"Simulated, in no total: {line.model} ({line.tier}), {tokens}{would}.")
-    return "\n".join(lines)
+        would = f"; hypothetical, priced like {line.like}: {_cents(line.hypothetical_pico)} USD" if line.like else ""
+        found.append(f"Simulated, in no total: {line.model} ({line.tier}), {tokens}{would}.")
+    return found
 
 
 def _shown(name: str, values: dict[str, Any]) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gateway.routing.artefact import CLIP, IDF_STEP
 from gateway.routing.evaluate import Outcome, read_outcomes
-from gateway.routing.features import BINS, VOCABULARY_BITS, WORD_BITS, Features, extract, normalise
+from gateway.routing.features import BINS, COUNTS, VOCABULARY_BITS, WORD_BITS, Features, extract, normalise
 from gateway.routing.ridge import Array, Design, solve
 
 PENALTY = 60.0
@@ -150,7 +150,7 @@ def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
     """Distance of each chosen prompt's lexical counts from those of `training`, in standard deviations."""
     mean, deviation = _spread(corpus, training)
-    standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation) ** 2).mean(1))
+    standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard
 
 

@@ -123,7 +123,9 @@ def _report(name: str, outcomes: list[Outcome], grader: Grader) -> SetReport:
 
 def table(reports: Iterable[SetReport]) -> str:
     """The reports as aligned text, a line each."""
-    lines = [f"{'set':<24} {'prompts':>7} {'weak':>6} {'strong':>6} {'APGR':>6}  {'95 % interval':<15} {'abstained':>9}"]
+    lines = [
+        f"{'set':<24} {'prompts':>7} {'weak':>6} {'strong':>6} {'APGR':>6}  {'95 % interval':<15} {'abstained':>9}"
+    ]
     lines += [
         f"{each.name:<24} {each.prompts:>7} {each.weak:>6.3f} {each.strong:>6.3f} {each.apgr:>6.3f}"
         f"  {f'{each.low:.3f} – {each.high:.3f}':<15} {each.abstained:>9.1%}"

@@ -20,6 +20,8 @@ WORD_BITS = 17
 CHAR_BITS = 17
 BINS = (1 << WORD_BITS) + (1 << CHAR_BITS)
 VOCABULARY_BITS = 20
+COUNTS = 27
+"""Lexical features that count things; those after them are sizes and shares, which any short text has extremes of."""
 
 _CHAR_SIZES = (3, 4, 5)
 _MOST_BYTES = 8 * HALF + 16
@@ -191,14 +193,16 @@ def _lexical(plain: str, words: list[str], byte_counts: NDArray[np.int64]) -> Fl
         if (group := _GROUP_OF.get(word)) is not None:
             groups[group] += 1
     per_byte = byte_counts.tolist()
-    values_in_order = [
-        log(size), log(total), log(first), log(len(plain) - first), options, size / total, letters / total,
-        len(set(words)) / total, log(numbers), numbers / total, log(values), log(largest),
-        log(per_byte[37]), log(per_byte[36]), log(sentences), total / (sentences + 1),
-        byte_counts[48:58].sum() / size, log(per_byte[92]), log(int(byte_counts[_MARKUP].sum())),
-        byte_counts[_OPERATORS].sum() / size, log(per_byte[40]), log(plain.count("___")),
-        log(int(byte_counts[128:].sum())), log(per_byte[34]), log(per_byte[44]), log(per_byte[63]),
-        plain.endswith("?"), long_words / total, log(very_long_words), log(plain.count("def ") + plain.count("return ")),
-        *(log(count) for count in groups), *(count / total for count in groups),
+    counts = [
+        log(len(plain) - first), options, log(numbers), log(values), log(largest), log(per_byte[37]), log(per_byte[36]),
+        log(sentences), total / (sentences + 1), log(per_byte[92]), log(int(byte_counts[_MARKUP].sum())),
+        log(per_byte[40]), log(plain.count("___")), log(int(byte_counts[128:].sum())), log(per_byte[34]),
+        log(per_byte[44]), log(per_byte[63]), log(very_long_words), log(plain.count("def ") + plain.count("return ")),
+        *(log(count) for count in groups),
     ]  # fmt: skip
-    return np.array(values_in_order, dtype=np.float32)
+    sizes_and_shares = [
+        log(size), log(total), log(first), size / total, letters / total, len(set(words)) / total, numbers / total,
+        byte_counts[48:58].sum() / size, byte_counts[_OPERATORS].sum() / size, plain.endswith("?"), long_words / total,
+        *(count / total for count in groups),
+    ]  # fmt: skip
+    return np.array(counts + sizes_and_shares, dtype=np.float32)

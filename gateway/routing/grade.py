@@ -15,7 +15,7 @@ from gateway.domain.request import Turn
 from gateway.domain.route import Grade
 from gateway.errors import BadRequest
 from gateway.routing.artefact import CLIP, Artefact, load
-from gateway.routing.features import Features, Floats, extract
+from gateway.routing.features import COUNTS, Features, Floats, extract
 
 MOST_TURNS = 4
 """User turns that are graded, the latest ones; the hardest counts."""
@@ -74,7 +74,7 @@ class Grader:
 
     def strangeness(self, features: Features) -> float:
         """How far the lexical counts lie from training's, in standard deviations; high for code, logs and data."""
-        standard = self._standard(features)
+        standard = self._standard(features)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
 
     def _standard(self, features: Features) -> Floats:

@@ -60,6 +60,10 @@ class TelemetrySettings(Section):
     access_log: bool = Field(True, description="One JSON line per request on standard output.")
 
 
+class TrialsSettings(Section):
+    holdout: Share = Field(0.0, description="Share of conversations that the reference serves, to compare with.")
+
+
 class LocalModelSettings(Section):
     enabled: bool = Field(True, description="Run the packaged local model when it is installed.")
     gguf: str | None = Field(None, description="Path of the weights; null: the packaged SmolLM2-135M.")
@@ -79,6 +83,7 @@ class GatewayConfig(Section):
     ledger: LedgerSettings = LedgerSettings()
     requests: RequestLimits = RequestLimits()
     telemetry: TelemetrySettings = TelemetrySettings()
+    trials: TrialsSettings = TrialsSettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
     admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")

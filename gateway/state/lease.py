@@ -142,12 +142,13 @@ class Lease:
     @property
     def done(self) -> bool:
         """Nothing held here and nothing to say."""
-        return not (self.busy or self.free > 0 or self._leased or self._pending or self._sent or self.waiting)
+        held = self.busy or self.free > 0 or self._leased
+        return not (held or self._pending or self._sent or self.waiting or self.stale)
 
     @property
     def restless(self) -> bool:
-        """Is there anything to report now?"""
-        return self.touched or not self._acknowledged or self.free > self._target()
+        """Is there anything to report, or something idle that others might be short of?"""
+        return self.touched or bool(self._pending) or not self._acknowledged or self.free > 0
 
     def withdraw(self) -> None:
         """The worker is closing: keep nothing ahead."""
@@ -183,11 +184,14 @@ class Lease:
         keep = spare if self.waiting else min(spare, target)
         need = max(0, sum(self.waiting) - keep)
         self._least = max(1, min(self.waiting) - keep) if need else 1
+        self.rest += spare - keep
         self.free = keep
         self.touched = False
+        # After a report that was never answered the same one goes out again; what was used since then is still held.
+        unsent = max(0, sum(self._pending.values()))
         uses = ",".join([f"{at}:{units}" for at, units in self._sent.items() if units])
         return [
-            *(self.kind, self.generation, self._seq, self.limit, self.busy + keep, self.busy),
+            *(self.kind, self.generation, self._seq, self.limit, self.busy + unsent + keep, self.busy + unsent),
             *(need, self._least, max(0, target - keep), base, uses, self.life_ms),
         ]
 

@@ -1,8 +1,9 @@
 """What the server does with leases: one script, any number of counters of one tag, one round trip.
 
-A counter is a hash. `g` is its generation (another one means that it was made anew), `s` what is settled, `w` what
-every worker holds, `t` until when it is tight, `z` whether it has to be rebuilt, `a` the step its base was read at, `q`
-until when nothing is granted. Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
+A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch then (a
+counter of another epoch is not trusted), `s` what is settled, `w` what every worker holds, `t` until when it is tight,
+`z` whether it has to be rebuilt, `a` the step its base was read at, `q` until when nothing is granted. Rates add a
+field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 Numbers are integers below 2^53: Lua computes in doubles.
 """
 
@@ -74,7 +75,7 @@ SYNC = Script(
 local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local step = math.floor(now / 100)
-local worker, ttl, lost = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1'
+local worker, ttl, lost, epoch = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4]
 
 local function int(number) return string.format('%.0f', number) end
 
@@ -124,12 +125,16 @@ local function free_at(key, c, missing)
 end
 
 local function sync(i, key)
-  local a = 3 + (i - 1) * 12
+  local a = 4 + (i - 1) * 12
   local kind, known, seq, limit = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
   local floor, busy, need = tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]), tonumber(ARGV[a + 7])
   local least, ahead, base = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9]), ARGV[a + 10]
   local uses, life = ARGV[a + 11], ARGV[a + 12]
-  local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q')
+  local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q', 'e')
+  if f[1] and epoch ~= '' and f[10] ~= epoch then
+    redis.call('DEL', key)
+    f = {}
+  end
   local c = {g = f[1], s = tonumber(f[2]) or 0, o = tonumber(f[4]) or step, l = tonumber(f[5]) or step,
              t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0}
   local anew = false
@@ -194,7 +199,7 @@ local function sync(i, key)
     entries[#entries + 1] = entry(worker, units, busy, now + ttl, int(seq))
   end
   redis.call('HSET', key, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
-             't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q))
+             't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q), 'e', epoch)
   redis.call('PEXPIRE', key, life)
   return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a}
 end

@@ -10,6 +10,7 @@ from the ledger, for nobody else knows what it spent.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import secrets
 import time
@@ -68,6 +69,8 @@ class Leases:
         self._ahead_ms = time.time() * 1000 - monotonic() * 1000
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
+        self._hurry = asyncio.Event()
+        """Somebody may be waiting for what has just become free."""
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
@@ -138,6 +141,18 @@ class Leases:
             await asyncio.sleep(self._period_s * 1.2)  # by then the others have given back what they don't use
         self._counts["short"] += short is not None
         return short
+
+    def give(self, lease: Lease, units: int) -> None:
+        """Units of a gauge or sum are no longer in use."""
+        lease.give(units)
+        if lease.tight:
+            self._hurry.set()
+
+    def settle(self, lease: Lease, held: int, cost: int) -> None:
+        """`held` units of a sum are no longer in use; `cost` were spent."""
+        lease.settle(held, cost, self.step)
+        if lease.tight:
+            self._hurry.set()
 
     def force(self, lease: Lease, units: int) -> None:
         """Use what was not granted, because the server is out of reach and the rule says go on."""
@@ -214,10 +229,11 @@ class Leases:
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
+        head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, self._state.epoch]
         words = [word for report in reports for word in report]
-        self._counts["rounds"] += 1
         keys = [lease.key for lease in leases]
-        reply = await self._state.run(SYNC, keys, [self._worker, int(self._ttl_s * 1000), lost, *words])
+        self._counts["rounds"] += 1
+        reply = await self._state.run(SYNC, keys, [*head, *words])
         clock_ms, replies = parse(reply)
         self._ahead_ms = clock_ms - (sent + self._monotonic()) * 500
         repeat: dict[Lease, Status] = {}
@@ -225,6 +241,8 @@ class Leases:
             lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
             if answer.status in (Status.CHANGED, Status.UNKNOWN):
                 repeat[lease] = answer.status
+            elif answer.tight and lease.free > 0 and not lease.waiting:
+                repeat[lease] = answer.status  # others are short of what lies idle here
         return repeat
 
     async def _base(self, lease: Lease) -> str:
@@ -240,16 +258,24 @@ class Leases:
         return f"{max(0, settled)}:{step}"
 
     async def _run(self) -> None:
+        faded = self._monotonic()
         while True:
-            await asyncio.sleep(self._period_s)
-            await self._sync(self._due())
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._period_s):
+                    await self._hurry.wait()
+            now = self._monotonic()
+            if fade := now - faded >= self._period_s * 0.9:
+                faded = now
+            await self._sync(self._due(now, fade))
 
-    def _due(self) -> list[_Group]:
-        now, step = self._monotonic(), self.step
+    def _due(self, now: float, fade: bool) -> list[_Group]:
+        step = self.step
         due = []
         for tag, group in list(self._groups.items()):
             for lease in list(group.active):
-                lease.tick(step)
+                if fade:
+                    lease.tick(step)
                 lease.expire(now)
                 if lease.done:
                     del group.active[lease]

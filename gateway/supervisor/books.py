@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
+from collections.abc import Callable, Iterator, Mapping
 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from gateway.domain.policy import Policy
+from gateway.ledger.rows import Row
 from gateway.ledger.writer import Writer
-from gateway.policy.load import Policies
+from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
@@ -19,6 +23,22 @@ MIGRATE_S = 10.0
 """Longest that serving waits for the database; the journal can keep the spend for as long as it takes."""
 RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
+
+
+class Everyone(Mapping[str, Policy]):
+    """Every team's policy: its own, or the default one under its name. Iterates over those with a file."""
+
+    def __init__(self, policies: PolicySet) -> None:
+        self.policies = policies
+
+    def __getitem__(self, team: str) -> Policy:
+        return self.policies.find(team)[0]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.policies.policies)
+
+    def __len__(self) -> int:
+        return len(self.policies.policies)
 
 
 class Books:
@@ -32,8 +52,10 @@ class Books:
             raise ConfigError(
                 [f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'"]
             ) from error
-        self._writer = Writer(settings.paths.journal, self._database)
+        self._notice: Callable[[list[Row]], None] = lambda rows: None
+        self._writer = Writer(settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows))
         self._policies = policies
+        self._everyone = Everyone(policies.current)
         self._migrated = False
         self.abandoned = False
         """A thread was left waiting for the database."""
@@ -56,6 +78,27 @@ class Books:
             await asyncio.sleep(RETRY_S)
             await self.open()
         await self._writer.run()
+
+    async def alert(self) -> None:
+        """Watch budgets until cancelled. Begins by loading an HTTP client: call it when there is time for that."""
+        while not self._migrated:
+            await asyncio.sleep(RETRY_S)
+        await asyncio.to_thread(importlib.import_module, "gateway.ledger.alerts")
+        from gateway.ledger.alerts import Alerts
+
+        alerts = Alerts(self._database, self._teams)
+        try:
+            await alerts.open()
+            self._notice = alerts.notice
+            await alerts.run()
+        finally:
+            await alerts.aclose()
+
+    def _teams(self) -> Mapping[str, Policy]:
+        """The same object for as long as the policies are the same."""
+        if self._everyone.policies is not self._policies.current:
+            self._everyone = Everyone(self._policies.current)
+        return self._everyone
 
     async def aclose(self) -> None:
         """What the workers journalled last goes into the ledger, if the database is there."""

@@ -96,7 +96,7 @@ class Supervisor:
                 self._tasks.spawn(self._state.keep(), "state server")
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(), "policies")
-            self._tasks.spawn(self._when_ready(), "readiness")
+            self._tasks.spawn(self._when_ready(books), "readiness")
             await leave.wait()
             self._announce("finishing open streams")
 
@@ -157,12 +157,13 @@ class Supervisor:
         threads = {name: variable(name) or "1" for name in ONE_THREAD}
         return {"THRIFTGATE_WORKER": orjson.dumps(told).decode(), **threads}
 
-    async def _when_ready(self) -> None:
-        """Say so; only then start the local model, which would compete with the workers for the processor."""
+    async def _when_ready(self, books: Books) -> None:
+        """Say so; only then start what would compete with the workers for the processor."""
         host = reachable(self._host)
         while await status_of(host, self._port, "/health/ready", 1.0) != 200:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.03)
         self._announce(f"listening on {self._url}")
+        self._tasks.spawn(books.alert(), "alerts")
         if self._model:
             self._tasks.spawn(self._model.child.keep(), "local model")
             self._tasks.spawn(self._model.watch(), "local model watch")

@@ -12,6 +12,7 @@ from gateway.errors import (
     BackendFailed,
     BackendGarbage,
     BackendRateLimited,
+    BackendRefused,
     BackendTimeout,
     BackendUnreachable,
     BudgetExhausted,
@@ -44,6 +45,17 @@ async def test_a_backend_that_fails_twice_gives_way_to_the_next(small: Provider,
     assert [attempt.status for attempt in pair.record.attempts] == [503, 500, 200]
     assert pair.record.served_by is answer.attempt is pair.record.attempts[2]
     assert pair.settled()
+
+
+async def test_an_error_whose_body_never_ends_is_hung_up_on(small: Provider, pair: Caller) -> None:
+    small.script(Raw((b"HTTP/1.1 400 Bad Request\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))
+    small.script(Raw((b"HTTP/1.1 500 Oh\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))
+    with pytest.raises(BackendRefused) as caught:
+        await pair.call(chat(), within_s=0.1)
+    assert caught.value.status == 400
+    await read(await pair.call(chat()))
+    await small.settled()
+    assert [exchange.hung_up for exchange in small.exchanges] == [True, True, False]
 
 
 async def test_a_refused_connection_gives_way_to_the_next(small: Provider, pair: Caller) -> None:

@@ -62,14 +62,17 @@ async def test_every_provider_whose_key_is_known_is_offered(monkeypatch: pytest.
     assert all(backend.base_url.startswith("https://") or backend.kind == "litellm" for backend in found)
 
 
-async def test_providers_that_need_litellm_are_left_out_without_it(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize("installed", [True, False])
+async def test_gemini_goes_through_litellm_where_it_is_installed(
+    monkeypatch: pytest.MonkeyPatch, installed: bool
 ) -> None:
     monkeypatch.setenv("GEMINI_API_KEY", "sk-a")
-    monkeypatch.setattr(room, "find_spec", lambda _: None)
-    assert await discover(GatewayConfig(), None, simulate=False, ports=NOTHING) == []
-    assert "pip install" in caplog.text
-    assert "sk-a" not in caplog.text
+    monkeypatch.setattr(room, "find_spec", lambda _: object() if installed else None)
+    found = await discover(GatewayConfig(), None, simulate=False, ports=NOTHING)
+    assert names(found) == ["gemini/gemini-2.5-flash", "gemini/gemini-2.5-pro"]
+    assert found[0].kind == ("litellm" if installed else "openai")
+    assert found[0].model == ("gemini/gemini-2.5-flash" if installed else "gemini-2.5-flash")
+    assert bool(found[0].base_url) is not installed
 
 
 async def test_a_model_server_is_found_with_its_chat_models(server: Provider) -> None:

@@ -133,6 +133,19 @@ async def test_a_late_failure_of_a_call_from_before_does_not_prolong_the_rest(cl
     assert subject.in_flight == 0
 
 
+async def test_a_late_success_of_a_call_from_before_does_not_shorten_the_next_rest(clock: StoppedClock) -> None:
+    subject = health(clock)
+    early = await entered(subject)
+    await fail(subject, 5)
+    early.began(streaming=True)
+    early.succeeded()
+    assert not subject.state().available
+    clock.pass_(5.1)
+    await fail(subject, 1)
+    clock.pass_(9.9)
+    assert not subject.state().available
+
+
 async def test_a_long_retry_after_is_honoured_but_not_for_ever(clock: StoppedClock) -> None:
     subject = health(clock)
     (await entered(subject)).limited(3600.0)

@@ -13,14 +13,14 @@ from gateway.dialects.splice import elements, find, members, splice, string_end,
 from tests.dialects.samples import steady
 
 KEYS = st.sampled_from(["model", "messages", "model_", '"model"', "a\\", "é", ""]) | st.text(
-    st.characters(exclude_categories=("Cs",)), max_size=8
+    st.characters(exclude_categories=["Cs"]), max_size=8
 )
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**53), 2**53)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=("Cs",))),
+    | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(KEYS, inner, max_size=4),
     max_leaves=20,
 )

@@ -43,6 +43,18 @@ NUMBERS = st.integers(0, 200) | st.sampled_from([None, -1, 3.0, 1.5, float("nan"
             Usage(input_tokens=32, output_tokens=9, reasoning_tokens=94),
         ),
         ({"prompt_tokens": 7, "total_tokens": 7}, Usage(input_tokens=7)),
+        (
+            {
+                "prompt_tokens": 2600,
+                "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 2000, "cache_write_tokens": 400},
+            },
+            Usage(input_tokens=200, cached_tokens=2000, cache_write_5m_tokens=400, output_tokens=1),
+        ),
+        (
+            {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cache_write_tokens": 400}},
+            Usage(input_tokens=9, cache_write_5m_tokens=400, output_tokens=1),
+        ),
     ],
 )
 def test_classes_do_not_overlap(said: dict[str, Any], read: Usage) -> None:
@@ -80,7 +92,9 @@ def test_garbage_counts_as_absent(said: Any) -> None:
             "prompt_tokens": NUMBERS,
             "completion_tokens": NUMBERS,
             "total_tokens": NUMBERS,
-            "prompt_tokens_details": st.fixed_dictionaries({}, optional={"cached_tokens": NUMBERS}),
+            "prompt_tokens_details": st.fixed_dictionaries(
+                {}, optional={"cached_tokens": NUMBERS, "cache_write_tokens": NUMBERS}
+            ),
             "completion_tokens_details": st.fixed_dictionaries(
                 {}, optional={"reasoning_tokens": NUMBERS, "audio_tokens": NUMBERS}
             ),
@@ -92,6 +106,7 @@ def test_whatever_is_said_no_count_is_negative_and_the_sum_is_what_was_said(said
     if usage is None:
         return
     assert min(usage.input_tokens, usage.cached_tokens, usage.output_tokens, usage.reasoning_tokens) >= 0
-    assert usage.all_input == (said.get("prompt_tokens") or 0)
+    said_input = said.get("prompt_tokens") or 0
+    assert usage.all_input in (said_input, said_input + usage.cache_write_5m_tokens)
     said_output = said.get("completion_tokens") or 0
     assert usage.all_output in (said_output, said_output + usage.reasoning_tokens)

@@ -1,0 +1,133 @@
+"""Which backends can serve a request at all, and why the others cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from gateway.domain.backend import Backend, Kind
+from gateway.domain.policy import DataPolicy
+from gateway.domain.protocols import FleetView, PriceList
+from gateway.domain.request import DialectName
+from gateway.domain.route import Considered
+from gateway.domain.usage import Usage
+from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
+
+Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
+
+SPEAKERS: dict[DialectName, frozenset[Kind]] = {
+    "openai_chat": frozenset({"openai", "anthropic", "local", "litellm", "simulated"}),
+    "anthropic_messages": frozenset({"anthropic"}),
+}
+"""Client dialect → kinds of backend that can be asked in it, translated where need be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What a request asks of any backend. Tokens: `input_least` after the hardest trimming."""
+
+    dialect: DialectName
+    needs: frozenset[str]
+    input_tokens: int
+    input_least: int
+    output_tokens: int
+    """Expected, for the cost."""
+    output_most: int | None
+    """The client's limit, which has to fit into the window."""
+    data: DataPolicy
+    tier: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A backend that was looked at. `cost_pico`: expected for this request; None: unpriced."""
+
+    backend: Backend
+    excluded: str = ""
+    cause: Cause = ""
+    cost_pico: int | None = None
+
+
+def examine(
+    backends: Sequence[Backend],
+    demand: Demand,
+    prices: PriceList,
+    fleet: FleetView,
+    speaks: Callable[[DialectName, Kind], bool],
+) -> list[Candidate]:
+    """Every backend with its expected cost and, if it cannot serve, the first reason."""
+    found = []
+    for backend in backends:
+        cause, excluded = _against(backend, demand, speaks)
+        if not cause:
+            state = fleet.state(backend)
+            if not state.available:
+                cause, excluded = "health", state.reason or "resting after failures"
+        found.append(Candidate(backend, excluded, cause, expected_cost(backend, demand, prices)))
+    return found
+
+
+def expected_cost(backend: Backend, demand: Demand, prices: PriceList) -> int | None:
+    """Pico-dollars, without cache discounts."""
+    price = prices.price(backend)
+    if price is None:
+        return None
+    output = min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
+    return price.cost(Usage(input_tokens=demand.input_tokens, output_tokens=output))
+
+
+def _against(backend: Backend, demand: Demand, speaks: Callable[[DialectName, Kind], bool]) -> tuple[Cause, str]:
+    data = demand.data
+    if not speaks(demand.dialect, backend.kind):
+        return "dialect", f"kind {backend.kind} cannot be asked in the dialect {demand.dialect}"
+    if backend.hosted and data.hosted == "forbidden":
+        return "data", "the policy forbids hosted backends"
+    if data.regions and backend.region not in data.regions:
+        where = f"region {backend.region}" if backend.region else "no region is given for it"
+        return "data", f"{where}; the policy allows {', '.join(data.regions)}"
+    if demand.tier and backend.tier != demand.tier:
+        return "tier", f"its tier is {backend.tier}; the request asks for {demand.tier}"
+    if missing := demand.needs - backend.capabilities:
+        return "capability", f"lacks {', '.join(sorted(missing))}"
+    room = demand.input_least + room_for_output(backend, demand)
+    if backend.window_tokens is not None and room > backend.window_tokens:
+        return "window", f"{room} tokens are needed, its window holds {backend.window_tokens}"
+    return "", ""
+
+
+def room_for_output(backend: Backend, demand: Demand) -> int:
+    """Tokens of the window to leave free: the client's limit if it set one, else the expected length."""
+    wanted = demand.output_tokens if demand.output_most is None else demand.output_most
+    return min(wanted, backend.max_output_tokens or wanted)
+
+
+def refusal(candidates: Sequence[Candidate], missing: Sequence[str] = ()) -> GatewayError:
+    """The error that tells the client what to change when no candidate can serve."""
+    allowed = [each for each in candidates if each.cause not in ("data", "dialect", "tier")]
+    if candidates and not missing and all(each.cause == "data" for each in candidates):
+        return Forbidden(
+            f"The policy's data rule excludes every backend for this request: {_reasons(candidates)}. "
+            "Ask for another model, or have data.hosted or data.regions in the team's policy changed."
+        )
+    if allowed and all(each.cause == "window" for each in allowed):
+        return ContextTooLong(
+            f"The request does not fit into any backend's window: {_reasons(allowed)}. "
+            "Shorten the messages or lower max_tokens.",
+            param="messages",
+        )
+    unknown = [f"{name} (no backend of this name is configured)" for name in missing]
+    reasons = "; ".join(filter(None, [_reasons(candidates), *unknown]))
+    return NoAdequateBackend(
+        f"No configured backend can serve this request: {reasons}. Change what the request needs, "
+        "or the backends in gateway.yaml or the candidates in the team's policy.",
+        retry_after_s=1.0 if any(each.cause == "health" for each in candidates) else None,
+    )
+
+
+def _reasons(candidates: Sequence[Candidate]) -> str:
+    return "; ".join(f"{each.backend.name} ({each.excluded})" for each in candidates)
+
+
+def considered(candidate: Candidate, adequacy: float | None = None) -> Considered:
+    return Considered(candidate.backend.name, candidate.excluded, adequacy, candidate.cost_pico)

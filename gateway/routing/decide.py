@@ -1,0 +1,106 @@
+"""The decision itself, on values alone: the cheapest candidate that is good enough, else the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from gateway.domain.backend import RANK
+from gateway.domain.route import Grade
+from gateway.routing.adequacy import Adequacy, Gap, gap
+from gateway.routing.candidates import Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """`order[0]` serves, the others stand by. `adequacies`: backend → P(as good as the reference), where known."""
+
+    order: tuple[Candidate, ...]
+    reference: Candidate
+    reason: str
+    adequacies: dict[str, float]
+
+
+def choose(
+    candidates: Sequence[Candidate], named: str | None, grade: Grade | None, quality: float, adequacy: Adequacy
+) -> Choice:
+    """Decide among `candidates`, of which at least one can serve. `named`: the policy's reference.
+
+    The share 1 − quality of answers that may be worse is split evenly among the kinds of weaker candidates.
+    """
+    reference = reference_of(candidates, named)
+    others = [each for each in candidates if not each.excluded and each is not reference]
+    gaps: dict[str, Gap] = {
+        each.backend.name: gap(each.backend, reference.backend, each.cost_pico, reference.cost_pico) for each in others
+    }
+    known = grade is not None and not grade.abstained
+    adequacies = {name: adequacy.of(far, grade.difficulty) for name, far in gaps.items()} if grade and known else {}
+    cheap = [each for each in others if cheaper(each, reference)]
+    weaker = {far for each in cheap if (far := gaps[each.backend.name]) != "equal"}
+    loss = (1 - quality) / max(len(weaker), 1)
+    good = (
+        [each for each in cheap if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss)]
+        if grade and known
+        else []
+    )
+    good.sort(key=by_cost)
+    rest = sorted((each for each in others if each not in good), key=lambda each: _last_resort(each, reference))
+    reason = _reason(grade, good, cheap, adequacies, reference)
+    return Choice((*good, reference, *rest), reference, reason, adequacies)
+
+
+def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
+    """The named one, else the strongest tier's dearest; if it cannot serve, the strongest that can and is no dearer."""
+    first = next((each for each in candidates if each.backend.name == named), None) or max(candidates, key=_strength)
+    if not first.excluded:
+        return first
+    able = [each for each in candidates if not each.excluded]
+    return max([each for each in able if not _dearer(each, first)] or able, key=_strength)
+
+
+def cheaper(one: Candidate, other: Candidate) -> bool:
+    """Surely cheaper. An unpriced backend never is, unless both prices tell nothing: then the lower tier is."""
+    if other.cost_pico is None:
+        return RANK[one.backend.tier] < RANK[other.backend.tier]
+    return one.cost_pico is not None and one.cost_pico < other.cost_pico
+
+
+def by_cost(one: Candidate) -> tuple[bool, int, int]:
+    """Cheapest first, the stronger of two that cost the same; unpriced ones last, the lower tier first."""
+    rank = RANK[one.backend.tier]
+    return (True, 0, rank) if one.cost_pico is None else (False, one.cost_pico, -rank)
+
+
+def _strength(one: Candidate) -> tuple[int, bool, int]:
+    return RANK[one.backend.tier], one.backend.kind != "simulated", -1 if one.cost_pico is None else one.cost_pico
+
+
+def _dearer(one: Candidate, other: Candidate) -> bool:
+    if other.cost_pico is None:
+        return RANK[one.backend.tier] > RANK[other.backend.tier]
+    return one.cost_pico is None or one.cost_pico > other.cost_pico
+
+
+def _last_resort(one: Candidate, reference: Candidate) -> tuple[bool, int, tuple[bool, int, int]]:
+    """What may still answer when the better ones failed: not dearer before dearer, strong before weak."""
+    return _dearer(one, reference), -RANK[one.backend.tier], by_cost(one)
+
+
+def _reason(
+    grade: Grade | None,
+    good: Sequence[Candidate],
+    cheap: Sequence[Candidate],
+    adequacies: dict[str, float],
+    reference: Candidate,
+) -> str:
+    name = reference.backend.name
+    if grade is None:
+        return f"{name} is the only candidate that can serve"
+    if grade.abstained:
+        return f"the prompt is outside what the classifier knows: reference {name}"
+    if good:
+        chosen = good[0].backend.name
+        return f"{chosen} is the cheapest adequate one: {adequacies[chosen]:.2f} at difficulty {grade.difficulty:.2f}"
+    if cheap:
+        return f"difficulty {grade.difficulty:.2f} is too hard for what is cheaper: reference {name}"
+    return f"nothing is known to be cheaper than the reference {name}"

@@ -1,0 +1,143 @@
+"""Caches on a real Valkey, and the requests and answers that go through them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import orjson
+import pytest_asyncio
+
+from gateway.cache.lookup import Cache, Hit
+from gateway.dialects.openai_chat import parse
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Policy
+from gateway.domain.record import Attempt, Record
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.tenant import Key, Tenant
+from gateway.domain.usage import Usage
+from gateway.state.connection import State
+from gateway.state.log import IndexLog
+from tests.fakes.embedder import FakeEmbedder
+
+BACKEND = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny")
+
+
+def tenant(team: str = "search", key: str = "k1", epoch: str = "e1", **policy: Any) -> Tenant:
+    return Tenant(Key(key, team), Policy(team=team, **policy), epoch)
+
+
+def request(
+    text: str | list[dict[str, Any]] = "What is the capital of Peru?", controls: Controls | None = None, **fields: Any
+) -> CompletionRequest:
+    messages = [{"role": "user", "content": text}] if isinstance(text, str) else text
+    body = {"model": "auto", "messages": messages, "temperature": 0, **fields}
+    return parse(orjson.dumps({k: v for k, v in body.items() if v is not None}), "req_1", controls or Controls(), {})
+
+
+def completion(text: str | None = "Lima.", finish: str = "stop", **message: Any) -> bytes:
+    return orjson.dumps(
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "created": 1,
+            "model": "tiny",
+            "choices": [
+                {"index": 0, "message": {"role": "assistant", "content": text, **message}, "finish_reason": finish}
+            ],
+            "usage": {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11},
+        }
+    )
+
+
+class Given:
+    """An Answer as a backend gave it, read to its end."""
+
+    stream, status, content_type, ending = False, 200, "application/json", b""
+
+    def __init__(
+        self, body: bytes | None = None, *, finish: str = "stop", complete: bool = True, cost: int | None = 700
+    ) -> None:
+        self.body = completion(finish=finish) if body is None else body
+        self.finish, self.complete = finish, complete
+        self.attempt: Attempt | None = Attempt("req_1-1", 1, BACKEND, time.time())
+        self.attempt.usage, self.attempt.cost_pico = Usage(9, output_tokens=2), cost
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        for nothing in ():
+            yield nothing
+
+    def completion(self) -> bytes | None:
+        return self.body
+
+    def delivered_text(self) -> str:
+        return "Lima."
+
+    async def aclose(self) -> None:
+        return None
+
+
+def record(who: Tenant) -> Record:
+    return Record("req_1", who, "auto", "openai_chat", False)
+
+
+class Worker:
+    """A cache as one worker has it, with shorthand for asking."""
+
+    def __init__(self, cache: Cache) -> None:
+        self.cache = cache
+
+    async def ask(self, asked: CompletionRequest, who: Tenant) -> Record:
+        """Look up only."""
+        seen = record(who)
+        await self.cache.lookup(asked, who, seen)
+        return seen
+
+    async def serve(self, asked: CompletionRequest, who: Tenant, answer: Given | None = None) -> Record:
+        """Look up; on a miss the backend answers and that is stored. Waits until this worker knows it."""
+        seen = record(who)
+        found = await self.cache.lookup(asked, who, seen)
+        if not isinstance(found, Hit):
+            before = self.cache.stats()
+            await self.cache.store(found, answer or Given(), seen)
+            if self.cache.stats()["stored"] != before["stored"]:
+                await until(lambda: self.cache._log.stats()["handled"] >= self.cache._log.stats()["appended"])
+        return seen
+
+    async def text(self, asked: CompletionRequest, who: Tenant) -> str | None:
+        """The cached answer's text, or None."""
+        found = await self.cache.lookup(asked, who, record(who))
+        return found.answer.delivered_text() if isinstance(found, Hit) else None
+
+
+async def until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
+    """Poll; AssertionError when it takes longer."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, "did not come true in time"
+        await asyncio.sleep(0.005)
+
+
+@pytest_asyncio.fixture
+async def make_worker(state: State) -> AsyncIterator[Callable[..., Any]]:
+    async with AsyncExitStack() as exits:
+
+        async def make(embedder: Any = None, state: State = state, **options: Any) -> Worker:
+            cache = Cache(state, IndexLog(state, "cache"), embedder, **options)
+            exits.push_async_callback(cache.aclose)
+            await cache.open()
+            if embedder is not None and embedder.ready:
+                await until(lambda: bool(cache.stats()["semantic_ready"]))
+            return Worker(cache)
+
+        yield make
+
+
+@pytest_asyncio.fixture
+async def worker(make_worker: Callable[..., Any]) -> Worker:
+    """Exact and semantic, with the embedder that needs no model."""
+    made: Worker = await make_worker(FakeEmbedder())
+    return made

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.cache.compare import Comparer, Comparison
+from gateway.cache.text import Reader
+from gateway.cache.words import load_words
+
+WORDS = load_words()
+READER, COMPARER = Reader(WORDS), Comparer(WORDS)
+
+
+def compare(stored: str, asked: str) -> Comparison:
+    return COMPARER.compare(READER.read(stored), READER.read(asked))
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "conflict"),
+    [
+        ("Send 50 euros to the bank", "Send 60 euros to the bank", "number"),
+        ("How do I use numpy2?", "How do I use numpy3?", "symbol"),
+        ("Is it hot in Rome?", "Is it hot in Oslo?", "name"),
+        ("What does 'pan' mean?", "What does 'pen' mean?", "quoted"),
+        ("How long is a mile on the map?", "How long is a yard on the map?", "closed"),
+        ("Do birds sleep?", "Do birds never sleep?", "negation"),
+        ("How do birds sleep?", "Where do birds sleep?", "question"),
+        ("Is it hot there?", "Is it cold there?", "opposite"),
+        ("Do cats eat mice?", "Do mice eat cats?", "order"),
+        ("Is tea healthy?", "Is tea healthy? Make a drawing.", "sentence"),
+        ("Fix this:\na b", "Fix this:\na c", "payload"),
+        ("Where is the house?", "¿Dónde está la casa?", "language"),
+        ("A palavra avó é bonita?", "A palavra avô é bonita?", "accent"),
+        ("Hi there", "Thank you", "courtesy"),
+        ("a " * 10 + "b " * 70, "a " * 10 + "c " * 70, "length"),
+    ],
+)
+def test_a_conflict_is_found_and_named(stored: str, asked: str, conflict: str) -> None:
+    assert compare(stored, asked).conflict == conflict
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("How do developers work?", "How do develpers work?"),
+        ("How do developers work?", "How do developerss work?"),
+        ("Where are the cars?", "Where are the car?"),
+        ("¿Cómo cancelo la suscripción?", "¿Cómo cancelo la suscripcion?"),
+        ("¿Cómo cancelo la suscripción?", "¿Cómo cancelo la susrcipción?"),
+    ],
+)
+def test_a_slip_of_the_pen_is_harmless(stored: str, asked: str) -> None:
+    assert compare(stored, asked).same
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked"),
+    [
+        ("How do trains work?", "How do trails work?"),
+        ("Is it a form of art?", "Is it a farm of art?"),
+        ("¿Dónde vive el perro?", "¿Dónde vive el pero?"),
+        ("¿Cómo hago un plan?", "¿Cómo hago un pan?"),
+    ],
+)
+def test_another_word_is_no_slip(stored: str, asked: str) -> None:
+    found = compare(stored, asked)
+    assert not found.same
+    assert found.minimal
+
+
+def test_spots_tell_where_content_differs() -> None:
+    found = compare("What is a good way to learn French cooking?", "What is a great method to learn French cooking?")
+    assert found.spots == ((2, 2),)
+    assert compare("Explain recursion", "Explain recursion to a child").qualified

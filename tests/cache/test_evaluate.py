@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.cache.evaluate import Evaluator
+
+pytestmark = pytest.mark.heavy
+
+
+@pytest.fixture(scope="module")
+def evaluator() -> Evaluator:
+    return Evaluator()
+
+
+def chat(*turns: str, system: str = "Be kind.") -> list[dict[str, str]]:
+    roles = ("user", "assistant")
+    return [{"role": "system", "content": system}] + [
+        {"role": roles[place % 2], "content": turn} for place, turn in enumerate(turns)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "hit"),
+    [
+        ("How do I cook rice?", "how do i cook rice", True),
+        ("How do I cook rice?", "How do I cook fish?", False),
+        ("What is new today?", "What is new today?", True),
+        ("What is new today?", "what is new today", False),
+        ("¿Cómo cocino arroz?", "Hola, ¿cómo cocino arroz? Gracias", True),
+        (chat("Hi", "Hello", "How do I cook rice?"), chat("Hi", "Hello", "how do i cook rice"), True),
+        (chat("Hi", "Hello", "How do I cook rice?"), chat("Hey", "Hello", "how do i cook rice"), False),
+        (chat("How do I cook rice?"), chat("How do I cook rice?", system="Be rude."), False),
+    ],
+)
+def test_a_pair_is_a_hit_as_it_would_be_when_serving(
+    evaluator: Evaluator, stored: object, asked: object, hit: bool
+) -> None:
+    (result,) = evaluator.evaluate([{"id": "1", "stored": stored, "asked": asked}])
+    assert (result["id"], result["hit"]) == ("1", hit)
+    assert (result["score"] > 0.5) is hit
+
+
+def test_a_replay_stores_what_it_did_not_find_and_names_what_it_found(evaluator: Evaluator) -> None:
+    asked = ["How do I cook rice?", "Why is the sky blue?", "how do i cook rice?", "why is the sky blue", "Hello"]
+    rows = [{"id": str(place), "asked": text} for place, text in enumerate(asked)]
+    assert [row["match"] for row in evaluator.replay(rows)] == [None, None, "0", "1", None]
+
+
+def test_strict_lets_only_harmless_differences_pass() -> None:
+    pair = {
+        "id": "1",
+        "stored": "Which documents do I need to open a bank account?",
+        "asked": "What documents are needed for opening a bank account?",
+    }
+    hits = [next(Evaluator(mode).evaluate([pair]))["hit"] for mode in ("default", "strict")]
+    assert hits == [True, False]
+
+
+def test_another_mode_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        Evaluator("lax")

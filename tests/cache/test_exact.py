@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.cache.entry import Entry, Flush
+from gateway.cache.exact import Known, Quota
+
+
+def entry(name: str, team: str = "a", *, size: int = 1, asked: float = 0.0, expires: float = 100.0) -> Entry:
+    return Entry(name.encode(), team, ("t",) if name.startswith("t") else (), asked, expires, size)
+
+
+def test_the_oldest_goes_first_and_only_in_its_own_team() -> None:
+    gone: list[bytes] = []
+    known = Known(Quota(entries=2, bytes=10), lambda left: gone.append(left.digest))
+    for name in "xyz":
+        known.put(entry(name), 0)
+    known.put(entry("other", "b"), 0)
+    known.put(entry("w", size=10), 0)
+    assert gone == [b"x", b"y", b"z"]
+    assert known.get(b"other", 0)
+
+
+def test_an_answer_stored_again_takes_the_place_of_the_old_one() -> None:
+    known = Known(Quota(), lambda _: None)
+    known.put(entry("x", size=5), 0)
+    known.put(entry("x", size=7), 0)
+    assert (len(known), known.size) == (1, 7)
+
+
+def test_what_has_had_its_time_is_gone() -> None:
+    known = Known(Quota(), lambda _: None)
+    known.put(entry("x", expires=5), 0)
+    known.put(entry("y", expires=50), 0)
+    known.put(entry("late", expires=5), 6)
+    assert known.get(b"x", 6) is None
+    known.put(entry("z", "b", expires=5), 0)
+    known.expire(6)
+    assert len(known) == 1
+
+
+def test_a_flush_takes_what_it_covers_and_keeps_late_comers_out() -> None:
+    known = Known(Quota(), lambda _: None)
+    known.put(entry("tagged", asked=1), 0)
+    known.put(entry("x", asked=1), 0)
+    known.put(entry("y", asked=9), 0)
+    assert {left.digest for left in known.flush(Flush("a", 5, tag="t"))} == {b"tagged"}
+    assert {left.digest for left in known.flush(Flush("a", 5))} == {b"x"}
+    known.put(entry("x", asked=4), 0)
+    known.put(entry("x", "b", asked=4), 0)
+    assert known.get(b"y", 0) and known.get(b"x", 0).team == "b"
+    known.clear()
+    known.put(entry("x", asked=4), 0)
+    assert len(known) == 1
+
+
+steps = st.lists(
+    st.one_of(
+        st.builds(entry, st.sampled_from("txyz"), st.sampled_from("ab"), size=st.integers(1, 4), asked=st.floats(0, 9)),
+        st.builds(Flush, st.sampled_from("ab"), st.floats(0, 9), st.sampled_from([None, "t"])),
+        st.sampled_from([b"t", b"x", b"y"]),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+def test_counts_stay_true_whatever_happens(changes: list[Entry | Flush | bytes]) -> None:
+    alive: dict[bytes, Entry] = {}
+    known = Known(Quota(entries=2, bytes=6), lambda left: alive.pop(left.digest))
+    for change in changes:
+        if isinstance(change, Entry):
+            known.remove(change.digest)
+            alive[change.digest] = change
+            known.put(change, 1)
+            if known.get(change.digest, 1) is None:
+                alive.pop(change.digest, None)
+        elif isinstance(change, Flush):
+            known.flush(change)
+        else:
+            known.remove(change)
+        assert len(known) == len(alive)
+        assert known.size == sum(left.size for left in alive.values())
+        assert all(known.get(digest, 1) is left for digest, left in alive.items())

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.cache.key import digest, question, scope
+from gateway.domain.request import Controls
+from gateway.domain.tenant import Tenant
+from tests.cache.conftest import request, tenant
+
+SCOPES = ("key", "team", "organisation", "public")
+tenants = st.builds(
+    lambda team, key, organisation, scope: tenant(
+        team, key, epoch=f"{team}-{scope}", organisation=organisation, cache={"scope": scope}
+    ),
+    st.sampled_from(["a", "b", "a.b"]),
+    st.sampled_from(["k1", "k2"]),
+    st.sampled_from(["acme", "acme/b", "other"]),
+    st.sampled_from(SCOPES),
+)
+
+
+def may_share(one: Tenant, two: Tenant) -> bool:
+    """What the documentation promises, said without hashes."""
+    if one.policy.cache.scope != two.policy.cache.scope:
+        return False
+    same = {
+        "key": (one.organisation, one.team, one.key.id) == (two.organisation, two.team, two.key.id),
+        "team": (one.organisation, one.team) == (two.organisation, two.team),
+        "organisation": one.organisation == two.organisation,
+        "public": True,
+    }
+    return same[one.policy.cache.scope]
+
+
+@given(tenants, tenants)
+def test_answers_are_shared_within_the_scope_and_never_beyond(one: Tenant, two: Tenant) -> None:
+    keys = [digest(request(), who, "") for who in (one, two)]
+    partitions = [question(request(), who, "", "embedder") for who in (one, two)]
+    assert (keys[0] == keys[1]) is may_share(one, two)
+    assert (partitions[0] == partitions[1]) is may_share(one, two)
+
+
+def test_no_two_scopes_have_one_name() -> None:
+    names = [
+        scope(tenant(team, key, organisation=organisation, cache={"scope": kind}))
+        for team, key, organisation, kind in itertools.product("ab", ["k1", "k2"], ["x", "y"], SCOPES)
+    ]
+    assert len(set(names)) == 8 + 4 + 2 + 1
+
+
+def test_teams_of_one_organisation_share_only_under_the_same_rules() -> None:
+    shared: dict[str, Any] = {"cache": {"scope": "organisation"}}
+    plain, same, other = (
+        tenant("a", epoch="1", **shared),
+        tenant("b", epoch="2", budget={"limit_usd": 5}, **shared),
+        tenant("c", epoch="3", models={"auto": ["small"]}, **shared),
+    )
+    assert digest(request(), plain, "") == digest(request(), same, "")
+    assert digest(request(), plain, "") != digest(request(), other, "")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"stream": True}, {"user": "u-1"}, {"stream": True, "stream_options": {"include_usage": True}}, {"seed": None}],
+)
+def test_what_has_no_influence_on_the_answer_is_not_in_the_key(fields: dict[str, Any]) -> None:
+    assert digest(request(), tenant(), "") == digest(request(**fields), tenant(), "")
+
+
+@pytest.mark.parametrize("controls", [Controls(tier="large"), Controls(untouched=True)])
+def test_controls_that_change_the_answer_are_in_the_key(controls: Controls) -> None:
+    assert digest(request(), tenant(), "") != digest(request(controls=controls), tenant(), "")
+    assert question(request(), tenant(), "", "e") != question(request(controls=controls), tenant(), "", "e")
+
+
+def test_the_embedder_is_part_of_the_partition() -> None:
+    one, two = question(request(), tenant(), "", "one"), question(request(), tenant(), "", "two")
+    assert one and two and one.partition != two.partition and one.text == two.text
+
+
+def test_a_text_part_is_a_text_and_its_other_fields_stay_outside() -> None:
+    part = {"type": "text", "text": "What is 1 + 1?"}
+    plain = question(request([{"role": "user", "content": [part]}]), tenant(), "", "e")
+    marked = question(
+        request([{"role": "user", "content": [{**part, "cache_control": {"type": "x"}}]}]), tenant(), "", "e"
+    )
+    assert plain and marked and plain.text == marked.text and plain.partition != marked.partition
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+        [{"role": "user", "content": "Go"}, {"role": "assistant", "content": "on"}],
+        [
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "See"},
+                    {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+                ],
+            }
+        ],
+        "   ",
+        "x" * 6001,
+    ],
+)
+def test_what_is_not_one_plain_question_is_for_the_exact_level_alone(asked: Any) -> None:
+    assert question(request(asked), tenant(), "", "e") is None

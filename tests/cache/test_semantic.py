@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import asyncio
+
+import numpy as np
+import pytest
+
+from gateway.cache import semantic
+from gateway.cache.entry import Entry
+from gateway.cache.key import Question
+from gateway.cache.semantic import Semantic
+from tests.cache.conftest import until
+from tests.fakes.embedder import FakeEmbedder
+
+QUESTION = Question(b"p", "How do I cook rice?")
+
+
+class SlowEmbedder(FakeEmbedder):
+    async def embed(self, text: str) -> np.ndarray | None:
+        await asyncio.sleep(30)
+        return None
+
+
+async def entry(text: str = QUESTION.text) -> Entry:
+    return Entry(b"d", "a", (), 0.0, 4e9, 1, Question(b"p", text), await FakeEmbedder().embed(text))
+
+
+async def test_entries_that_come_while_the_verifier_loads_are_not_lost() -> None:
+    level = Semantic(FakeEmbedder(), max_bytes=2**20)
+    level.add(await entry())
+    await level.open()
+    await until(lambda: level.ready)
+    _, found = await level.find(QUESTION, 0.01)
+    assert found is not None
+    level.remove(await entry())
+    await level.tidy()
+    assert level.stats()["semantic_questions"] == 0
+    await level.aclose()
+
+
+async def test_without_an_embedder_every_question_is_new() -> None:
+    for embedder in (None, FakeEmbedder(ready=False)):
+        level = Semantic(embedder, max_bytes=2**20)
+        await level.open()
+        assert await level.find(QUESTION, 0.01) == (None, None)
+        await level.aclose()
+
+
+async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(semantic, "DEADLINE_S", 0.02)
+    level = Semantic(SlowEmbedder(), max_bytes=2**20)
+    await level.open()
+    await until(lambda: level.ready)
+    assert await level.find(QUESTION, 0.01) == (None, None)
+    assert level.stats()["semantic_late"] == 1
+    await level.aclose()

@@ -1,0 +1,86 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.cache.text import Reader, plain
+from gateway.cache.words import load_words
+
+READER = Reader(load_words())
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [
+        ("How do I renew my passport?", "en"),
+        ("¿Cómo renuevo el pasaporte?", "es"),
+        ("como cambio la contrasena del correo", "es"),
+        ("Como renovo o passaporte?", "pt"),
+        ("qual e o plural de limao", "pt"),
+        ("Wie alt ist der Rhein?", ""),
+        ("numpy", ""),
+    ],
+)
+def test_the_language_is_told_with_and_without_accents(text: str, language: str) -> None:
+    assert READER.read(text).language == language
+
+
+@pytest.mark.parametrize(
+    ("text", "forms"),
+    [
+        ("I don't know C++, C# or Node.js", "i do not know c++ c# or node.js"),
+        ("It costs $10,000.50 at 9:30", "it costs $ 10.000.50 at 9:30"),
+        ("in three weeks, 5kg", "in 3 weeks 5 kg"),
+        ("Programme a colour centre", "programme a color center"),
+        ("x^3 and snake_case", "x^3 and snake_case"),
+        ("¿Por qué vas al mar?", "porque vas a el mar"),
+        ("Vc vai pro Rio no ônibus da empresa?", "voce vai para o rio em o autobus de a empresa"),
+        ("see https://a.example/x?y=1 please", "see https://a.example/x?y=1 please"),
+    ],
+)
+def test_tokens_are_canonical(text: str, forms: str) -> None:
+    assert " ".join(READER.read(text).forms) == forms
+
+
+@pytest.mark.parametrize(
+    ("text", "payload"),
+    [
+        ("What is this?", ()),
+        ("Fix it:\n\nHe go home.\n  Now", ("He go home.\nNow",)),
+        ("Run\n```py\nx = 1\n```", ("```py\nx = 1\n```",)),
+        ("Translate into Spanish: the cat sleeps well", ("the cat sleeps well",)),
+        ("Quick question: where is the station?", ()),
+        ("Olá, uma dúvida: onde fica a estação?", ()),
+        ("India: where is the oldest temple?", ("where is the oldest temple", "india")),
+        ("Resume: «uno dos tres cuatro cinco seis siete»", ("uno dos tres cuatro cinco seis siete", "resume")),
+        ("Hello!\nWhere is it?\nThank you", ()),
+    ],
+)
+def test_what_is_handed_over_is_told_from_the_instruction(text: str, payload: tuple[str, ...]) -> None:
+    assert tuple(part.strip("« »") for part in READER.read(text).payload) == payload
+
+
+def test_names_are_seen_by_their_capitals_but_not_where_a_sentence_begins() -> None:
+    names = [token.form for token in READER.read("Is Rome larger? Milan is near Turin, I think.").tokens if token.name]
+    assert names == ["rome", "turin"]
+    assert not [token for token in READER.read("IS ROME LARGER THAN TURIN?").tokens if token.name]
+
+
+def test_quoted_words_are_marked() -> None:
+    assert [token.form for token in READER.read("What is the plural of «pan»?").tokens if token.quoted] == ["pan"]
+
+
+@pytest.mark.parametrize(
+    ("text", "timely"),
+    [
+        ("What is the weather today?", True),
+        ("¿Qué hora es ahora?", True),
+        ("Quem ganhou o jogo ontem?", True),
+        ("Who won in 1998?", False),
+    ],
+)
+def test_what_depends_on_the_day_is_known_in_three_languages(text: str, timely: bool) -> None:
+    assert READER.timely(READER.read(text)) is timely
+
+
+def test_accents_go_but_the_letter_n_with_tilde_stays() -> None:
+    assert plain("niñez canción são") == "niñez cancion sao"

@@ -1,0 +1,140 @@
+"""The pairs are written by hand, or taken from our own Spanish and Portuguese sentences in data/questions_es_pt.jsonl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gateway.cache.verify import Scorer, Verifier
+from gateway.cache.words import load_words
+
+ROWS = [orjson.loads(line) for line in (Path(__file__).parent / "data/questions_es_pt.jsonl").read_bytes().splitlines()]
+CLOSE = 0.95
+"""Nearer than most of these pairs lie, so that the verifier has to refuse by itself."""
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Verifier:
+    return Verifier.load()
+
+
+SAME = [
+    ("What is the boiling point of water?", "what's the boiling point of water"),
+    ("How do I sort a list in Python?", "HOW DO I SORT A LIST IN PYTHON"),
+    ("How to bake bread?", "Could you please tell me how to bake bread?"),
+    ("How to bake bread?", "Hi! Quick question: how to bake bread? Thanks a lot"),
+    ("What is 2 + 2?", "What is 2+2"),
+    ("Plan a trip of 3 days to Rome", "Plan a trip of three days to Rome"),
+    ("What is the color of the sky?", "What is the colour of the sky?"),
+    ("How do developers test software?", "How do develoeprs test software?"),
+    ("How do I transfer 10,000 dollars?", "How do I transfer 10000 dollars?"),
+    ("I can't log in, what should I do?", "I cannot log in, what should I do?"),
+    ("Translate into Spanish:\n\nThe cat sleeps.", "Hello! Translate into Spanish:\nThe cat sleeps."),
+    ("¿Cómo renuevo el pasaporte?", "como renuevo el pasaporte"),
+    ("¿Cómo renuevo el pasaporte?", "Buenas, quisiera saber cómo renuevo el pasaporte. Gracias"),
+    ("¿Por qué el cielo es azul?", "xq el cielo es azul"),
+    ("¿Dónde alquilo un coche en Quito?", "¿Dónde alquilo un carro en Quito?"),
+    ("Redacta una carta de renuncia", "Redacte una carta de renuncia"),
+    ("Como renovo o passaporte?", "Olá, uma dúvida: como renovo o passaporte? Obrigado"),
+    ("Você sabe quanto custa uma passagem para o Rio?", "vc sabe quanto custa uma passagem pro Rio"),
+    ("Por que o céu é azul?", "pq o ceu e azul?"),
+]
+OTHER = [
+    ("turn it on", "turn it off"),
+    ("Turn the light on", "Please turn the light off"),
+    ("Is it legal to smoke in Spain?", "Is it legal to smoke in Italy?"),
+    ("is it legal to smoke in spain", "is it legal to smoke in italy"),
+    ("Send 50 EUR to Ana", "Send 500 EUR to Ana"),
+    ("Convert 5 kg to grams", "Convert 5 lb to grams"),
+    ("Who won the 1998 World Cup?", "Who won the 2002 World Cup?"),
+    ("How do I enable dark mode?", "How do I disable dark mode?"),
+    ("Who is taller, Ana or Eva?", "Who is taller, Eva or Ana?"),
+    ("Convert JSON to YAML", "Convert YAML to JSON"),
+    ("Can I take ibuprofen with alcohol?", "Can I take ibuprofen without alcohol?"),
+    ("Can I take ibuprofen with aspirin?", "Can I take ibuprofen with paracetamol?"),
+    ("Should I sell the house?", "Should I not sell the house?"),
+    ("How do bees dance?", "Why do bees dance?"),
+    ("Is the store open?", "Is the store closed?"),
+    ("Will he win?", "Did he win?"),
+    ("Should I go?", "Should he go?"),
+    ("Is X > Y?", "Is X < Y?"),
+    ("What is 2+2?", "What is 2-2?"),
+    ("Explain recursion", "Explain iteration"),
+    ("What is carbonated water?", "What is carbonated water? Answer in French."),
+    ("What is carbonated water?", "What is carbonated water? Explain it to a child."),
+    ("What does 'break a leg' mean?", "What does 'break the ice' mean?"),
+    ("India: what is the oldest city?", "Japan: what is the oldest city?"),
+    ("What does this do?\n```\nreturn x + 1\n```", "What does this do?\n```\nreturn x + 2\n```"),
+    ("Summarise this:\nThe hotel has a pool.", "Summarise this:\nThe hotel has no pool."),
+    ("Summarise this:\nThe hotel has a pool.", "Translate this:\nThe hotel has a pool."),
+    ('Fix the grammar: "He go to school every day, mum"', 'Fix the grammar: "He go to school every day mum"'),
+    ("Hi", "Thanks"),
+    ("Yes", "No"),
+    ("Apaga la luz", "Enciende la luz"),
+    ("¿Puedo viajar con mi perro?", "¿Puedo viajar sin mi perro?"),
+    ("¿Cómo voy de Quito a Lima?", "¿Cómo voy de Lima a Quito?"),
+    ("¿Cuántos años tiene el rey?", "¿Cuántos hijos tiene el rey?"),
+    ("Responde en inglés: ¿qué es un volcán?", "Responde en francés: ¿qué es un volcán?"),
+    ("Meu avô está doente, o que eu faço?", "Minha avó está doente, o que eu faço?"),
+    ("Como compro ações?", "Como vendo ações?"),
+    ("Acende a luz da sala", "Apaga a luz da sala"),
+    ("How do I renew my passport?", "¿Cómo renuevo mi pasaporte?"),
+    ("¿Cómo renuevo el pasaporte?", "Como renovo o passaporte?"),
+]
+
+
+@pytest.mark.parametrize(("stored", "asked"), SAME)
+def test_a_harmless_edit_is_the_same_question_both_ways(verifier: Verifier, stored: str, asked: str) -> None:
+    assert verifier.verify(stored, asked, CLOSE).accepted
+    assert verifier.verify(asked, stored, CLOSE).accepted
+
+
+@pytest.mark.parametrize(("stored", "asked"), OTHER)
+def test_an_edit_that_changes_the_answer_is_refused_both_ways(verifier: Verifier, stored: str, asked: str) -> None:
+    assert not verifier.verify(stored, asked, CLOSE).accepted
+    assert not verifier.verify(asked, stored, CLOSE).accepted
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])
+def test_our_spanish_and_portuguese_sentences_are_told_apart(verifier: Verifier, row: dict[str, str]) -> None:
+    assert verifier.verify(row["a"], row["b"], CLOSE).accepted is bool(row["label"])
+
+
+PARAPHRASES = [
+    ("How can I learn to play chess well?", "What is the best way to get good at playing chess?"),
+    ("Which documents do I need to open a bank account?", "What documents are needed for opening a bank account?"),
+]
+
+
+@pytest.mark.parametrize(("stored", "asked"), PARAPHRASES)
+def test_a_paraphrase_passes_where_some_error_is_allowed_and_not_where_none_is(
+    verifier: Verifier, stored: str, asked: str
+) -> None:
+    assert verifier.verify(stored, asked, CLOSE).reason == "paraphrase"
+    assert not verifier.verify(stored, asked, CLOSE, max_error=0.0).accepted
+    assert not verifier.verify(stored, asked, 0.5).accepted
+
+
+def test_without_weights_only_harmless_differences_pass() -> None:
+    verifier = Verifier(load_words(), None)
+    assert verifier.verify(*SAME[0], CLOSE).accepted
+    assert not verifier.verify(*PARAPHRASES[0], CLOSE).accepted
+
+
+def test_in_other_languages_only_the_same_words_are_the_same_question(verifier: Verifier) -> None:
+    assert verifier.verify("Wie alt ist der Rhein?", "wie alt ist der rhein", CLOSE).accepted
+    assert not verifier.verify("Wie alt ist der Rhein?", "Wie alt ist die Elbe?", CLOSE).accepted
+    assert not verifier.verify("莱茵河有多长？", "易北河有多长？", CLOSE).accepted
+
+
+@pytest.mark.parametrize("text", ["", "?!", "🙂", "\n\n", "```", "a" * 5000, "\u202e", "'''\"\"«»"])
+def test_odd_texts_are_refused_or_equal_and_never_an_error(verifier: Verifier, text: str) -> None:
+    assert not verifier.verify(text, "What is 1 + 1?", CLOSE).accepted
+    assert verifier.verify(text, text, CLOSE).accepted
+
+
+def test_weights_of_other_features_are_not_taken() -> None:
+    with pytest.raises(ValueError, match="fit it again"):
+        Scorer({"names": ["other"]})

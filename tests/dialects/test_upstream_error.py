@@ -1,0 +1,80 @@
+"""Refusals of backends, in every shape they are known to have."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.chat_to_messages import ChatToMessages
+from gateway.dialects.upstream_error import find_error
+from tests.dialects.samples import golden
+
+
+@pytest.mark.parametrize(
+    ("body", "message", "kind", "code", "param"),
+    [
+        (
+            b'{"error":{"message":"Bad n","type":"invalid_request_error","param":"n","code":"bad"}}',
+            *("Bad n", "invalid_request_error", "bad", "n"),
+        ),
+        (
+            b'{"object":"error","message":"too long","type":"BadRequestError","param":null,"code":400}',
+            *("too long", "BadRequestError", "400", None),
+        ),
+        (
+            b'{"type":"error","error":{"type":"not_found_error","message":"model: x"},"request_id":"req_0"}',
+            *("model: x", "not_found_error", "backend_refused", None),
+        ),
+        (b'{"error":"model not found"}', "model not found", "invalid_request_error", "backend_refused", None),
+        (b'{"detail":"Not Found"}', "Not Found", "invalid_request_error", "backend_refused", None),
+        (
+            b'{"detail":[{"loc":["body"],"msg":"field required"}]}',
+            *('[{"loc":["body"],"msg":"field required"}]', "invalid_request_error", "backend_refused", None),
+        ),
+        (
+            b'[{"error":{"code":400,"message":"Invalid","status":"INVALID_ARGUMENT"}}]',
+            *("Invalid", "invalid_request_error", "400", None),
+        ),
+        (b'{"error":{"reason":7}}', '{"reason":7}', "invalid_request_error", "backend_refused", None),
+        (
+            golden("llamacpp_error.json"),
+            *("Expected 'content' to be a string or an array", "invalid_request_error", "400", None),
+        ),
+    ],
+)
+def test_the_backends_words_reach_the_client(
+    body: bytes, message: str, kind: str, code: str, param: str | None
+) -> None:
+    refused = ChatToChat().refusal(400, body, "small")
+    assert (refused.message, refused.kind, refused.code, refused.param) == (message, kind, code, param)
+    assert (refused.status, refused.backend, refused.retryable) == (400, "small", False)
+
+
+@pytest.mark.parametrize("body", [b"<html>nginx</html>", b"", b"\xff\xfe", b"null", b"[]", b'{"ok":false}', b"5"])
+def test_garbage_becomes_one_sentence(body: bytes) -> None:
+    refused = ChatToChat().refusal(422, body, "small")
+    assert refused.status == 422
+    assert refused.message == "Backend small refused the request (422) without saying why."
+
+
+@pytest.mark.parametrize("status", [401, 402, 403, 407])
+def test_trouble_with_the_gateways_own_account_is_not_told_as_the_clients(status: int) -> None:
+    body = b'{"error":{"message":"Incorrect API key provided: sk-secret","type":"invalid_request_error"}}'
+    refused = ChatToChat().refusal(status, body, "small")
+    assert (refused.status, refused.code) == (502, "backend_credentials")
+    assert "sk-secret" not in refused.message
+
+
+def test_anthropics_full_window_is_openais_full_window() -> None:
+    body = b'{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 9 > 8"}}'
+    refused = ChatToMessages().refusal(400, body, "claude")
+    assert (refused.code, refused.message) == ("context_length_exceeded", "prompt is too long: 9 > 8")
+
+
+def test_a_long_message_is_cut() -> None:
+    assert len(ChatToChat().refusal(400, b'{"error":"' + b"x" * 99_999 + b'"}', "b").message) == 2000
+
+
+@pytest.mark.parametrize("body", [{"choices": [], "error": None}, {"choices": [], "detail": "x"}, {"usage": {}}, 3])
+def test_what_is_no_error_is_none(body: object) -> None:
+    assert find_error(body) is None

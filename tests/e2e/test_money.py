@@ -1,0 +1,168 @@
+"""Every answered token is on the ledger exactly once, and a hard budget is not overrun."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+
+from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
+from tests.e2e.gateway_process import GatewayProcess
+from tests.fakes.provider import Provider, Reply
+
+
+def ask(text: str, **more: Any) -> dict[str, Any]:
+    return {"model": "large", "messages": [{"role": "user", "content": text}], **more}
+
+
+async def team_usage(gateway: GatewayProcess, team: str, attempts: int) -> dict[str, Any]:
+    """The team's totals once so many attempts are drained into the ledger."""
+    async with asyncio.timeout(10):
+        while True:
+            total: dict[str, Any] = (await asyncio.to_thread(gateway.usage, team))["total"]
+            if total["attempts"] >= attempts:
+                return total
+            await asyncio.sleep(0.1)
+
+
+async def test_the_ledger_equals_what_the_provider_sent(gateway: GatewayProcess, providers: Providers) -> None:
+    sdk = client(gateway, await gateway.key("counted"))
+    providers.large.script(*(Reply(tokens=7 + n, cached_tokens=n % 3) for n in range(12)))
+
+    async def one(number: int) -> None:
+        if number % 2:
+            await sdk.chat.completions.create(**ask(f"question {number}"))
+        else:
+            async for _ in await sdk.chat.completions.create(**ask(f"question {number}"), stream=True):
+                pass
+
+    await asyncio.gather(*(one(number) for number in range(12)))
+    total = await team_usage(gateway, "counted", 12)
+    sent = [exchange.usage for exchange in providers.large.exchanges if exchange.usage]
+    assert total["attempts"] == len(sent) == 12
+    assert total["output_tokens"] == sum(usage.output_tokens for usage in sent)
+    assert total["input_tokens"] == sum(usage.input_tokens for usage in sent)
+    expected = sum(
+        2_500_000 * u.input_tokens + 2_500_000 * u.cached_tokens + 10_000_000 * u.output_tokens for u in sent
+    )
+    assert round(float(total["cost_usd"]) * 1e12) == expected
+
+
+async def test_a_hung_up_stream_cancels_the_backend_and_bills_what_came(
+    gateway: GatewayProcess, providers: Providers
+) -> None:
+    sdk = client(gateway, await gateway.key("hangers"))
+    providers.large.script(Reply(tokens=400, drip_s=0.02))
+    stream = await sdk.chat.completions.create(**ask("a long story"), stream=True)
+    seen = 0
+    async for chunk in stream:
+        seen += bool(chunk.choices and chunk.choices[0].delta.content)
+        if seen == 10:
+            break
+    await stream.close()
+    async with asyncio.timeout(5):
+        while not providers.large.last.hung_up:
+            await asyncio.sleep(0.02)
+    total = await team_usage(gateway, "hangers", 1)
+    assert total["interrupted"] == 1
+    assert 10 <= total["output_tokens"] <= 2 * providers.large.last.chunks_sent
+    assert providers.large.last.chunks_sent < 100
+
+
+async def test_hanging_up_before_the_first_byte_cancels_the_backend(
+    gateway: GatewayProcess, providers: Providers
+) -> None:
+    key = await gateway.key("early")
+    providers.large.script(Reply(delay_s=10))
+    async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
+        with pytest.raises(httpx.ReadTimeout):
+            await http.post("/v1/chat/completions", json=ask("slow"), timeout=0.5)
+    async with asyncio.timeout(5):
+        while not providers.large.exchanges or not providers.large.last.hung_up:
+            await asyncio.sleep(0.02)
+    assert (await team_usage(gateway, "early", 1))["attempts"] == 1
+
+
+async def test_requests_per_minute_are_limited_with_headers_that_say_when(
+    gateway: GatewayProcess, providers: Providers
+) -> None:
+    sdk = client(gateway, await gateway.key("slow"))
+    remaining = []
+    for number in range(3):
+        raw = await sdk.chat.completions.with_raw_response.create(**ask(f"n {number}"))
+        assert raw.headers["x-ratelimit-limit-requests"] == "3"
+        remaining.append(int(raw.headers["x-ratelimit-remaining-requests"]))
+    assert remaining == sorted(remaining, reverse=True)
+    with pytest.raises(openai.RateLimitError) as caught:
+        await sdk.chat.completions.create(**ask("one too many"))
+    assert caught.value.code == "rate_limit_exceeded"
+    assert int(caught.value.response.headers["retry-after"]) >= 1
+
+
+async def test_a_hard_budget_is_not_overrun_by_concurrency(gateway: GatewayProcess, providers: Providers) -> None:
+    """0.0001 USD is ten output tokens of the large backend: each call costs at least four."""
+    sdk = client(gateway, await gateway.key("poor"))
+
+    async def one(number: int) -> str:
+        try:
+            await sdk.chat.completions.create(**ask(f"n {number}", max_tokens=4))
+        except openai.RateLimitError as error:
+            return str(error.code)
+        return "ok"
+
+    outcomes = await asyncio.gather(*(one(number) for number in range(20)))
+    served = outcomes.count("ok")
+    assert 1 <= served <= 2
+    assert set(outcomes) == {"ok", "insufficient_quota"}
+    total = await team_usage(gateway, "poor", served)
+    assert float(total["cost_usd"]) <= 0.0001
+
+
+async def test_nothing_is_lost_or_billed_twice_by_kill_9(tmp_path: Path, ports: dict[str, int]) -> None:
+    """Streams in flight when everything is killed are interrupted on the ledger; the answered ones are there once."""
+    own = dict(zip(ports, _free(3), strict=True))
+    gateway = GatewayProcess(tmp_path / "home", CONFIG.format(**own), POLICIES, {"SMALL_KEY": "k"})
+    await asyncio.to_thread(gateway.start)
+    try:
+        async with Provider(port=own["large"]) as provider:
+            sdk = client(gateway, await gateway.key("crash"))
+            for number in range(5):
+                await sdk.chat.completions.create(**ask(f"whole {number}"))
+            provider.script(*(Reply(tokens=500, drip_s=0.02) for _ in range(4)))
+            streams = [await sdk.chat.completions.create(**ask(f"cut {number}"), stream=True) for number in range(4)]
+            readers = [asyncio.get_running_loop().create_task(_read(stream)) for stream in streams]
+            await asyncio.sleep(1.6)  # long enough for a progress mark
+            await asyncio.to_thread(gateway.kill)
+            received = await asyncio.gather(*readers)
+            await asyncio.to_thread(gateway.start)
+            total = await team_usage(gateway, "crash", 9)
+            answered = sum(e.usage.output_tokens for e in provider.exchanges if e.usage and e.whole and e.finished)
+            cut = total["output_tokens"] - answered
+            assert (total["attempts"], total["interrupted"]) == (9, 4)
+            assert 0 < cut <= sum(e.tokens_sent for e in provider.exchanges if not e.finished or e.hung_up)
+            assert all(received)
+            await sdk.chat.completions.create(**ask("after the crash"))
+            assert (await team_usage(gateway, "crash", 10))["attempts"] == 10
+    finally:
+        await asyncio.to_thread(gateway.stop)
+
+
+async def _read(stream: Any) -> int:
+    """Content chunks received until the connection broke."""
+    seen = 0
+    try:
+        async for chunk in stream:
+            seen += bool(chunk.choices and chunk.choices[0].delta.content)
+    except (openai.APIError, httpx.HTTPError):
+        pass
+    return seen
+
+
+def _free(count: int) -> list[int]:
+    from tests.e2e.gateway_process import free_port
+
+    return [free_port() for _ in range(count)]

@@ -1,0 +1,338 @@
+"""Each threshold is heard of once, whoever notices and however often; a webhook is tried until it accepts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+from aiohttp import web
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import insert
+
+from gateway.domain.policy import Budget, Notify, Policy
+from gateway.domain.tasks import Tasks
+from gateway.ledger.alerts import Alerts
+from gateway.ledger.rows import Row
+from gateway.ledger.webhooks import Webhooks
+from gateway.ledger.writer import Writer
+from gateway.state.sql import Database
+from gateway.state.tables import ledger
+from tests.ledger.samples import journal, spend, until
+
+USD = 10**12
+
+
+class Clock:
+    def __init__(self, now: float = 1_800_000_000.0) -> None:
+        self.now = now
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Receiver:
+    """A webhook that answers as its script says, then with 200."""
+
+    def __init__(self) -> None:
+        self.script: list[str] = []
+        self.got: list[tuple[dict[str, Any], str]] = []
+        self.elsewhere = 0
+        self.url = ""
+
+    async def hook(self, request: web.Request) -> web.StreamResponse:
+        answer = self.script.pop(0) if self.script else "accept"
+        self.got.append((orjson.loads(await request.read()), request.headers["idempotency-key"]))
+        match answer:
+            case "fail":
+                return web.Response(status=500, text="no")
+            case "hang":
+                await asyncio.sleep(60)
+            case "redirect":
+                return web.Response(status=307, headers={"location": "/elsewhere"})
+            case "cut":
+                assert request.transport is not None
+                request.transport.abort()
+        return web.Response(status=204)
+
+    async def other(self, request: web.Request) -> web.Response:
+        self.elsewhere += 1
+        return web.Response()
+
+
+@pytest_asyncio.fixture
+async def receiver() -> AsyncIterator[Receiver]:
+    receiver = Receiver()
+    app = web.Application()
+    app.router.add_post("/hook/secret-token", receiver.hook)
+    app.router.add_post("/elsewhere", receiver.other)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook/secret-token"
+    yield receiver
+    await runner.cleanup()
+
+
+def policy(*targets: str, limit: str = "10", **facts: Any) -> Policy:
+    notify = tuple(Notify(webhook=target) for target in targets)
+    budget = Budget(limit_usd=Decimal(limit), window="day", notify=notify, **facts)
+    return Policy(team="search", budget=(budget,))
+
+
+def alerts(
+    database: Database, policies: Mapping[str, Policy], receiver: Receiver | None = None, clock: Clock | None = None
+) -> Alerts:
+    urls = {"env:HOOK": receiver.url, "env:OTHER_HOOK": receiver.url} if receiver else {}
+    webhooks = Webhooks(url_of=lambda target: urls.get(target, ""), timeout_s=0.3)
+    return Alerts(database, lambda: policies, webhooks=webhooks, clock=clock or Clock(), interval_s=0.01)
+
+
+def row(number: int, usd: str, clock: Clock, team: str = "search", **facts: Any) -> Row:
+    values = {"id": f"r{number}", "request_id": f"r{number}", "attempt": 1, "at": clock.now, "organisation": "acme"}
+    known = {"team": team, "key_id": "k", "cost_pico": int(Decimal(usd) * USD), "outcome": "ok", **facts}
+    return Row(**{**values, **known})  # type: ignore[arg-type]
+
+
+async def book(database: Database, *rows: Row) -> None:
+    await database.run(lambda connection: connection.execute(insert(ledger), [row._asdict() for row in rows]))
+
+
+async def test_a_threshold_fires_once_and_is_logged(any_database: Database, caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    room = alerts(any_database, {"search": policy()}, clock=clock)
+    assert await room.check_once() == 0
+    for number, (usd, fired) in enumerate([("4.99", 0), ("0.01", 1), ("1", 0), ("2", 1), ("5", 1), ("9", 0)]):
+        clock.now += 1
+        await book(any_database, spent := row(number, usd, clock))
+        room.notice([spent])
+        assert await room.check_once() == fired
+    assert [one.payload["threshold"] for one in await room.sent("search")][::-1] == ["50%", "80%", "100%"]
+    assert sum("budget alert" in entry.message for entry in caplog.records) == 3
+    assert all(one.target == "" and one.delivered_at for one in await room.sent())
+
+
+async def test_all_thresholds_passed_at_once_fire_each(database: Database) -> None:
+    clock = Clock()
+    await book(database, row(1, "25", clock))
+    room = alerts(database, {"search": policy()}, clock=clock)
+    assert await room.check_once() == 3
+
+
+async def test_only_real_priced_spend_of_the_window_counts(database: Database) -> None:
+    clock = Clock()
+    await book(
+        database,
+        row(1, "100", clock, at=clock.now - 86400.0 * 2),
+        row(2, "100", clock, simulated=True),
+        row(3, "100", clock, team="other"),
+        row(4, "1", clock, cost_pico=None),
+    )
+    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 0
+
+
+async def test_a_new_window_fires_anew_and_late_rows_fire_in_their_own(database: Database) -> None:
+    clock = Clock()
+    room = alerts(database, {"search": policy(alerts=("100%",))}, clock=clock)
+    assert await room.check_once() == 0
+    yesterday = clock.now
+    clock.now += 86400
+    late, today = row(1, "10", clock, at=yesterday), row(2, "10", clock)
+    await book(database, late, today)
+    room.notice([late, today])
+    assert await room.check_once() == 2
+    starts = {one.payload["window_start"] for one in await room.sent()}
+    assert len(starts) == 2
+
+
+async def test_a_new_process_looks_at_every_team_by_itself(database: Database) -> None:
+    clock = Clock()
+    await book(database, row(1, "6", clock))
+    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 1
+    await book(database, row(2, "3", clock))
+    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 1
+    assert await alerts(database, {"search": policy()}, clock=clock).check_once() == 0
+
+
+async def test_a_changed_policy_is_looked_at_without_new_spend(database: Database) -> None:
+    clock = Clock()
+    await book(database, row(1, "6", clock))
+    policies = {"search": policy(limit="100")}
+    room = alerts(database, policies, clock=clock)
+    assert await room.check_once() == 0
+    room._policies = lambda: {"search": policy(limit="7")}
+    assert await room.check_once() == 2
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    steps=st.lists(
+        st.tuples(st.integers(0, 3), st.sampled_from(["0.5", "1", "2.5", "4"]), st.booleans()), min_size=3, max_size=14
+    )
+)
+def test_each_threshold_fires_exactly_once_across_restarts_and_concurrent_processes(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, str, bool]]
+) -> None:
+    """Four processes notice and look in any order and at the same time, each may be replaced by a new one."""
+    database = Database(f"sqlite:///{tmp_path_factory.mktemp('alerts')}/ledger.sqlite")
+    database.upgrade()
+    clock, policies = Clock(), {"search": policy("env:HOOK", "env:OTHER_HOOK")}
+
+    async def scenario() -> None:
+        rooms = [alerts(database, policies, clock=clock) for _ in range(4)]
+        fired, spent = 0, Decimal(0)
+        for number, (who, usd, restart) in enumerate(steps):
+            spent += Decimal(usd)
+            await book(database, new := row(number, usd, clock))
+            if restart:
+                rooms[who] = alerts(database, policies, clock=clock)
+            for room in rooms[: who + 1]:
+                room.notice([new])
+            fired += sum(await asyncio.gather(*(room.check_once() for room in rooms)))
+        reached = [share for share in ("0.5", "0.8", "1.0") if spent >= Decimal(share) * 10]
+        assert fired == len(reached)
+        sent = await rooms[0].sent(limit=1000)
+        assert len([one for one in sent if not one.target]) == len(reached)
+        assert len([one for one in sent if one.target]) == 2 * len(reached)
+
+    asyncio.run(scenario())
+    database.close()
+
+
+async def test_a_webhook_is_tried_until_it_accepts(
+    any_database: Database, receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = Clock()
+    receiver.script = ["fail", "hang", "redirect", "cut"]
+    await book(any_database, row(1, "6", clock))
+    room = alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock)
+    await room.open()
+    await room.check_once()
+    errors = []
+    for _ in range(5):
+        assert await room.deliver_once() == 1
+        assert await room.deliver_once() == 0  # not before its time
+        (letter,) = [one for one in await room.sent() if one.target]
+        errors.append(letter.last_error)
+        clock.now += 1000
+    assert await room.deliver_once() == 0
+    assert errors[0] == "answered 500"
+    assert errors[1].startswith("no answer within")
+    assert "redirects are not followed" in errors[2]
+    assert "cannot be reached" in errors[3]
+    assert errors[4] == ""
+    assert receiver.elsewhere == 0
+    assert len(receiver.got) == 5
+    bodies, keys = zip(*receiver.got, strict=True)
+    assert len(set(keys)) == 1
+    assert all(body == bodies[0] for body in bodies)
+    assert bodies[0]["threshold"] == "50%"
+    assert bodies[0]["spent_usd"] == "6"
+    assert letter.tries == 5
+    assert letter.delivered_at
+    assert room.stats() == {"created": 1, "delivered": 1, "failures": 4}
+    assert "secret-token" not in caplog.text
+    await room.aclose()
+
+
+async def test_a_letter_not_yet_accepted_survives_a_restart(database: Database, receiver: Receiver) -> None:
+    clock = Clock()
+    receiver.script = ["fail"]
+    await book(database, row(1, "6", clock))
+    first = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    await first.open()
+    await first.check_once()
+    await first.deliver_once()
+    await first.aclose()
+    clock.now += 1000
+    second = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    await second.open()
+    assert await second.check_once() == 0
+    assert await second.deliver_once() == 1
+    assert [key for _, key in receiver.got] == [receiver.got[0][1]] * 2
+    await second.aclose()
+
+
+async def test_many_processes_deliver_a_letter_once(any_database: Database, receiver: Receiver) -> None:
+    clock = Clock()
+    await book(any_database, row(1, "25", clock))
+    rooms = [alerts(any_database, {"search": policy("env:HOOK")}, receiver, clock) for _ in range(4)]
+    for room in rooms:
+        await room.open()
+    await rooms[0].check_once()
+    delivered = await asyncio.gather(*(room.deliver_once() for room in rooms))
+    assert sum(delivered) == 3
+    assert sorted(body["threshold"] for body, _ in receiver.got) == ["100%", "50%", "80%"]
+    for room in rooms:
+        await room.aclose()
+
+
+async def test_a_receiver_that_hangs_keeps_no_other_waiting(database: Database, receiver: Receiver) -> None:
+    clock = Clock()
+    receiver.script = ["hang"]
+    await book(database, row(1, "25", clock))
+    room = alerts(database, {"search": policy("env:HOOK")}, receiver, clock)
+    await room.open()
+    await room.check_once()
+    assert await room.deliver_once() == 3
+    assert len(receiver.got) == 3
+    assert room.stats()["delivered"] == 2
+    await room.aclose()
+
+
+async def test_a_variable_that_is_not_set_is_named_and_tried_later(database: Database) -> None:
+    clock = Clock()
+    await book(database, row(1, "6", clock))
+    room = alerts(database, {"search": policy("env:NOT_SET")}, clock=clock)
+    await room.open()
+    await room.check_once()
+    await room.deliver_once()
+    (letter,) = [one for one in await room.sent() if one.target]
+    assert letter.last_error == "env:NOT_SET is not set in the gateway's environment"
+    await room.aclose()
+
+
+async def test_a_test_alert_goes_to_every_receiver_at_once(database: Database, receiver: Receiver) -> None:
+    receiver.script = ["accept", "fail"]
+    room = alerts(database, {"search": policy("env:HOOK", "env:OTHER_HOOK", "env:NOT_SET")}, receiver)
+    await room.open()
+    verdicts = await room.test("search")
+    assert sorted(verdicts) == ["env:HOOK", "env:NOT_SET", "env:OTHER_HOOK"]
+    assert sorted(verdicts.values())[:2] == ["", "answered 500"]
+    assert all(body["test"] and body["team"] == "search" for body, _ in receiver.got)
+    assert await room.test("nobody") == {}
+    assert await room.sent() == []
+    await room.aclose()
+
+
+async def test_beside_the_writer_it_hears_of_spend_by_itself(
+    database: Database, receiver: Receiver, tmp_path: Path
+) -> None:
+    directory = tmp_path / "journal"
+    books = journal(directory)
+    await books.start()
+    policies = {"search": policy("env:HOOK", limit="0.0001")}
+    webhooks = Webhooks(url_of=lambda _: receiver.url)
+    room = Alerts(database, lambda: policies, webhooks=webhooks, interval_s=0.01)
+    writer = Writer(directory, database, on_rows=room.notice, interval_s=0.01)
+    await room.open()
+    tasks = Tasks()
+    tasks.spawn(writer.run(), "writer")
+    tasks.spawn(room.run(), "alerts")
+    for _ in range(3):
+        spend(books)
+    await until(lambda: len(receiver.got) == 3)
+    await tasks.aclose()
+    await room.aclose()
+    await books.aclose()
+    await writer.aclose()

@@ -1,0 +1,182 @@
+"""Groups add up to the total, unknown prices are counted and not summed, simulated usage is in no total."""
+
+from __future__ import annotations
+
+import csv
+import io
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import pytest_asyncio
+from rich.console import Console
+
+from gateway.domain.usage import Usage
+from gateway.ledger.formats import as_csv, as_json, as_table, dollars
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.report import CACHE, Report, dimensions, usage
+from gateway.ledger.writer import Writer
+from gateway.state.sql import Database
+from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
+
+DAY = 86400.0
+JANUARY = 1_767_225_600.0  # 2026-01-01 UTC
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue.load()
+
+
+@pytest_asyncio.fixture
+async def booked(any_database: Database, tmp_path: Path) -> Database:
+    """Two teams over two days, a failure with a retry, a cache hit, an unknown price, simulated usage."""
+    books = journal(tmp_path / "journal")
+    await books.start()
+    spend(books, "search", at=JANUARY, tags={"app": "shop", "env": "live"})
+    spend(books, "search", at=JANUARY + DAY, tags={"app": "shop"})
+    spend(books, "chat", at=JANUARY + DAY - 0.001)
+    spend(books, "chat", backend=UNPRICED, at=JANUARY + DAY)
+    spend(books, "chat", backend=SIMULATED, at=JANUARY)
+    entry = record("search")
+    failed, served = begin(entry, at=JANUARY), begin(entry, at=JANUARY)
+    for attempt, how, tokens in ((failed, "failed", None), (served, "ok", Usage(1, output_tokens=1, estimated=True))):
+        books.open(attempt, entry)
+        books.close(finish(attempt, tokens, how), entry)
+    hit = record("chat")
+    hit.cache, hit.started_at = "exact", JANUARY
+    books.cached(hit, USAGE, COST)
+    await books.aclose()
+    writer = Writer(tmp_path / "journal", any_database)
+    await writer.drain_once()
+    await writer.aclose()
+    return any_database
+
+
+def by_group(report: Report) -> dict[tuple[str, ...], Any]:
+    return {line.group: line for line in report.rows}
+
+
+async def test_teams_add_up_to_the_total(booked: Database) -> None:
+    report = await usage(booked, by="team")
+    groups = by_group(report)
+    assert set(groups) == {("chat",), ("search",)}
+    assert groups["search",].cost_pico == 2 * COST + 3 * 10**6
+    assert groups["chat",].cost_pico == COST
+    assert report.total.cost_pico == sum(line.cost_pico for line in report.rows)
+    assert report.total.requests == 6  # four priced or not, one with a retry, one from the cache
+    assert report.total.attempts == 6
+    assert (report.total.failed, report.total.estimated, report.total.unpriced) == (1, 1, 1)
+    assert (report.total.cache_answers, report.total.cache_tokens, report.total.saved_pico) == (1, 35, COST)
+    assert (report.total.input_tokens, report.total.cached_tokens, report.total.output_tokens) == (41, 20, 81)
+
+
+async def test_models_backends_keys_and_the_cache_have_their_lines(booked: Database) -> None:
+    report = await usage(booked, by="model")
+    assert {group for (group,) in by_group(report)} == {"big", "mystery", CACHE}
+    report = await usage(booked, by="backend")
+    assert {group for (group,) in by_group(report)} == {"large", "mystery", CACHE}
+    report = await usage(booked, by="key")
+    assert {group for (group,) in by_group(report)} == {"key-chat", "key-search"}
+
+
+async def test_days_are_days_of_utc(booked: Database) -> None:
+    groups = by_group(await usage(booked, by="day"))
+    assert set(groups) == {("2026-01-01",), ("2026-01-02",)}
+    assert groups["2026-01-02",].requests == 2
+
+
+async def test_a_tag_has_a_line_of_its_own_however_it_is_combined(booked: Database) -> None:
+    report = await usage(booked, by="tag")
+    groups = by_group(report)
+    assert set(groups) == {("",), ("app=shop",), ("env=live",)}
+    assert groups["app=shop",].cost_pico == 2 * COST
+    assert groups["env=live",].cost_pico == COST
+    assert report.total.requests == 6
+
+
+async def test_several_dimensions_combine(booked: Database) -> None:
+    groups = by_group(await usage(booked, by="team, day"))
+    assert ("search", "2026-01-02") in groups
+    assert len(groups) == 4
+
+
+async def test_a_period_and_a_team_narrow_it_down(booked: Database) -> None:
+    report = await usage(booked, team="search", since=JANUARY + DAY, until=JANUARY + 2 * DAY)
+    assert report.total.requests == 1
+    assert (await usage(booked, since=JANUARY, until=JANUARY + DAY)).total.requests == 4
+    assert (await usage(booked, team="nobody")).total.requests == 0
+    assert (await usage(booked, team="nobody")).rows == ()
+
+
+async def test_simulated_usage_stands_apart_with_a_hypothetical_price(booked: Database, catalogue: Catalogue) -> None:
+    report = await usage(booked, prices=catalogue)
+    (line,) = report.simulated
+    assert (line.model, line.requests, line.input_tokens, line.output_tokens) == ("pretend-large", 1, 15, 20)
+    assert line.like == "openai/gpt-5"
+    assert line.hypothetical_pico == 15 * 1_250_000 + 20 * 10_000_000
+    assert all("pretend" not in "".join(line.group) for line in report.rows)
+
+
+def test_only_known_dimensions_group() -> None:
+    assert dimensions("team, model,team") == ("team", "model")
+    for wrong in ("", "colour", "team,id"):
+        with pytest.raises(ValueError, match="team, key, model"):
+            dimensions(wrong)
+
+
+async def test_json_has_exact_money_as_text(booked: Database, catalogue: Catalogue) -> None:
+    report = await usage(booked, by="team", since=JANUARY, prices=catalogue)
+    found = orjson.loads(as_json(report))
+    assert found["since"] == "2026-01-01T00:00:00+00:00"
+    assert found["until"] is None
+    assert found["by"] == ["team"]
+    assert {row["team"]: row["cost_usd"] for row in found["rows"]} == {"chat": "0.0000505", "search": "0.000104"}
+    assert Decimal(found["total"]["cost_usd"]) == Decimal(3 * COST + 3 * 10**6) / 10**12
+    assert found["total"]["unpriced"] == 1
+    assert found["simulated"][0]["hypothetical_usd"] == "0.00021875"
+
+
+async def test_csv_adds_up_in_a_spreadsheet(booked: Database) -> None:
+    report = await usage(booked, by="team,model")
+    rows = list(csv.DictReader(io.StringIO(as_csv(report))))
+    assert sum(Decimal(row["cost_usd"]) for row in rows) == Decimal(report.total.cost_pico) / 10**12
+    assert {row["team"] for row in rows} == {"chat", "search"}
+
+
+async def test_a_spreadsheet_takes_no_name_for_a_formula(database: Database, tmp_path: Path) -> None:
+    books = journal(tmp_path / "journal")
+    await books.start()
+    spend(books, backend=LARGE.model_copy(update={"model": "=cmd()"}))
+    await books.aclose()
+    writer = Writer(tmp_path / "journal", database)
+    await writer.drain_once()
+    await writer.aclose()
+    assert "\n'=cmd()," in as_csv(await usage(database))
+
+
+async def test_the_table_names_what_is_not_in_its_figures(booked: Database, catalogue: Catalogue) -> None:
+    report = await usage(booked, by="team", prices=catalogue)
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(as_table(report))
+    text = console.export_text()
+    assert "total" in text
+    assert "0.0002" in text
+    assert "without a known price, whose cost is not in these figures: 1." in text
+    assert "hypothetical, priced like openai/gpt-5: 0.0002 USD" in text
+
+
+@pytest.mark.parametrize(
+    ("pico", "text"),
+    [
+        (0, "0"),
+        (1, "0.000000000001"),
+        (10**12, "1"),
+        (1_500_000_000_000, "1.5"),
+        (10**27 + 1, f"1{'0' * 15}.{'0' * 11}1"),
+    ],
+)
+def test_dollars_are_exact(pico: int, text: str) -> None:
+    assert dollars(pico) == text
