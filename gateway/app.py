@@ -110,14 +110,16 @@ class Rooms:
         journal = Journal(settings.paths.journal, prices=catalogue, worker=str(self.worker.number))
         await journal.start()
         exits.push_async_callback(journal.aclose)
+        self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
         self.limits = await self._enter(Limits(self.state))
         self.budgets = await self._enter(
             Budgets(self.state, catalogue, Spending(settings.paths.journal, self.database))
         )
         self.embedder = await self._enter(OnnxEmbedder())
         self.cache = await self._enter(Cache(self.state, IndexLog(self.state, "cache"), self.embedder))
-        self.router = Router(await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends)
-        self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
+        self.router = Router(
+            await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends, sampler=self.holdout
+        )
         self.pipeline = Pipeline(
             limits=self.limits,
             budgets=self.budgets,

@@ -83,6 +83,7 @@ class Attempts:
         met = _Met()
         for backend in backends:
             if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure):
+                self.totals.fallbacks += backend is not backends[0]
                 return answer
         raise met.verdict()
 
@@ -91,11 +92,9 @@ class Attempts:
         for again in (False, True):
             try:
                 answer = await self._once(exchange, errand, logprobs)
-            except (BadRequest, BudgetExhausted) as misfit:
-                met.misfits.append(misfit)
-                return None
-            except Overloaded as busy:
-                met.busy.append(busy)
+            except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
+                errand.record.note("backend skipped", backend=exchange.backend.name, why=obstacle.code)
+                (met.busy if isinstance(obstacle, Overloaded) else met.misfits).append(obstacle)
                 return None
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded":
@@ -108,7 +107,6 @@ class Attempts:
                     return None
                 self.totals.retries += 1
             else:
-                self.totals.fallbacks += bool(answer and met.failures)
                 return answer
         return None
 
@@ -129,6 +127,7 @@ class Attempts:
             raise _too_late()
         place = await exchange.health.enter(left_s)
         if place is None:
+            errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
         try:
             backend = exchange.backend
@@ -193,7 +192,7 @@ class _Met:
     def __init__(self) -> None:
         self.failures: list[GatewayError] = []
         self.misfits: list[GatewayError] = []
-        self.busy: list[Overloaded] = []
+        self.busy: list[GatewayError] = []
 
     def verdict(self) -> GatewayError:
         """Real failures first; then what the client can change; then what only time can."""

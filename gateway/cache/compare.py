@@ -22,8 +22,9 @@ class Gap:
 
     stored: list[Token]
     asked: list[Token]
-    edge: bool
-    """At the beginning or the end, where politeness lives."""
+    first: bool
+    last: bool
+    """It is the beginning, the end: where politeness lives."""
 
 
 @dataclass(slots=True)
@@ -94,8 +95,9 @@ def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list
     i = j = 0
     for next_i, next_j in [*pairs, (len(stored.tokens), len(asked.tokens))]:
         if next_i > i or next_j > j:
-            edge = (i == 0 and j == 0) or (next_i == len(stored.tokens) and next_j == len(asked.tokens))
-            gaps.append(Gap(list(stored.tokens[i:next_i]), list(asked.tokens[j:next_j]), edge))
+            last = next_i == len(stored.tokens) and next_j == len(asked.tokens)
+            gap = Gap(list(stored.tokens[i:next_i]), list(asked.tokens[j:next_j]), i == 0 and j == 0, last)
+            gaps.append(gap)
         i, j = next_i + 1, next_j + 1
     return gaps
 
@@ -203,11 +205,18 @@ class Comparer:
 
     def _settle_courtesy(self, gaps: list[Gap], lexicon: Lexicon) -> None:
         for gap in gaps:
-            if gap.edge and all(token.form in lexicon.courtesy for token in gap.stored + gap.asked):
+            if self._polite(gap, lexicon):
                 kinds = [{lexicon.questions.get(token.form) for token in side} for side in (gap.stored, gap.asked)]
                 if kinds[0] - {None, "what"} == kinds[1] - {None, "what"}:
                     gap.stored.clear()
                     gap.asked.clear()
+
+    def _polite(self, gap: Gap, lexicon: Lexicon) -> bool:
+        """A few words before the question, or thanks after it."""
+        words = gap.stored + gap.asked
+        if not (gap.first or gap.last) or not all(token.form in lexicon.courtesy for token in words):
+            return False
+        return gap.first or any(token.form in self._words.thanks for token in words)
 
     def _harmless(self, gap: Gap, lexicon: Lexicon) -> bool:
         one_sided = not gap.stored or not gap.asked

@@ -42,14 +42,14 @@ class Meanings:
         self._dimensions = dimensions
         self._max_bytes = max_bytes
         self._partitions: OrderedDict[bytes, _Partition] = OrderedDict()
-        self._numbers: dict[bytes, int] = {}
+        self._places: dict[bytes, tuple[bytes, int]] = {}
         self._last = 0
         self._waiting: deque[tuple[bool, Entry]] = deque()
         self.bytes = 0
         self.dropped = 0
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._places)
 
     @property
     def partitions(self) -> int:
@@ -100,25 +100,25 @@ class Meanings:
         partition.index.add(self._last, entry.vector)
         partition.entries[self._last] = entry
         partition.text_bytes += len(entry.question.text)
-        self._numbers[entry.digest] = self._last
+        self._places[entry.digest] = entry.question.partition, self._last
         self.bytes += partition.bytes - before
 
     def _take_out(self, entry: Entry) -> None:
-        number = self._numbers.pop(entry.digest, None)
-        if number is None or entry.question is None:
+        name, number = self._places.pop(entry.digest, (b"", 0))
+        partition = self._partitions.get(name)
+        if partition is None:
             return
-        partition = self._partitions[entry.question.partition]
         before = partition.bytes
         partition.index.remove(number)
-        partition.text_bytes -= len(entry.question.text)
-        del partition.entries[number]
+        question = partition.entries.pop(number).question
+        partition.text_bytes -= len(question.text) if question else 0
         self.bytes += partition.bytes - before
         if not partition.entries:
-            del self._partitions[entry.question.partition]
+            del self._partitions[name]
 
     def _drop(self) -> None:
         _, partition = self._partitions.popitem(last=False)
         for entry in partition.entries.values():
-            del self._numbers[entry.digest]
+            del self._places[entry.digest]
         self.bytes -= partition.bytes
         self.dropped += 1

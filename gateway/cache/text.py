@@ -201,7 +201,7 @@ def _handed_over(text: str, courtesies: list[frozenset[str]], payload: list[str]
     before, colon, after = head.rpartition(": ")
     if not colon or len(after.split()) <= 2:
         return head
-    payload.append(" ".join(re.findall(r"\w+|[^\w\s.?!,;¿¡]", after.lower())))
+    payload.append(" ".join(after.lower().split()).rstrip(" .?!"))
     if len(before.split()) <= _LONGEST_LABEL:
         payload.append(" ".join(before.lower().split()))
     return before

@@ -12,7 +12,7 @@ import orjson
 _DATA = Path(__file__).parent / "data"
 
 LANGUAGES = ("en", "es", "pt")
-_SETS = ("particles", "towards", "away", "mild", "personal", "closed")
+_SETS = ("thanks", "particles", "towards", "away", "mild", "personal", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,8 @@ class Words:
     synonyms: dict[str, str]
     """Word → the first word of its group."""
     opposites: dict[str, frozenset[str]]
+    thanks: frozenset[str]
+    """What makes a few last words a courtesy."""
     particles: frozenset[str]
     """Prepositions and conjunctions that a paraphrase rarely exchanges."""
     towards: frozenset[str]
@@ -89,9 +91,6 @@ def load_words() -> Words:
         lexicons={name: _lexicon(name, data) for name in LANGUAGES},
         synonyms={word: group.split()[0] for group in data["synonyms"] for word in group.split()},
         opposites=_opposites(data["opposites"]),
-        **{
-            name: frozenset(data[name].split())
-            for name in ("particles", "towards", "away", "mild", "personal", "closed")
-        },
+        **{name: frozenset(data[name].split()) for name in _SETS},
         vocabulary={token: rank for token, rank in tokens.items() if token.isalpha() and len(token) > 1},
     )

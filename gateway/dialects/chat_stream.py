@@ -123,7 +123,7 @@ class ChatStream:
         if self._whole:
             return
         rest = self._framer.rest()
-        if not self._failure and _is_event(rest) and self._read(rest):
+        if not self._failure and sse.lacks_only_its_end(rest) and self._read(rest):
             self.ending = rest
         if self._failure:
             raise self._failure
@@ -144,17 +144,6 @@ class ChatStream:
     @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
-
-
-def _is_event(rest: bytes) -> bool:
-    """Does it lack only its blank line? Otherwise it is one that was cut, or nothing."""
-    name, data = sse.fields(rest)
-    if data == b"[DONE]" or name == b"error":
-        return True
-    try:
-        return type(orjson.loads(data)) is dict
-    except orjson.JSONDecodeError:
-        return False
 
 
 def _marked(block: bytes) -> bool:

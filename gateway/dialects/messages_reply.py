@@ -27,7 +27,7 @@ def finish_of(reason: object) -> str:
 
 
 def messages_usage(value: object) -> Usage | None:
-    """None when absent or garbage."""
+    """None when absent or garbage; an empty prompt is garbage, for there is none."""
     if type(value) is not dict:
         return None
     try:
@@ -43,7 +43,7 @@ def _messages_usage(usage: dict[str, object]) -> Usage | None:
     written = token_count(usage.get("cache_creation_input_tokens"))
     written_1h = detail(usage, "cache_creation", "ephemeral_1h_input_tokens")
     thinking = detail(usage, "output_tokens_details", "thinking_tokens")
-    if fresh + output + read + written == 0 or written_1h > written or thinking > output:
+    if fresh + read + written == 0 or written_1h > written or thinking > output:
         return None
     return Usage(
         input_tokens=fresh,

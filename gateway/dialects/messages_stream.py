@@ -17,7 +17,10 @@ from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 
 class MessagesStream:
-    """StreamReader for OpenAI chat → Anthropic messages. `message_stop` becomes `[DONE]`."""
+    """StreamReader for OpenAI chat → Anthropic messages. `message_stop` becomes `[DONE]`.
+
+    `usage` stays None until the final counts came: the first event knows the input but next to nothing of the output.
+    """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
         self.usage: Usage | None = None
@@ -26,6 +29,7 @@ class MessagesStream:
         self.ending = b""
         self.confidence: float | None = None
         self._wants_usage = wants_usage
+        self._begun = False
         self._framer = sse.Framer()
         self._transcript = Transcript()
         self._failure: BackendError | None = None
@@ -75,6 +79,9 @@ class MessagesStream:
             return b""
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+        if not self._begun:  # llama.cpp leaves out message_start when its first token is half a character.
+            delta = {"role": "assistant", **delta}
+            self._begun = True
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
         return _event({**self._shared, "choices": [choice]})
 
@@ -82,7 +89,7 @@ class MessagesStream:
         message = said["message"]
         self._shared |= {"id": message.get("id", ""), "model": message.get("model", "")}
         self._count(message.get("usage"))
-        return self._chunk({"role": "assistant", "content": "", "refusal": None})
+        return self._chunk({"content": "", "refusal": None})
 
     def _block_start(self, said: dict[str, Any]) -> bytes:
         block = said["content_block"]
@@ -122,6 +129,7 @@ class MessagesStream:
 
     def _message_delta(self, said: dict[str, Any]) -> bytes:
         self._count(said.get("usage"))
+        self.usage = messages_usage(self._raw_usage)
         self.finish = finish_of(said["delta"].get("stop_reason")) or self.finish
         return self._chunk({}, self.finish) if self.finish else b""
 
@@ -129,7 +137,6 @@ class MessagesStream:
         """Counts are cumulative, and the later event may leave out what it does not change."""
         if type(usage) is dict:
             self._raw_usage |= {name: value for name, value in usage.items() if value is not None}
-        self.usage = messages_usage(self._raw_usage)
 
     def _message_stop(self, said: dict[str, Any]) -> bytes:
         self.ended = True
@@ -148,8 +155,9 @@ class MessagesStream:
         """Whole is only what ended with `message_stop`: before it the final usage may be missing."""
         if self.ended:
             return
-        if not self._failure:
-            self.ending = self._read(self._framer.rest()) + self.ending
+        rest = self._framer.rest()
+        if not self._failure and sse.lacks_only_its_end(rest):
+            self.ending = self._read(rest) + self.ending
         if self._failure:
             raise self._failure
         if not self.ended:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import orjson
+
 from gateway.dialects.upstream_error import error_in
 from gateway.errors import BackendGarbage
 
@@ -113,6 +115,17 @@ def fields(event: bytes) -> tuple[bytes, bytes]:
             name = b"error"
             data.append(value)
     return name, b"\n".join(data).strip()
+
+
+def lacks_only_its_end(rest: bytes) -> bool:
+    """Is this a whole event but for its blank line? Otherwise it was cut, or is nothing."""
+    name, data = fields(rest)
+    if data == b"[DONE]" or name == b"error":
+        return True
+    try:
+        return type(orjson.loads(data)) is dict
+    except orjson.JSONDecodeError:
+        return False
 
 
 def _begins(head: bytes) -> bool | None:

@@ -26,7 +26,7 @@ def detail(usage: dict[str, object], group: str, name: str) -> int:
 
 
 def openai_usage(value: object) -> Usage | None:
-    """None when absent or garbage (negative, absurd, parts larger than the whole, all zero)."""
+    """None when absent or garbage (negative, absurd, parts larger than the whole, an empty prompt)."""
     if type(value) is not dict:
         return None
     try:
@@ -47,7 +47,7 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
     audio = detail(usage, "completion_tokens_details", "audio_tokens")
     beside = reasoning > 0 and usage.get("total_tokens") == prompt + completion + reasoning
     output = completion - audio - (0 if beside else reasoning)
-    if prompt + completion == 0 or cached > prompt or output < 0:
+    if prompt == 0 or cached > prompt or output < 0:
         return None
     fresh = prompt - cached
     return Usage(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any
 
 from gateway.domain.usage import Usage
 
@@ -29,12 +30,13 @@ class Price:
         cls, input: Decimal, output: Decimal, *, source: str = "", as_of: str = "", **classes: Decimal
     ) -> Price:
         """From USD per 1M tokens, e.g. `Price.per_million(Decimal("0.15"), Decimal("0.60"))`."""
+        optional: dict[str, Any] = {name: int(usd * 10**6) for name, usd in classes.items()}
         return cls(
             input=int(input * 10**6),
             output=int(output * 10**6),
             source=source,
             as_of=as_of,
-            **{name: int(usd * 10**6) for name, usd in classes.items()},
+            **optional,
         )
 
     def cost(self, usage: Usage) -> int:

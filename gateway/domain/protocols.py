@@ -95,6 +95,14 @@ class Hold(Protocol):
         ...
 
 
+class Spending(Protocol):
+    """What a team has really spent: the truth that counters are rebuilt from."""
+
+    def spent_pico(self, team: str, since: float) -> Awaitable[int]:
+        """Pico-dollars since `since` (Unix seconds). May raise when the ledger cannot be read."""
+        ...
+
+
 class Books(Protocol):
     """The ledger as whoever calls a backend sees it: one entry per attempt."""
 

@@ -54,21 +54,32 @@ def as_csv(report: Report) -> str:
 
 def as_table(report: Report) -> RenderableType:
     """For a terminal; below the table stands what is not in its figures."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(show_footer=True)
-    columns = ("requests", "cache_answers", "input_tokens", "cached_tokens", "output_tokens", "cost_usd", "saved_usd")
+    table = Table(show_footer=True, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    wanted = {
+        "requests": "requests",
+        "cache_answers": "cached",
+        "input_tokens": "input",
+        "output_tokens": "output",
+        "cost_usd": "cost USD",
+        "saved_usd": "saved USD",
+        "unpriced": "no price",
+    }
+    seldom = {"cache_answers": report.total.cache_answers, "saved_usd": report.total.saved_pico}
+    seldom["unpriced"] = report.total.unpriced
+    columns = {name: title for name, title in wanted.items() if seldom.get(name, 1)}
     total = _object(report.total, ())
     for number, name in enumerate(report.by):
-        table.add_column(name, footer="" if number else "total", overflow="fold")
-    for name in columns:
-        table.add_column(name.replace("_", " "), footer=_shown(name, total), justify="right")
-    table.add_column("unpriced", footer=str(report.total.unpriced or ""), justify="right")
+        table.add_column(name, footer="" if number else "total", overflow="fold", min_width=6)
+    for name, title in columns.items():
+        table.add_column(title, footer=_shown(name, total), justify="right", no_wrap=True)
     for line in report.rows:
         values = _object(line, report.by)
-        table.add_row(*map(Text, line.group), *(_shown(name, values) for name in columns), str(line.unpriced or ""))
+        table.add_row(*map(Text, line.group), *(_shown(name, values) for name in columns))
     return Group(table, *map(Text, notes(report)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import time
@@ -91,7 +92,8 @@ class Journal:
             # The last resort for money that the disk never took: the log goes elsewhere.
             log.error("the ledger journal could not take %d lines: %r", len(self._waiting), b"".join(self._waiting))
         fd, self._fd = self._fd, -1
-        await asyncio.to_thread(os.close, fd)
+        with contextlib.suppress(OSError):  # already in the log
+            await asyncio.to_thread(segments.retire, fd)
 
     def open(self, attempt: Attempt, record: Record) -> None:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
@@ -201,7 +203,7 @@ class Journal:
         following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
-        await asyncio.to_thread(os.close, old)
+        await asyncio.to_thread(segments.retire, old)
 
     def stats(self) -> dict[str, int | float | str]:
         return {

@@ -77,16 +77,27 @@ class Lane:
             if payload is None:
                 self.damaged += 1
                 log.warning("%s: the line at byte %d is damaged", segment.path, position)
-            elif payload.startswith(_OPEN):
-                id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
-                self.open[id] = (segment.number, position), payload
-            else:
-                entry = orjson.loads(payload)
-                if "close" in entry:
-                    rows.append(self._close(fields, [*entry["close"], *entry["end"]]))
-                elif "mark" in entry:
-                    self._mark(entry["mark"], entry["grown"])
+                continue
+            try:
+                if row := self._understand(payload, fields, (segment.number, position)):
+                    rows.append(row)
+            except (KeyError, TypeError, ValueError) as error:
+                # Whole, but not what any version of ours writes: the log is the last to have it.
+                self.damaged += 1
+                log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
         return rows
+
+    def _understand(self, payload: bytes, fields: list[str], place: Place) -> Row | None:
+        if payload.startswith(_OPEN):
+            id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
+            self.open[id] = place, payload
+            return None
+        entry = orjson.loads(payload)
+        if "close" in entry:
+            return self._close(fields, [*entry["close"], *entry["end"]])
+        if "mark" in entry:
+            self._mark(entry["mark"], entry["grown"])
+        return None
 
     def _close(self, fields: list[str], values: list[Any]) -> Row:
         row = Row(*values) if fields == _FIELDS else Row(**_ours(dict(zip(fields, values, strict=False))))

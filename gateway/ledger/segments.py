@@ -77,11 +77,28 @@ def create(segment: Segment, fields: Sequence[str]) -> int:
         if os.write(fd, line) != len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         hidden.rename(segment.path)
+        _sync_directory(segment.path.parent)
     except OSError:
         os.close(fd)
         hidden.unlink(missing_ok=True)
         raise
     return fd
+
+
+def retire(fd: int) -> None:
+    """Put the last lines on the disk and let the lock go."""
+    try:
+        os.fdatasync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
 
 
 def fields(segment: Segment) -> list[str] | None:
@@ -114,7 +131,7 @@ def read(segment: Segment, position: int) -> tuple[list[tuple[int, bytes | None]
 def released(segment: Segment) -> bool:
     """Will nobody append to it any more? True too when it is gone."""
     try:
-        os.close(_lock(segment))
+        os.close(_share(segment))
     except FileNotFoundError:
         return True
     except OSError:
@@ -122,10 +139,11 @@ def released(segment: Segment) -> bool:
     return True
 
 
-def _lock(segment: Segment) -> int:
+def _share(segment: Segment) -> int:
+    """Its owner's lock is exclusive and never taken again; readers' locks do not stand in each other's way."""
     fd = os.open(segment.path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except OSError:
         os.close(fd)
         raise
@@ -136,7 +154,7 @@ def _lock(segment: Segment) -> int:
 def ended(directory: Path, last: Segment) -> Iterator[bool]:
     """Whether the worker whose lane ends with `last` is dead: then nothing is appended while this is held."""
     try:
-        fd = _lock(last)
+        fd = _share(last)
     except OSError:
         yield False
         return

@@ -61,20 +61,19 @@ class Spending:
         return []
 
     def _read(self) -> list[Row]:
-        found = segments.lanes(self._directory)
+        # Places first, then files: the other way round a place might lie beyond the files that were listed.
         table = journal_offsets.c
         with self._database.read() as connection:
-            saved = connection.execute(
-                select(table.lane, table.segment, table.position).where(table.lane.in_(list(found)))
-            ).all()
+            saved = connection.execute(select(table.lane, table.segment, table.position)).all()
         places = {lane: (segment, position) for lane, segment, position in saved}
         rows: list[Row] = []
-        for name, files in found.items():
+        for name, files in segments.lanes(self._directory).items():
             lane = Lane(name, places.get(name, (0, 0)))
-            before = None
-            while lane.place != before:
-                before = lane.place
-                rows += lane.read(files)
+            for segment in files:
+                before = None
+                while lane.place != before:
+                    before = lane.place
+                    rows += lane.read([segment])
         return rows
 
 

@@ -67,7 +67,7 @@ class Writer:
         while True:
             try:
                 await self.drain_once()
-            except (SQLAlchemyError, OSError) as error:
+            except Exception as error:  # whatever it is, the journal keeps the spend until it is mended
                 self._failed(error)
                 wait = min(wait * 2, SLOWEST_S)
             else:
@@ -232,7 +232,12 @@ class Writer:
         now = self._clock.monotonic()
         if self._behind_since is None:
             self._behind_since = now
-            log.warning("the journal cannot be drained into the ledger, it keeps the spend meanwhile: %s", error)
+            expected = isinstance(error, SQLAlchemyError | OSError)
+            log.warning(
+                "the journal cannot be drained into the ledger, it keeps the spend meanwhile: %s",
+                error,
+                exc_info=None if expected else error,
+            )
         elif not self._loud and now - self._behind_since > LOUD_AFTER_S:
             self._loud = True
             log.error("the journal has not been drained for %.0f s: %s", now - self._behind_since, error)

@@ -38,14 +38,14 @@ def curves(corpus: Corpus, standard: Array) -> Curves:
 
 def _even(sets: NDArray[np.int64]) -> Array:
     sizes = np.bincount(sets)
-    weights: Array = 1.0 / sizes[sets]
-    return weights / weights.sum()
+    weights: Array = 1.0 / (sizes[sets] * np.count_nonzero(sizes))
+    return weights
 
 
 def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
     prompts, as_good = [], []
     for number in range(len(corpus.names)):
-        members = np.flatnonzero(corpus.sets == number)
+        members = np.flatnonzero(corpus.sets == number).tolist()
         for model in sorted({model for each in members for model in corpus.outcomes[each].qualities}):
             known = [each for each in members if model in corpus.outcomes[each].qualities]
             quality = np.array([corpus.outcomes[each].qualities[model] for each in known])

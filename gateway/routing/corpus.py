@@ -137,13 +137,15 @@ def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
 
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
-    places = np.concatenate([np.unique(corpus.features[number].vocabulary) for number in np.flatnonzero(chosen)])
+    places = np.concatenate(
+        [np.unique(corpus.features[number].vocabulary) for number in np.flatnonzero(chosen).tolist()]
+    )
     return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
 
 
 def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
     """Share of known words of each chosen prompt that has words."""
-    places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen)]
+    places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
     return np.array([words[each].mean() for each in places if len(each)])
 
 

@@ -1,4 +1,4 @@
-"""Trains the difficulty classifier on measured outcomes: `python -m gateway.routing.fit --data FILE… --out ARTEFACT`."""
+"""Trains the difficulty classifier on measured outcomes: `python -m gateway.routing.fit --data FILE… --out FILE`."""
 
 from __future__ import annotations
 

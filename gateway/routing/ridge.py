@@ -24,7 +24,8 @@ class Design:
 
     def times(self, vector: Array) -> Array:
         sparse = np.bincount(self.rows, self.values * vector[self.columns], minlength=len(self.dense))
-        return sparse + self.dense @ vector[self.width :]
+        product: Array = sparse + self.dense @ vector[self.width :]
+        return product
 
     def transposed_times(self, vector: Array) -> Array:
         sparse = np.bincount(self.columns, self.values * vector[self.rows], minlength=self.width)

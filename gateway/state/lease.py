@@ -128,10 +128,24 @@ class Lease:
         """What this worker believes that everyone together may still use."""
         return max(0, self.rest + self.free)
 
+    @property
+    def left(self) -> int:
+        """Of a sum: what is not spent, as far as this worker knows; holds are not spent."""
+        return self.limit - self.settled - sum(self._sent.values()) - sum(self._pending.values())
+
     def used(self, step: int) -> int:
         """This worker's own uses of a rate within the window."""
         oldest = step - WINDOW_STEPS
         return sum([units for at, units in self._window.items() if at > oldest])
+
+    def wait_s(self, units: int, step: int) -> float | None:
+        """Seconds until `units` of this worker's own uses have left the window; None when there are not so many."""
+        for at in sorted(self._window):
+            if at > step - WINDOW_STEPS:
+                units -= self._window[at]
+                if units <= 0:
+                    return (at + WINDOW_STEPS - step) * STEP_MS / 1000
+        return None
 
     def refuses(self, units: int, now: float) -> bool:
         """Was as much refused a moment ago? Then there is no need to ask again."""

@@ -163,6 +163,8 @@ class Leases:
         """A rate's use at `step` was too high or too low by `units`. What comes on top counts from now."""
         lease.correct(units, step if units < 0 else self.step)
         self._group(lease.tag).active[lease] = None
+        if lease.tight:
+            self._hurry.set()
 
     async def refresh(self, leases: Sequence[Lease], max_age_s: float) -> None:
         """Look at the counters (of one tag) unless that was done lately. Raises StateUnavailable."""

@@ -56,7 +56,7 @@ class Books:
         self._writer = Writer(settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows))
         self._policies = policies
         self._everyone = Everyone(policies.current)
-        self._migrated = False
+        self._migrated = asyncio.Event()
         self.abandoned = False
         """A thread was left waiting for the database."""
 
@@ -70,19 +70,18 @@ class Books:
 
     async def _migrate(self) -> None:
         await asyncio.to_thread(self._database.upgrade)
-        self._migrated = True
+        self._migrated.set()
 
     async def run(self) -> None:
         """Until cancelled."""
-        while not self._migrated:
+        while not self._migrated.is_set():
             await asyncio.sleep(RETRY_S)
             await self.open()
         await self._writer.run()
 
     async def alert(self) -> None:
         """Watch budgets until cancelled. Begins by loading an HTTP client: call it when there is time for that."""
-        while not self._migrated:
-            await asyncio.sleep(RETRY_S)
+        await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.ledger.alerts")
         from gateway.ledger.alerts import Alerts
 
@@ -104,7 +103,7 @@ class Books:
         """What the workers journalled last goes into the ledger, if the database is there."""
         try:
             async with asyncio.timeout(LAST_DRAIN_S):
-                if self._migrated:
+                if self._migrated.is_set():
                     await self._writer.drain_once()
                 await self._writer.aclose()
                 await asyncio.to_thread(self._database.close)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 import orjson
 import pytest
@@ -13,6 +13,7 @@ from gateway.domain.backend import Backend
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.gateway import GatewayConfig, Listen, LocalModelSettings
 from tests.fakes.provider import Provider, Raw
+from tests.fakes.provider_play import Action, play_raw
 
 NOTHING: Mapping[int, str] = {}
 
@@ -89,15 +90,13 @@ async def test_a_served_window_is_taken_over() -> None:
     body = orjson.dumps(listed)
     async with Provider() as server:
         head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
-        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign, assignment]
+        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign]
         found = await discover(GatewayConfig(), None, simulate=False, ports={server.port: "vllm"})
     assert [backend.window_tokens for backend in found] == [32768, None]
     assert "logprobs" in found[0].capabilities
 
 
-def iter_raw(data: bytes) -> object:
-    from tests.fakes.provider_play import play_raw
-
+def iter_raw(data: bytes) -> Iterator[Action]:
     return play_raw(Raw((data,)))
 
 
@@ -113,7 +112,7 @@ def iter_raw(data: bytes) -> object:
 async def test_whatever_else_listens_there_offers_nothing(body: bytes) -> None:
     async with Provider() as server:
         head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
-        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign, assignment]
+        server.answer = lambda exchange: iter_raw(head + body)  # type: ignore[method-assign]
         assert await discover(GatewayConfig(), None, simulate=False, ports={server.port: "vllm"}) == []
 
 
@@ -140,7 +139,7 @@ async def test_the_packaged_model_is_small_sure_of_itself_and_priced_by_the_hour
     assert names(found) == ["local-smollm2", "simulated-large"]
     local = found[0]
     assert (local.kind, local.tier, local.base_url) == ("local", "small", "http://127.0.0.1:9/v1")
-    assert (local.window_tokens, local.capabilities) == (2048, {"logprobs"})
+    assert (local.window_tokens, local.capabilities) == (2048, frozenset({"logprobs"}))
     assert local.price is not None
     assert local.price.machine_hour_usd == config.local_model.machine_hour_usd
 

@@ -90,7 +90,7 @@ async def test_a_trimmed_request_is_sent_trimmed(small: Provider, caller_of: Cal
     async def plan_for(_: object) -> ContextPlan:
         return ContextPlan(100, 40, drop=frozenset({0}))
 
-    caller.plan_for = plan_for  # type: ignore[method-assign]
+    caller.plan_for = plan_for  # type: ignore[method-assign, assignment]
     messages = [{"role": "user", "content": "old"}, {"role": "user", "content": "new"}]
     await read(await caller.call(chat(messages=messages)))
     assert [message["content"] for message in small.last.json["messages"]] == ["new"]

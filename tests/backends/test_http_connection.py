@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -97,7 +98,7 @@ async def receive(pieces: list[bytes], *, eof: bool = False) -> tuple[Owner, Tra
 
 def cut_up(data: bytes, places: list[int]) -> list[bytes]:
     edges = [0, *sorted(place % len(data) for place in places), len(data)]
-    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False) if start != end]
+    return [data[start:end] for start, end in pairwise(edges) if start != end]
 
 
 @settings(max_examples=60, deadline=None)

@@ -11,8 +11,20 @@ import pytest
 
 from gateway.backends.http import HttpClient, connect
 from gateway.errors import BackendUnreachable
-from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch
+from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch, send
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+
+
+class RefusesEarly(asyncio.Protocol):
+    """Answers 413 to the first bytes and reads no more."""
+
+    def connection_made(self, transport: Any) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.pause_reading()
+        self.transport.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        asyncio.get_running_loop().call_later(0.02, self.transport.abort)
 
 
 @pytest.fixture
@@ -96,6 +108,7 @@ class TestReuse:
         assert b"You said" in await fetch(client)
 
     async def test_the_connection_used_last_is_reused_first(self, provider: Provider, dial: Dial) -> None:
+        provider.script(Reply(prefill_s=0.02), Reply(prefill_s=0.04))
         client = dial(provider)
         first, second = await send(client, STREAM), await send(client, STREAM)
         await first.read(10**6)
@@ -122,19 +135,14 @@ class TestReuse:
         assert all(b"You said" in answer for answer in answers)
 
     async def test_an_answer_before_the_request_was_all_sent_costs_the_connection(self, dial: Dial) -> None:
-        async def refuse_early(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
-            await asyncio.sleep(0.05)
-            writer.transport.abort()
-
-        server = await asyncio.start_server(refuse_early, "127.0.0.1", 0, limit=1024)
+        server = await asyncio.get_running_loop().create_server(RefusesEarly, "127.0.0.1", 0)
         client = dial(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         response = await send(client, b"x" * 30_000_000)
         assert response.status == 413
         assert await response.read(10) == b"no"
         assert client.stats()["idle"] == 0
         server.close()
+        await server.wait_closed()
 
 
 class TestDesync:

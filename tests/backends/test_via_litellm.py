@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from typing import Any
 
 import orjson
 import pytest
@@ -20,7 +21,7 @@ from tests.fakes.gemini import Gemini
 extras = pytest.mark.extras
 
 
-def backend(url: str, **changes: object) -> Backend:
+def backend(url: str, **changes: Any) -> Backend:
     return Backend(
         **{
             "name": "gemini",
@@ -29,7 +30,7 @@ def backend(url: str, **changes: object) -> Backend:
             "api_key": SecretStr(KEY),
             "model": "gemini/gemini-2.5-flash",
             **changes,
-        }  # type: ignore[arg-type]
+        }
     )
 
 

@@ -18,7 +18,7 @@ def verifier() -> Verifier:
 
 
 async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0) -> Entry:
-    return Entry(text.encode(), "a", (), 0.0, expires, 1, Question(partition, text), await EMBEDDER.embed(text))
+    return Entry(partition + text.encode(), "a", (), 0.0, expires, 1, Question(partition, text), await EMBEDDER.embed(text))
 
 
 async def find(meanings: Meanings, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:
@@ -32,7 +32,7 @@ async def test_the_same_question_is_found_in_its_own_partition_alone(verifier: V
     meanings.add(await entry("How do I cook rice?"))
     found = await find(meanings, "how do i cook rice")
     assert found is not None
-    assert found.digest == b"How do I cook rice?"
+    assert found.digest == b"pHow do I cook rice?"
     assert await find(meanings, "how do i cook rice", b"q") is None
     assert await find(meanings, "how do i cook rice", now=100.0) is None
     assert await find(meanings, "how do i cook fish") is None
@@ -44,7 +44,7 @@ async def test_the_nearest_may_be_wrong_and_the_next_right(verifier: Verifier) -
         meanings.add(await entry(text))
     found = await find(meanings, "How do I cook 2 eggs")
     assert found is not None
-    assert found.digest == b"How do I cook two eggs"
+    assert found.digest == b"pHow do I cook two eggs"
 
 
 async def test_what_was_removed_is_not_found(verifier: Verifier) -> None:

@@ -47,7 +47,7 @@ def test_tokens_are_canonical(text: str, forms: str) -> None:
         ("What is this?", ()),
         ("Fix it:\n\nHe go home.\n  Now", ("He go home.\nNow",)),
         ("Run\n```py\nx = 1\n```", ("```py\nx = 1\n```",)),
-        ("Translate into Spanish: the cat sleeps well", ("the cat sleeps well",)),
+        ("Translate into Spanish: the cat sleeps well", ("the cat sleeps well", "translate into spanish")),
         ("Quick question: where is the station?", ()),
         ("Olá, uma dúvida: onde fica a estação?", ()),
         ("India: where is the oldest temple?", ("where is the oldest temple", "india")),

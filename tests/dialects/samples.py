@@ -29,7 +29,7 @@ def chat(raw: bytes | None = None, **fields: Any) -> CompletionRequest:
 
 
 def streaming(*, wants_usage: bool = False, **fields: Any) -> CompletionRequest:
-    options = {"stream_options": {"include_usage": True}} if wants_usage else {}
+    options: dict[str, Any] = {"stream_options": {"include_usage": True}} if wants_usage else {}
     return chat(stream=True, **options, **fields)
 
 

@@ -69,6 +69,7 @@ def test_classes_do_not_overlap(said: dict[str, Any], read: Usage) -> None:
         "12",
         {},
         {"prompt_tokens": 0, "completion_tokens": 0},
+        {"prompt_tokens": 0, "completion_tokens": 9},
         {"prompt_tokens": -1, "completion_tokens": 2},
         {"prompt_tokens": 1, "completion_tokens": -2},
         {"prompt_tokens": 10**12, "completion_tokens": 2},

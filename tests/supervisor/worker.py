@@ -40,6 +40,9 @@ class Handler(BaseHTTPRequestHandler):
 class Server(ThreadingHTTPServer):
     daemon_threads = False
 
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that hung up is no news."""
+
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler, bind_and_activate=False)
         self.socket.close()

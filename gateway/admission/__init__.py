@@ -1,0 +1,1 @@
+"""May a request start, and may it cost this much."""

@@ -1,0 +1,202 @@
+"""Money set aside for one request, grown with its answer, settled to what it cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from gateway.admission.expect import Expectations
+from gateway.admission.purse import Purse
+from gateway.domain.backend import Backend
+from gateway.domain.price import Price
+from gateway.domain.protocols import PriceList
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.units import pico_to_nano_up
+from gateway.domain.usage import Usage
+from gateway.errors import BudgetExhausted, StateUnavailable
+
+PATIENCE_S = 5.0
+"""How long a request waits for the holds of others before it is told that the budget is too small for both."""
+_GROW_PATIENCE_S = 2.0
+_AMPLE = 8
+"""With as many times the worst case left in the budget, the worst case is held and the answer needs no cap."""
+_UNCAPPED_TOKENS = 4096
+"""The worst case where neither client nor backend says."""
+_LEAST_CAP_TOKENS = 256
+"""Near the end of a budget a plain answer is capped at what is expected, but not below this."""
+_MARGIN_TOKENS = 64
+"""A stream asks for more before it has used up what is held."""
+_STEP_TOKENS = 256
+_PAUSE_TOKENS = 16
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """The call that the hold was extended for last."""
+
+    backend: Backend
+    price: Price
+    input_tokens: int
+    cap: int | None
+    """Most tokens the answer can have, over all choices."""
+
+
+class BudgetHold:
+    """Implements `Hold`. An async context manager: left without `settle`, it releases everything.
+
+    Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
+    output tokens that may be asked of the backend (per choice): what is held does not pay for more.
+    """
+
+    def __init__(
+        self,
+        purse: Purse | None,
+        prices: PriceList,
+        expectations: Expectations,
+        record: Record,
+        request: CompletionRequest | None,
+        patience_s: float,
+    ) -> None:
+        self.covers: float = float("inf")
+        self.output_limit: int | None = None
+        self.held = 0
+        """Nano-dollars."""
+        self._purse, self._prices, self._expectations = purse, prices, expectations
+        self._record, self._request, self._patience_s = record, request, patience_s
+        self._parts: dict[int, int] = {}
+        """Place of an attempt on the record → nano-dollars held for it."""
+        self._call: _Call | None = None
+        self._over = False
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
+        self.covers, self.output_limit, self._call = float("inf"), None, None
+        if self._purse is None:
+            return
+        price = self._prices.price(backend)
+        if price is None and backend.kind != "simulated":
+            self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
+        if price is None or price.free:
+            await self._resize(0)
+            return
+        if not all(lease.generation for lease in self._purse.leases):
+            await self._look()
+        tokens = self._expectations.input_tokens(self._record.tenant.team, backend.name, input_tokens)
+        self._call = _Call(backend, price, tokens, self._cap(backend, tokens))
+        await self._open(self._call)
+
+    async def _look(self) -> None:
+        assert self._purse is not None
+        try:
+            await self._purse.look(float("inf"))
+        except StateUnavailable:
+            return  # taking meets it again and applies the budget's rule
+
+    def _cap(self, backend: Backend, input_tokens: int) -> int | None:
+        asked = self._request.max_output_tokens if self._request else None
+        room = max(1, backend.window_tokens - input_tokens) if backend.window_tokens else None
+        known = [limit for limit in (asked, backend.max_output_tokens, room) if limit is not None]
+        return min(known) * self._answers if known else None
+
+    @property
+    def _answers(self) -> int:
+        return self._request.parallel if self._request else 1
+
+    async def _open(self, call: _Call) -> None:
+        assert self._purse is not None
+        expected = self._expectations.output_tokens(self._record.tenant.team, call.backend.name) * self._answers
+        if self._record.stream:
+            tokens = _least(expected, call.cap)
+            await self._resize(self._cost(call, tokens))
+            self.covers = tokens
+            return
+        tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
+        worst = self._cost(call, tokens)
+        if self._purse.remaining < worst * _AMPLE:
+            capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
+            if capped < tokens:
+                tokens, worst = capped, self._cost(call, capped)
+                self.output_limit = capped // self._answers
+        await self._resize(worst)
+
+    def _cost(self, call: _Call, output_tokens: int) -> int:
+        """Nano-dollars at most, however the backend sorts the tokens into classes."""
+        price, input_tokens = call.price, call.input_tokens
+        ways = [Usage(input_tokens, output_tokens=output_tokens)]
+        if price.reasoning is not None:
+            ways.append(Usage(input_tokens, reasoning_tokens=output_tokens))
+        if self._request is None or b"cache_control" in self._request.raw:
+            ways.append(Usage(cache_write_5m_tokens=input_tokens, output_tokens=output_tokens))
+            ways.append(Usage(cache_write_1h_tokens=input_tokens, output_tokens=output_tokens))
+        return pico_to_nano_up(max([price.cost(usage) for usage in ways]))
+
+    async def _resize(self, part: int) -> None:
+        """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
+        assert self._purse is not None
+        attempts = self._record.attempts
+        parts = {
+            place: held if attempts[place].cost_pico is None else pico_to_nano_up(attempts[place].cost_pico or 0)
+            for place, held in self._parts.items()
+            if place < len(attempts)
+        }
+        parts[len(attempts)] = part
+        wanted = sum(parts.values())
+        if wanted > self.held:
+            await self._purse.take(wanted - self.held, self.held, self._record, self._patience_s)
+        elif wanted < self.held:
+            self._purse.give(self.held - wanted)
+        self._parts, self.held = parts, wanted
+
+    async def grow(self, output_tokens: int) -> None:
+        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
+        if output_tokens + _MARGIN_TOKENS <= self.covers or self._call is None or self._purse is None or self._over:
+            return
+        call, covered = self._call, int(self.covers)
+        if call.cap is not None and covered >= call.cap:
+            return
+        place = max(self._parts)
+        for tokens in (max(covered + covered // 2, output_tokens + _STEP_TOKENS), output_tokens + _MARGIN_TOKENS):
+            tokens = _least(tokens, call.cap)
+            more = self._cost(call, tokens) - self._parts[place]
+            last = tokens <= output_tokens + _MARGIN_TOKENS and output_tokens >= covered
+            try:
+                await self._purse.take(more, self.held, self._record, _GROW_PATIENCE_S if last else 0.0)
+            except BudgetExhausted:
+                if last:
+                    raise
+                continue
+            self._parts[place] += more
+            self.held += more
+            self.covers = tokens
+            return
+        self.covers = min(covered, output_tokens + _PAUSE_TOKENS) + _MARGIN_TOKENS
+
+    def settle(self, cost_pico: int) -> None:
+        """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
+        if self._over or self._purse is None:
+            return
+        self._over = True
+        self._purse.settle(self.held, pico_to_nano_up(cost_pico))
+        self.held = 0
+        for attempt in self._record.attempts:
+            if attempt.outcome == "ok" and attempt.usage is not None and not attempt.usage.estimated:
+                self._expectations.learn(
+                    self._record.tenant.team, attempt.backend.name, attempt.input_tokens, attempt.usage, self._answers
+                )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._over and self._purse is not None:
+            self._over = True
+            self._purse.give(self.held)
+            self.held = 0
+
+
+def _least(tokens: int, cap: int | None) -> int:
+    return tokens if cap is None else min(tokens, cap)

@@ -1,0 +1,224 @@
+"""Requests and tokens per minute and requests in progress, per team and per key.
+
+Rates are exact over a sliding window of 60 s in steps of 100 ms, shared by all workers through leases: on the common
+path `admit` awaits nothing. When the state server is away and a worker's lease is used up, the worker goes on with its
+share of each limit (limit ÷ workers) from its own memory of the last minute, and says so in `record.degraded`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal, Self
+
+from gateway.domain.policy import Policy, Rates
+from gateway.domain.record import Record
+from gateway.domain.tenant import Tenant
+from gateway.errors import LimitExceeded, StateUnavailable
+from gateway.state.connection import State
+from gateway.state.lease import Lease, Short
+from gateway.state.leases import Leases, Want
+
+What = Literal["requests", "tokens", "concurrent"]
+
+_MOST_ACCOUNTS = 10_000
+_WINDOW_S = 60
+_SETTING: dict[What, str] = {
+    "requests": "requests_per_minute",
+    "tokens": "tokens_per_minute",
+    "concurrent": "concurrent",
+}
+_RATES: tuple[What, ...] = ("requests", "tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    what: What
+    whose: str
+    """Team or key, as an error calls it."""
+    setting: str
+    limit: int
+    lease: Lease
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    """The rules of one key under one policy."""
+
+    policy: Policy
+    rules: tuple[_Rule, ...]
+    ones: tuple[Want, ...]
+    """Taken once by every request."""
+    tokens: tuple[_Rule, ...]
+    gauges: tuple[Lease, ...]
+
+
+class Limits:
+    """Opened once per worker; `workers` is how many share a limit, as far as the supervisor knows."""
+
+    def __init__(self, state: State, *, workers: int = 1, leases: Leases | None = None) -> None:
+        self._leases = leases or Leases(state, workers=workers)
+        self._accounts: dict[str, _Account] = {}
+        self._counts = {"admitted": 0, "refused": 0, "on_share": 0}
+
+    async def open(self) -> None:
+        await self._leases.open()
+
+    async def aclose(self) -> None:
+        await self._leases.aclose()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {**self._counts, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
+
+    async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Admitted:
+        """Count a request of about `tokens` tokens. Raises LimitExceeded.
+
+        Leaving the returned context frees its place among the concurrent ones.
+        """
+        account = self._accounts.get(tenant.key.id)
+        if account is None or account.policy is not tenant.policy:
+            account = self._open_account(tenant)
+        if not account.rules:
+            return Admitted(self._leases, account, 0)
+        wants = account.ones
+        if account.tokens:
+            wants = (*wants, *[(rule.lease, tokens) for rule in account.tokens])
+        if not self._leases.try_take(wants):
+            await self._take(account, wants, tokens, record)
+        self._counts["admitted"] += 1
+        record.ratelimit = _headers(account)
+        return Admitted(self._leases, account, tokens)
+
+    async def _take(self, account: _Account, wants: Sequence[Want], tokens: int, record: Record) -> None:
+        for rule in account.tokens:
+            if tokens > rule.limit:
+                raise self._refuse(_too_large(rule, tokens))
+        try:
+            short = await self._leases.take(wants)
+        except StateUnavailable:
+            record.degraded.add("state")
+            short = self._share(wants)
+        if short is not None:
+            rule = next(rule for rule in account.rules if rule.lease is short.lease)
+            record.ratelimit = _headers(account, short)
+            raise self._refuse(_spent(rule, tokens, short))
+
+    def _share(self, wants: Sequence[Want]) -> Short | None:
+        """Take from this worker's own share of every limit."""
+        step = self._leases.step
+        for lease, units in wants:
+            share = lease.limit // max(self._leases.workers, lease.workers)
+            used = lease.used(step) if lease.kind == "rate" else lease.busy
+            if used and used + units > share:
+                wait_s = lease.wait_s(used + units - share, step) if lease.kind == "rate" else None
+                return Short(lease, units, wait_s)
+        for lease, units in wants:
+            self._leases.force(lease, units)
+        self._counts["on_share"] += 1
+        return None
+
+    def _refuse(self, error: LimitExceeded) -> LimitExceeded:
+        self._counts["refused"] += 1
+        return error
+
+    def _open_account(self, tenant: Tenant) -> _Account:
+        if len(self._accounts) >= _MOST_ACCOUNTS:
+            self._accounts.clear()  # they are made again from the leases that are in use
+        limits, key = tenant.policy.limits, tenant.key
+        rules = (
+            *self._rules(limits, f"Team {tenant.team}", "limits", tenant.team, ("team",)),
+            *self._rules(limits.per_key, f"Key {key.name or key.id}", "limits.per_key", tenant.team, ("key", key.id)),
+        )
+        account = self._accounts[key.id] = _Account(
+            tenant.policy,
+            rules,
+            tuple((rule.lease, 1) for rule in rules if rule.what != "tokens"),
+            tuple(rule for rule in rules if rule.what == "tokens"),
+            tuple(rule.lease for rule in rules if rule.what == "concurrent"),
+        )
+        return account
+
+    def _rules(self, rates: Rates, whose: str, section: str, team: str, name: tuple[str, ...]) -> list[_Rule]:
+        rules = []
+        for what, setting in _SETTING.items():
+            limit: int | None = getattr(rates, setting)
+            if limit is not None:
+                kind: Literal["rate", "gauge"] = "gauge" if what == "concurrent" else "rate"
+                lease = self._leases.counter(team, *name, what, kind=kind, limit=limit)
+                rules.append(_Rule(what, whose, f"{section}.{setting}", limit, lease))
+        return rules
+
+
+class Admitted:
+    """A request that may run. Used as a context manager, once."""
+
+    __slots__ = ("_account", "_leases", "_step", "_tokens")
+
+    def __init__(self, leases: Leases, account: _Account, tokens: int) -> None:
+        self._leases, self._account = leases, account
+        self._tokens: int | None = tokens if account.tokens else None
+        self._step = leases.step if account.tokens else 0
+
+    def settle(self, tokens: int) -> None:
+        """What it really took, input and output; 0 for an answer from the cache. The first call counts."""
+        charged, self._tokens = self._tokens, None
+        if charged is not None and tokens != charged:
+            for rule in self._account.tokens:
+                self._leases.correct(rule.lease, tokens - charged, self._step)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing settled means that no backend was asked."""
+        self.settle(0)
+        for lease in self._account.gauges:
+            self._leases.give(lease, 1)
+
+
+def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
+    """As OpenAI names them; of team and key the one with less left."""
+    headers = {}
+    for what in _RATES:
+        rules = [rule for rule in account.rules if rule.what == what]
+        if rules:
+            rule = min(rules, key=lambda rule: rule.lease.remaining)
+            waits = short.retry_after_s if short is not None and short.lease is rule.lease else None
+            headers[f"x-ratelimit-limit-{what}"] = str(rule.limit)
+            headers[f"x-ratelimit-remaining-{what}"] = str(rule.lease.remaining)
+            headers[f"x-ratelimit-reset-{what}"] = duration(waits or _WINDOW_S)
+    return headers
+
+
+def duration(seconds: float) -> str:
+    """`120ms`, `12.5s`, `1m0s`: how OpenAI writes times until a limit is whole again."""
+    if seconds < 1:
+        return f"{max(1, round(seconds * 1000))}ms"
+    minutes, rest = divmod(round(seconds, 1), 60)
+    return f"{int(minutes)}m{rest:g}s" if minutes else f"{rest:g}s"
+
+
+def _too_large(rule: _Rule, tokens: int) -> LimitExceeded:
+    return LimitExceeded(
+        f"The request needs about {tokens} tokens, more than the {rule.limit} tokens that {rule.whose} may use in any "
+        f"60 seconds. Shorten it, or have {rule.setting} raised in the team's policy."
+    )
+
+
+def _spent(rule: _Rule, tokens: int, short: Short) -> LimitExceeded:
+    wait_s = short.retry_after_s or 1.0
+    raised = f"or have {rule.setting} raised in the team's policy"
+    if rule.what == "concurrent":
+        what = f"{rule.whose} has {rule.limit} requests in progress, as many as it may"
+        return LimitExceeded(f"{what}. Try again when one of them has ended, {raised}.", retry_after_s=wait_s)
+    if rule.what == "tokens":
+        what = (
+            f"The request needs about {tokens} tokens and {rule.whose} has {short.lease.remaining} left of its "
+            f"{rule.limit} tokens in any {_WINDOW_S} seconds"
+        )
+    else:
+        what = f"{rule.whose} has used its {rule.limit} requests in any {_WINDOW_S} seconds"
+    return LimitExceeded(f"{what}. Try again in {duration(wait_s)}, {raised}.", retry_after_s=wait_s)

@@ -1,0 +1,169 @@
+"""Anthropic's streams as OpenAI's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.chat_to_messages import ChatToMessages
+from gateway.dialects.messages_stream import MessagesStream
+from gateway.domain.usage import Usage
+from gateway.errors import BackendGarbage, StreamBroken
+from tests.dialects.samples import DONE, cut, events_of, golden, read, steady, streaming
+from tests.dialects.sdk import accumulate
+
+wire = ChatToMessages(clock=lambda: 1_700_000_000.5)
+GOLDEN: dict[str, tuple[str, str, Usage | None]] = {
+    "anthropic_tools.sse": (
+        "tool_calls",
+        'The user asks.\nVoy a mirar el tiempo.\nweather\n{"city": "Bilbao"}\ntime\n{}',
+        Usage(25, 1000, 100, 20, output_tokens=49, reasoning_tokens=40),
+    ),
+    "llamacpp_messages.sse": ("stop", "I'm counting to five.", Usage(input_tokens=22, output_tokens=7)),
+    "llamacpp_messages_headless.sse": ("length", "🌈" * 8, None),  # Without message_start the input is unknown.
+}
+
+
+def reader(*, wants_usage: bool = True) -> MessagesStream:
+    return wire.reader(streaming(wants_usage=wants_usage))
+
+
+def event(said: dict[str, Any]) -> bytes:
+    return b"event: %s\ndata: %s\n\n" % (said["type"].encode(), orjson.dumps(said))
+
+
+START = event({"type": "message_start", "message": {"id": "m", "model": "c", "usage": {"input_tokens": 3}}})
+END = event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}})
+STOP = event({"type": "message_stop"})
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_streams_become_chunks_that_the_sdk_reads(name: str) -> None:
+    finish, said, usage = GOLDEN[name]
+    stream = reader()
+    relayed = read(stream, [golden(name)])
+    assert (stream.ended, stream.ending, stream.finish, stream.usage) == (True, DONE, finish, usage)
+    assert stream.delivered_text() == said
+    for one in events_of(relayed):
+        ChatCompletionChunk.model_validate(one)
+    whole = stream.completion()
+    assert whole is not None
+    kept, seen = ChatCompletion.model_validate_json(whole), accumulate(relayed + stream.ending)
+    assert (seen.id, seen.model, seen.created) == (kept.id, kept.model, 1_700_000_000)
+    assert seen.choices[0].message.content == kept.choices[0].message.content
+    assert seen.usage == kept.usage
+    calls = [call.model_dump() for call in kept.choices[0].message.tool_calls or ()]
+    assert [{**call.model_dump(), "function": None} for call in seen.choices[0].message.tool_calls or ()] == [
+        {**call, "index": number, "function": None} for number, call in enumerate(calls)
+    ]
+
+
+@steady
+@given(st.sampled_from([*GOLDEN, "anthropic_overloaded.sse"]), st.lists(st.integers(0, 4000)), st.booleans())
+def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int], wants_usage: bool) -> None:
+    stream = golden(name)
+    assert outcome(cut(stream, at), wants_usage) == outcome([stream], wants_usage)
+
+
+def outcome(pieces: list[bytes], wants_usage: bool) -> tuple[Any, ...]:
+    stream = reader(wants_usage=wants_usage)
+    relayed, failure = b"", ""
+    try:
+        relayed = read(stream, pieces)
+    except StreamBroken as error:
+        failure = error.message
+    return relayed, failure, stream.usage, stream.finish, stream.completion(), stream.delivered_text()
+
+
+def test_usage_is_sent_only_to_who_asked() -> None:
+    asked, unasked = reader(), reader(wants_usage=False)
+    with_usage, without = (read(one, [golden("anthropic_tools.sse")]) for one in (asked, unasked))
+    assert with_usage.startswith(without)
+    (last,) = events_of(with_usage.removeprefix(without))
+    assert last["choices"] == []
+    assert last["usage"]["prompt_tokens_details"] == {"cached_tokens": 1000, "cache_write_tokens": 120}
+    assert unasked.usage == asked.usage
+
+
+def test_what_it_made_is_what_a_chat_backend_would_have_streamed() -> None:
+    stream = reader()
+    relayed = read(stream, [golden("anthropic_tools.sse")])
+    chat = ChatToChat().reader(streaming(wants_usage=True))
+    assert read(chat, [relayed + stream.ending]) == relayed
+    assert (chat.completion(), chat.delivered_text()) == (stream.completion(), stream.delivered_text())
+
+
+def test_every_event_is_relayed_as_it_comes() -> None:
+    stream = reader()
+    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a"}}
+    assert events_of(stream.feed(START))[0]["choices"][0]["delta"]["role"] == "assistant"
+    assert events_of(stream.feed(event(delta)))[0]["choices"][0]["delta"] == {"content": "a"}
+    assert stream.feed(event({"type": "ping"})) == b""
+    assert stream.feed(event({"type": "invented_tomorrow"})) == b""
+    assert stream.chunks == 2
+
+
+def test_an_error_event_breaks_the_stream_after_what_came_before_it() -> None:
+    stream = reader()
+    assert b'"Hel"' in stream.feed(golden("anthropic_overloaded.sse"))
+    with pytest.raises(StreamBroken, match="Overloaded"):
+        stream.eof()
+    assert stream.delivered_text() == "Hel"
+    assert stream.completion() is None
+
+
+def test_an_error_that_comes_first_is_raised_at_once() -> None:
+    with pytest.raises(StreamBroken, match="Overloaded"):
+        reader().feed(event({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}))
+
+
+@pytest.mark.parametrize("stream", [b"", START, START + END, START + STOP[:30]])
+def test_a_stream_without_its_last_event_is_broken(stream: bytes) -> None:
+    broken = reader()
+    broken.feed(stream)
+    with pytest.raises(StreamBroken, match="before the answer was complete"):
+        broken.eof()
+    assert broken.completion() is None
+
+
+def test_the_last_event_counts_without_its_blank_line_too() -> None:
+    stream = reader()
+    relayed = read(stream, [START + END, STOP.rstrip()])
+    assert stream.ended
+    assert stream.ending.endswith(DONE)
+    assert events_of(relayed + stream.ending)[-1]["usage"]["prompt_tokens"] == 3
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"data: not json\n\n",
+        b"data: []\n\n",
+        b'data: {"choices":[]}\n\n',
+        b'data: {"type":"content_block_start","index":0}\n\n',
+        b'data: {"type":"message_start","message":7}\n\n',
+    ],
+)
+def test_events_that_are_not_anthropics_are_garbage(odd: bytes) -> None:
+    with pytest.raises(BackendGarbage):
+        reader().feed(odd)
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"type":"message"}'])
+def test_what_is_no_stream_is_garbage(body: bytes) -> None:
+    with pytest.raises(BackendGarbage):
+        reader().feed(body)
+
+
+def test_garbage_usage_counts_as_absent() -> None:
+    stream = reader()
+    start = event({"type": "message_start", "message": {"id": "m", "model": "c", "usage": {"input_tokens": -3}}})
+    relayed = read(stream, [start + END + STOP])
+    assert stream.usage is None
+    assert b'"usage"' not in relayed

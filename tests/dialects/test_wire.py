@@ -1,0 +1,41 @@
+"""The door: every pair of dialects that is spoken."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pytest
+
+from gateway.dialects.wire import Plain, StreamReader, Wire, wire
+from gateway.domain.request import DialectName
+from tests.dialects.samples import chat, golden, streaming
+
+
+@pytest.mark.parametrize(
+    ("backend", "path", "plain", "stream"),
+    [
+        ("openai_chat", "/chat/completions", "llamacpp_chat.json", "llamacpp_chat.sse"),
+        ("anthropic_messages", "/messages", "llamacpp_messages.json", "llamacpp_messages_headless.sse"),
+    ],
+)
+def test_every_pair_keeps_the_whole_promise(backend: DialectName, path: str, plain: str, stream: str) -> None:
+    way: Wire = wire("openai_chat", backend)
+    assert (way.client, way.backend, way.path) == ("openai_chat", backend, path)
+    whole = way.plain(chat(), golden(plain))
+    assert isinstance(whole, Plain)
+    reader: StreamReader = way.reader(streaming())
+    relayed = reader.feed(golden(stream))
+    reader.eof()
+    assert reader.ended
+    assert relayed
+    assert reader.ending == b"data: [DONE]\n\n"
+    assert reader.chunks > 8
+    assert reader.confidence is None
+    assert reader.finish == whole.finish == "length"
+    assert reader.delivered_text() == whole.text
+
+
+@pytest.mark.parametrize("client", ["anthropic_messages", "klingon"])
+def test_a_pair_that_nobody_speaks_is_a_key_error(client: Literal["anthropic_messages"]) -> None:
+    with pytest.raises(KeyError):
+        wire(client, "openai_chat")
