@@ -25,6 +25,10 @@ from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 
 
+CHARACTERS_PER_TOKEN = 8
+"""Longer chunks than this, on average, hold more than one token each (a token has about four)."""
+
+
 class Pipeline:
     """Policy → limits → cache → grade and route → hold → call; then price, settle, journal, store, emit."""
 
@@ -59,10 +63,10 @@ class Pipeline:
             if isinstance(found, Hit):
                 self.books.cached(record, found.usage, found.saved_pico)
                 admitted.settle(0)
-                return Reply(found.answer, record, lambda: None, exits.pop_all())
+                return Reply(found.answer, record, None, lambda: None, exits.pop_all())
 
             route = await self.router.route(request, tenant, estimate, record)
-            hold = await exits.enter_async_context(self.budgets.hold(tenant, record))
+            hold = await exits.enter_async_context(self.budgets.hold(tenant, record, request))
             close = Once(partial(self._close, record, hold, admitted))
             exits.callback(close)
             answer = await self.fleet.call(
@@ -77,13 +81,13 @@ class Pipeline:
             close.answer = answer
             exits.callback(lambda: self._stores.spawn(self.cache.store(found, answer, record), "cache store"))
             exits.push_async_callback(answer.aclose)
-            return Reply(answer, record, close, exits.pop_all())
+            return Reply(answer, record, hold, close, exits.pop_all())
 
     def _close(self, record: Record, hold: BudgetHold, admitted: Admitted, answer: Answer | None) -> None:
         """Price → settle → journal. Synchronous, so that nothing can come between."""
         if answer is not None and (attempt := answer.attempt) is not None:
             if attempt.usage is None:
-                delivered = self.counter.count(answer.delivered_text())
+                delivered = self._delivered(answer.delivered_text(), attempt.chunks)
                 attempt.usage = Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
             attempt.outcome = "ok" if answer.complete else "interrupted"
             record.finish = answer.finish
@@ -91,7 +95,12 @@ class Pipeline:
         spent = [attempt.cost_pico for attempt in record.attempts if attempt.cost_pico is not None]
         record.cost_pico = sum(spent) if spent else None
         hold.settle(sum(spent))
+        self.router.learn(record)
         admitted.settle(sum(attempt.usage.total for attempt in record.attempts if attempt.usage is not None))
+
+    def _delivered(self, text: str, chunks: int) -> int:
+        """Tokens of an answer whose backend never said: most stream a token a chunk, the others' text is counted."""
+        return chunks if len(text) <= chunks * CHARACTERS_PER_TOKEN else self.counter.count(text)
 
     async def aclose(self) -> None:
         await self._stores.drain(timeout_s=2.0)
@@ -126,9 +135,11 @@ class Once:
 class Reply:
     """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
 
-    def __init__(self, answer: Answer, record: Record, close: Callable[[], None], exits: AsyncExitStack) -> None:
+    def __init__(
+        self, answer: Answer, record: Record, hold: BudgetHold | None, close: Callable[[], None], exits: AsyncExitStack
+    ) -> None:
         self.answer, self.record = answer, record
-        self._close, self._exits = close, exits
+        self._hold, self._close, self._exits = hold, close, exits
 
     async def __aenter__(self) -> Self:
         return self
@@ -140,7 +151,10 @@ class Reply:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """All bytes of the answer; the money is settled and journalled before the terminating event is released."""
+        hold, attempt = self._hold, self.answer.attempt
         async for piece in self.answer:
+            if hold is not None and attempt is not None and attempt.chunks > hold.covers:
+                await hold.grow(attempt.chunks)
             yield piece
         self._close()
         yield self.answer.ending

@@ -30,6 +30,7 @@ _MARGIN_TOKENS = 64
 """A stream asks for more before it has used up what is held."""
 _STEP_TOKENS = 256
 _PAUSE_TOKENS = 16
+_EVER_S = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class BudgetHold:
     """Implements `Hold`. An async context manager: left without `settle`, it releases everything.
 
     Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
-    output tokens that may be asked of the backend (per choice): what is held does not pay for more.
+    output tokens that may be asked of the backend (per answer): what is held does not pay for more.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class BudgetHold:
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → nano-dollars held for it."""
         self._call: _Call | None = None
+        self._paid = 0
+        """Output tokens of the coming answer that are held for."""
         self._over = False
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
@@ -81,7 +84,7 @@ class BudgetHold:
         if price is None or price.free:
             await self._resize(0)
             return
-        if not all(lease.generation for lease in self._purse.leases):
+        if not self._purse.known:
             await self._look()
         tokens = self._expectations.input_tokens(self._record.tenant.team, backend.name, input_tokens)
         self._call = _Call(backend, price, tokens, self._cap(backend, tokens))
@@ -90,7 +93,7 @@ class BudgetHold:
     async def _look(self) -> None:
         assert self._purse is not None
         try:
-            await self._purse.look(float("inf"))
+            await self._purse.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
@@ -110,16 +113,20 @@ class BudgetHold:
         if self._record.stream:
             tokens = _least(expected, call.cap)
             await self._resize(self._cost(call, tokens))
-            self.covers = tokens
+            self._pays(call, tokens)
             return
         tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
         worst = self._cost(call, tokens)
-        if self._purse.remaining < worst * _AMPLE:
+        if self._purse.known and self._purse.remaining < worst * _AMPLE:
             capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
             if capped < tokens:
-                tokens, worst = capped, self._cost(call, capped)
+                worst = self._cost(call, capped)
                 self.output_limit = capped // self._answers
         await self._resize(worst)
+
+    def _pays(self, call: _Call, tokens: int) -> None:
+        self._paid = tokens
+        self.covers = float("inf") if tokens == call.cap else tokens - _MARGIN_TOKENS
 
     def _cost(self, call: _Call, output_tokens: int) -> int:
         """Nano-dollars at most, however the backend sorts the tokens into classes."""
@@ -151,27 +158,34 @@ class BudgetHold:
 
     async def grow(self, output_tokens: int) -> None:
         """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
-        if output_tokens + _MARGIN_TOKENS <= self.covers or self._call is None or self._purse is None or self._over:
+        if output_tokens <= self.covers or self._call is None or self._over:
             return
-        call, covered = self._call, int(self.covers)
-        if call.cap is not None and covered >= call.cap:
-            return
+        enough = output_tokens + _MARGIN_TOKENS
+        for tokens in (max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS), enough):
+            if await self._pay(self._call, tokens, 0.0):
+                return
+        if output_tokens < self._paid:
+            self.covers = min(output_tokens + _PAUSE_TOKENS, self._paid - 1)
+        else:
+            await self._pay(self._call, enough, _GROW_PATIENCE_S, last=True)
+
+    async def _pay(self, call: _Call, tokens: int, patience_s: float, *, last: bool = False) -> bool:
+        """Hold for an answer of `tokens` tokens. When that is too much: False, or BudgetExhausted on the `last` try."""
+        assert self._purse is not None
+        tokens = _least(tokens, call.cap)
         place = max(self._parts)
-        for tokens in (max(covered + covered // 2, output_tokens + _STEP_TOKENS), output_tokens + _MARGIN_TOKENS):
-            tokens = _least(tokens, call.cap)
-            more = self._cost(call, tokens) - self._parts[place]
-            last = tokens <= output_tokens + _MARGIN_TOKENS and output_tokens >= covered
+        more = self._cost(call, tokens) - self._parts[place]
+        if more > 0:
             try:
-                await self._purse.take(more, self.held, self._record, _GROW_PATIENCE_S if last else 0.0)
+                await self._purse.take(more, self.held, self._record, patience_s)
             except BudgetExhausted:
                 if last:
                     raise
-                continue
+                return False
             self._parts[place] += more
             self.held += more
-            self.covers = tokens
-            return
-        self.covers = min(covered, output_tokens + _PAUSE_TOKENS) + _MARGIN_TOKENS
+        self._pays(call, tokens)
+        return True
 
     def settle(self, cost_pico: int) -> None:
         """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
@@ -181,7 +195,7 @@ class BudgetHold:
         self._purse.settle(self.held, pico_to_nano_up(cost_pico))
         self.held = 0
         for attempt in self._record.attempts:
-            if attempt.outcome == "ok" and attempt.usage is not None and not attempt.usage.estimated:
+            if attempt.outcome in ("ok", "escalated") and attempt.usage is not None and not attempt.usage.estimated:
                 self._expectations.learn(
                     self._record.tenant.team, attempt.backend.name, attempt.input_tokens, attempt.usage, self._answers
                 )

@@ -49,12 +49,22 @@ class Purse:
     """Of one team under one policy, until the first of its windows ends."""
 
     def __init__(
-        self, team: str, policy: Policy, accounts: tuple[Account, ...], leases: Leases, freed: Freed, time: Callable[[], float]
+        self,
+        team: str,
+        policy: Policy,
+        accounts: tuple[Account, ...],
+        leases: Leases,
+        freed: Freed,
+        time: Callable[[], float],
     ) -> None:
         self.team, self.policy, self.accounts = team, policy, accounts
         self.until = min((account.ends for account in accounts), default=float("inf"))
         self.leases = tuple(account.lease for account in accounts)
         self._leases, self._freed, self._time = leases, freed, time
+
+    @property
+    def known(self) -> bool:
+        return all(lease.generation for lease in self.leases)
 
     @property
     def remaining(self) -> int:
@@ -65,12 +75,12 @@ class Purse:
         """Know the counters. Raises StateUnavailable."""
         await self._leases.refresh(self.leases, max_age_s)
 
-    def spent(self, *, refusing: bool) -> Account | None:
-        """A budget that is used up; `refusing`: only one whose policy then refuses everything."""
+    def exhausted(self) -> Account | None:
+        """A budget that is used up and whose policy then refuses everything."""
         for account in self.accounts:
-            if account.lease.generation and account.lease.left <= 0:
-                if not refusing or account.budget.on_exhausted == "refuse":
-                    return account
+            lease = account.lease
+            if account.budget.on_exhausted == "refuse" and lease.generation and lease.left <= 0:
+                return account
         return None
 
     def refuse(self, account: Account) -> BudgetExhausted:
@@ -114,11 +124,9 @@ class Purse:
         account = next(account for account in self.accounts if account.lease is lease)
         if lease.left <= 0:
             return self.refuse(account)
-        others = max(0, lease.held + lease.busy - held)
-        wanted = held + short.wanted
-        return refusal.too_little(
-            self.team, account.budget, account.ends, self._time(), wanted, lease.left, min(others, lease.left)
-        )
+        others = min(lease.left, max(0, lease.held + lease.busy - held))
+        need = refusal.Need(held + short.wanted, lease.left, others)
+        return refusal.too_little(self.team, account.budget, account.ends, self._time(), need)
 
     def give(self, units: int) -> None:
         """A hold ends and nothing was spent."""

@@ -132,8 +132,9 @@ class Attempts:
         try:
             backend = exchange.backend
             plan = await errand.plan_for(backend)
-            call = exchange.call(errand.request, plan, deadline=errand.deadline, logprobs=logprobs)
             await errand.hold.extend(backend, plan.tokens_after)
+            paid = errand.hold.output_limit
+            call = exchange.call(errand.request, plan, deadline=errand.deadline, logprobs=logprobs, paid_output=paid)
             attempt = self._open(errand, backend, plan)
             return await self._booked(exchange, errand, call, attempt, place)
         except BaseException:

@@ -39,8 +39,16 @@ class Exchange:
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
 
-    def call(self, request: CompletionRequest, plan: ContextPlan, *, deadline: float, logprobs: bool) -> Call:
-        """What to send, to be answered before `deadline` (loop time).
+    def call(
+        self,
+        request: CompletionRequest,
+        plan: ContextPlan,
+        *,
+        deadline: float,
+        logprobs: bool,
+        paid_output: int | None = None,
+    ) -> Call:
+        """What to send, to be answered before `deadline` (loop time) in at most `paid_output` tokens.
 
         Raises BadRequest when the backend's dialect cannot say it.
         """
@@ -54,7 +62,7 @@ class Exchange:
                 backend.model,
                 plan if plan.touched else None,
                 logprobs=logprobs,
-                max_output_tokens=self._most_output(request),
+                max_output_tokens=self._most_output(request, paid_output),
             ),
             min(deadline, asyncio.get_running_loop().time() + backend.timeout),
             self._first_byte_timeout(request),
@@ -62,9 +70,12 @@ class Exchange:
             self._key,
         )
 
-    def _most_output(self, request: CompletionRequest) -> int | None:
-        """The backend's own limit where the client allows more: many refuse a number that is too high."""
+    def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
+        """What the budget pays for, or the backend's own limit where the client allows more: many refuse a number that
+        is too high. None: as the client said."""
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
+        if paid is not None and (asked is None or paid < asked):
+            return paid if most is None else min(paid, most)
         return most if most is not None and asked is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:

@@ -81,14 +81,15 @@ class Origin:
             f"{method} {self.target(path)} HTTP/1.1".encode(),
             b"host: " + self.authority,
             b"accept-encoding: identity",
-            *(b"%b: %b" % header for header in headers if header[0].lower() not in _OURS),
+            *[key + b": " + value for key, value in headers if key.lower() not in _OURS],
         ]
         if length or method != "GET":
             lines.append(b"content-length: %d" % length)
         head = b"\r\n".join(lines) + b"\r\n\r\n"
         breaks = len(lines) + 1
-        if head.count(b"\n") != breaks or head.count(b"\r") != breaks or b"\0" in head:
-            raise BackendUnreachable("a line break in a header or key would tear the request apart; check api_key")
+        clean = head.count(b"\n") == breaks == head.count(b"\r") and b"\0" not in head
+        if not clean or " " in path or not path.isascii():
+            raise BackendUnreachable("a line break or blank would tear the request's head apart; check api_key")
         return head
 
 

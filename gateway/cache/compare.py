@@ -1,4 +1,4 @@
-"""How two readings differ: token alignment, harmless gaps, and the conflicts that no similarity may outvote."""
+"""How two readings differ: harmless gaps, and the conflicts that no similarity may outvote."""
 
 from __future__ import annotations
 
@@ -6,25 +6,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from gateway.cache.align import Gap, align
 from gateway.cache.text import Reading, Token
 from gateway.cache.words import Lexicon, Words
 
-_LONGEST_MIDDLE = 60
-"""Tokens; texts that differ over a longer stretch are not the same question."""
 _CLUSTER = re.compile(r"[^aeiou]{3}")
 """Where a vowel has dropped out."""
 _HOW = frozenset({"how", "what"})
-
-
-@dataclass(slots=True)
-class Gap:
-    """Tokens of either side that stand where the other side has something else."""
-
-    stored: list[Token]
-    asked: list[Token]
-    first: bool
-    last: bool
-    """It is the beginning, the end: where politeness lives."""
 
 
 @dataclass(slots=True)
@@ -46,60 +34,6 @@ class Comparison:
     def minimal(self) -> bool:
         """One word stands for one other, all else being equal: almost always another question."""
         return self.spots == ((1, 1),)
-
-
-def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
-    """Gaps and matched pairs of positions, by longest common subsequence; None when they differ too widely."""
-    a, b = stored.forms, asked.forms
-    start = 0
-    while start < len(a) and start < len(b) and a[start] == b[start]:
-        start += 1
-    end = 0
-    while end < len(a) - start and end < len(b) - start and a[-1 - end] == b[-1 - end]:
-        end += 1
-    middle_a, middle_b = a[start : len(a) - end], b[start : len(b) - end]
-    if max(len(middle_a), len(middle_b)) > _LONGEST_MIDDLE:
-        return None
-    pairs = [(place, place) for place in range(start)]
-    pairs += [(start + i, start + j) for i, j in _subsequence(middle_a, middle_b)]
-    pairs += [(len(a) - end + place, len(b) - end + place) for place in range(end)]
-    return _gaps(stored, asked, pairs), pairs
-
-
-def _subsequence(a: tuple[str, ...], b: tuple[str, ...]) -> list[tuple[int, int]]:
-    if not a or not b:
-        return []
-    width = len(b)
-    lengths = [[0] * (width + 1)]
-    for left in a:
-        above = lengths[-1]
-        row = [0] * (width + 1)
-        for j, right in enumerate(b):
-            row[j + 1] = above[j] + 1 if left == right else row[j] if row[j] > above[j + 1] else above[j + 1]
-        lengths.append(row)
-    pairs = []
-    i, j = len(a), width
-    while i and j:
-        if a[i - 1] == b[j - 1]:
-            i, j = i - 1, j - 1
-            pairs.append((i, j))
-        elif lengths[i - 1][j] >= lengths[i][j - 1]:
-            i -= 1
-        else:
-            j -= 1
-    return pairs[::-1]
-
-
-def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list[Gap]:
-    gaps = []
-    i = j = 0
-    for next_i, next_j in [*pairs, (len(stored.tokens), len(asked.tokens))]:
-        if next_i > i or next_j > j:
-            last = next_i == len(stored.tokens) and next_j == len(asked.tokens)
-            gap = Gap(list(stored.tokens[i:next_i]), list(asked.tokens[j:next_j]), i == 0 and j == 0, last)
-            gaps.append(gap)
-        i, j = next_i + 1, next_j + 1
-    return gaps
 
 
 class Comparer:
@@ -127,15 +61,15 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
-        self._settle_typos(gaps)
+        misspelt = self._settle_typos(gaps)
         if (stored.language or asked.language) in ("es", "pt"):
             _settle_register(gaps, stored, asked)
         self._settle_courtesy(gaps, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
-        if not gaps and not pairs:
-            result.conflict = "courtesy"  # a greeting and a farewell
-            return result
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
+        if stored.forms != asked.forms and not gaps and not (result.matched or misspelt):
+            result.conflict = "courtesy"  # nothing is left to ask, as in a greeting and a farewell
+            return result
         if gaps:
             result.conflict = self._conflict(gaps, stored, asked, lexicon)
         if not result.conflict:
@@ -173,15 +107,18 @@ class Comparer:
 
     # -- what is harmless ------------------------------------------------------------------------------------------
 
-    def _settle_typos(self, gaps: list[Gap]) -> None:
-        """Take pairs that are one word misspelt, or in another number, out of their gaps."""
+    def _settle_typos(self, gaps: list[Gap]) -> int:
+        """Take pairs that are one word misspelt, or in another number, out of their gaps; how many."""
+        settled = 0
         for gap in gaps:
             for left in list(gap.stored):
                 for right in list(gap.asked):
                     if self.same_word(left, right):
                         gap.stored.remove(left)
                         gap.asked.remove(right)
+                        settled += 1
                         break
+        return settled
 
     def same_word(self, left: Token, right: Token) -> bool:
         if left.kind != "word" or right.kind != "word" or left.quoted or right.quoted:

@@ -1,5 +1,8 @@
 """How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
 
+The texts: our own paraphrases (`data/paraphrases.json`), our own Spanish and Portuguese pairs, and the prompts of
+lmarena/arena-hard-auto (Apache-2.0), none of which repeats another.
+
 `python -m gateway.cache.fit --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 """
 

@@ -29,6 +29,7 @@ _SPELLING = (
     (re.compile(r"(?<=\w{4})ll(?=(?:ed|ing|er|ers)$)"), "l"),
 )
 _GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
+_MARKS = {"es": ("¿", "¡", "ñ"), "pt": ("ã", "õ", "ç", "nh", "lh")}
 _LONGEST_QUOTE = 6
 """Words; a longer quotation is material to work on, not a name."""
 _LONGEST_LABEL = 3
@@ -83,14 +84,17 @@ class Reader:
         self._words = words
 
     def language(self, text: str) -> str:
-        """The language with clearly most stop words, or empty."""
-        return self._language([plain(word.lower()) for word in re.findall(r"[^\W\d_]+", text)])
-
-    def _language(self, words: list[str]) -> str:
+        """The language with clearly most stop words and letters of its own, or empty."""
+        text = text.lower()
+        words = [plain(word) for word in re.findall(r"[^\W\d_]+", text)]
         counts = sorted(
-            ((sum(word in self._words.lexicons[name].stopwords for word in words), name) for name in LANGUAGES),
-            reverse=True,
-        )
+            (
+                sum(word in self._words.lexicons[name].stopwords for word in words)
+                + sum(mark in text for mark in _MARKS.get(name, ())),
+                name,
+            )
+            for name in LANGUAGES
+        )[::-1]
         return counts[0][1] if counts[0][0] > counts[1][0] else ""
 
     def timely(self, reading: Reading) -> bool:
@@ -98,9 +102,10 @@ class Reader:
         names = (reading.language,) if reading.language else LANGUAGES
         return any(form in self._words.lexicons[name].temporal for name in names for form in reading.forms)
 
-    def read(self, text: str) -> Reading:
+    def read(self, text: str, language: str = "") -> Reading:
+        """`language` serves where the text's own cannot be told."""
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
-        language = self.language(text)
+        language = self.language(text) or language
         lexicon = self._words.lexicons[language or "en"]
         courtesies = [self._words.lexicons[name].courtesy for name in ((language,) if language else LANGUAGES)]
         payload: list[str] = []

@@ -21,7 +21,7 @@ WEIGHTS = Path(__file__).parent / "data" / "verifier.json"
 _READINGS = 4096
 _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 """Least cosine at which harmless differences are believed; MiniLM places accents and marks badly outside English."""
-_PERSONAL_FLOOR = 0.95
+_PERSONAL_FLOOR = 0.97
 _PARAPHRASE_FLOOR = 0.72
 _LEAST_AROUND = 2
 """Content words that must agree around a single difference."""
@@ -77,17 +77,18 @@ class Verifier:
         self._comparer = Comparer(words)
         self._featurer = Featurer(words, self._comparer)
         self._scorer = scorer
-        self._readings: OrderedDict[str, Reading] = OrderedDict()
+        self._readings: OrderedDict[tuple[str, str], Reading] = OrderedDict()
 
     @classmethod
     def load(cls) -> Verifier:
         """With the packaged words and weights; reads files."""
         return cls(load_words(), Scorer.load())
 
-    def read(self, text: str) -> Reading:
-        reading = self._readings.get(text)
+    def read(self, text: str, language: str = "") -> Reading:
+        """`language`: what it is probably written in, if it does not say so itself."""
+        reading = self._readings.get((text, language))
         if reading is None:
-            reading = self._readings[text] = self.reader.read(text)
+            reading = self._readings[text, language] = self.reader.read(text, language)
             if len(self._readings) > _READINGS:
                 self._readings.popitem(last=False)
         return reading
@@ -101,6 +102,10 @@ class Verifier:
         if stored == asked:
             return Verdict(True, 1.0, "same")
         left, right = self.read(stored), self.read(asked)
+        if not left.language and right.language:
+            left = self.read(stored, right.language)
+        elif not right.language and left.language:
+            right = self.read(asked, left.language)
         if left.empty or right.empty:
             return Verdict(False, 0.0, "empty")
         comparison = self._comparer.compare(left, right)

@@ -46,7 +46,7 @@ class Assembly:
         try:
             chunk = orjson.loads(data)
             self._add(chunk)
-        except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError):
+        except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError, RecursionError):
             self.unreadable += 1
         else:
             self._run = TextRun.after(event, chunk)

@@ -17,8 +17,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
     message = error.message
     if error.status >= 500 and request_id:
         message = f"{message} (request {request_id})"
-    param = getattr(error, "param", None)
-    return orjson.dumps({"error": {"message": message, "type": error.kind, "param": param, "code": error.code}})
+    return orjson.dumps({"error": {"message": message, "type": error.kind, "param": error.param, "code": error.code}})
 
 
 def error_event(error: GatewayError, request_id: str) -> bytes:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 import orjson
 
@@ -94,15 +95,16 @@ def find(raw: bytes, key: str) -> list[Span]:
     """
     quoted = b'"%s"' % key.encode()
     at = raw.find(quoted)
-    if at >= 0 and at == raw.rfind(quoted) and not _escaped_letters(raw):
+    if at >= 0 and at == raw.rfind(quoted) and all(raw.rfind(escape) < 0 for escape in _escapes(key)):
         value = _skip(raw, raw.index(b":", at + len(quoted)) + 1)
         return [(value, value_end(raw, value))]
     return [span for name, span in members(raw) if name == key]
 
 
-def _escaped_letters(raw: bytes) -> bool:
-    """Could a key be spelled with `\\u006d` for `m`?"""
-    return raw.rfind(b"\\u00") >= 0 and any(raw.rfind(start) >= 0 for start in (b"\\u005", b"\\u006", b"\\u007"))
+@cache
+def _escapes(key: str) -> tuple[bytes, ...]:
+    """One of these the JSON must contain if `key` is spelled with escapes: `\\u006` of `\\u006d` for an m."""
+    return tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
 def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.dialects.chat_assembly import Assembly
 
-_FOLD_BYTES = 128 * 1024
+_FOLD_BYTES = 64 * 1024
 """Raw events kept before they are parsed into what they say, so that a long stream needs little memory."""
 
 

@@ -29,6 +29,9 @@ class ModelRule(Section):
     confidence: Share = Field(0.6, description="Mean token probability under which an answer is escalated.")
 
 
+_AUTO = ModelRule()
+
+
 def _rule(value: object) -> object:
     """`gpt-4o: auto` is an alias; `gpt-4o: [small, large]` a list of candidates."""
     if isinstance(value, list | tuple):
@@ -153,7 +156,7 @@ class Policy(Section):
             entry = self.models.get(name)
             if entry is None:
                 if name == "auto":
-                    return ModelRule()
+                    return _AUTO
                 return name if name != model else None
             if isinstance(entry, ModelRule):
                 return entry

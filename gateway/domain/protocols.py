@@ -86,6 +86,11 @@ class Contexts(Protocol):
 class Hold(Protocol):
     """Money set aside for one request."""
 
+    covers: float
+    """Output tokens of a stream up to which `grow` need not be called."""
+    output_limit: int | None
+    """Most output tokens that may be asked of the backend, where what is held pays for no more."""
+
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
         ...

@@ -28,18 +28,20 @@ def dollars(pico: int) -> str:
 
 def as_json(report: Report) -> bytes:
     """One object; every amount is a string of US dollars with up to twelve decimal places."""
-    return orjson.dumps(
-        {
-            "since": _when(report.since),
-            "until": _when(report.until),
-            "by": report.by,
-            "currency": "USD",
-            "rows": [_object(line, report.by) for line in report.rows],
-            "total": _object(report.total, ()),
-            "simulated": [_simulated(line) for line in report.simulated],
-        },
-        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
-    )
+    return orjson.dumps(as_object(report), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+def as_object(report: Report) -> dict[str, Any]:
+    """What `as_json` writes, for those who put it into something larger."""
+    return {
+        "since": _when(report.since),
+        "until": _when(report.until),
+        "by": report.by,
+        "currency": "USD",
+        "rows": [_object(line, report.by) for line in report.rows],
+        "total": _object(report.total, ()),
+        "simulated": [_simulated(line) for line in report.simulated],
+    }
 
 
 def as_csv(report: Report) -> str:

@@ -103,17 +103,32 @@ async def usage(
     prices: StandIn | None = None,
 ) -> Report:
     """Attempts that began in `[since, until)` (Unix seconds). Raises ValueError for `by`, SQLAlchemyError."""
-    return await asyncio.to_thread(_usage, database, dimensions(by), team, since, until, prices)
+    (report,) = await asyncio.to_thread(_usage, database, [dimensions(by)], team, since, until, prices)
+    return report
 
 
 def _usage(
     database: Database,
-    by: tuple[str, ...],
+    groupings: Sequence[tuple[str, ...]],
     team: str | None,
     since: float | None,
     until: float | None,
     prices: StandIn | None,
-) -> Report:
+) -> list[Report]:
+    with snapshot(database) as connection:
+        return read_usage(connection, groupings, team=team, since=since, until=until, prices=prices)
+
+
+def read_usage(
+    connection: Connection,
+    groupings: Sequence[tuple[str, ...]],
+    *,
+    team: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+    prices: StandIn | None = None,
+) -> list[Report]:
+    """A report for each of `groupings` (of `DIMENSIONS`), all of the same rows when `connection` is a snapshot."""
     at = ledger.c.at
     conditions = [
         *([ledger.c.team == team] if team is not None else []),
@@ -121,11 +136,14 @@ def _usage(
         *([at < until] if until is not None else []),
     ]
     real = and_(ledger.c.simulated.is_(False), *conditions)
-    with snapshot(database) as connection:
-        rows = _lines(connection, real, [_column(name, database.sqlite) for name in by])
-        (total,) = _lines(connection, real, []) or [Line()]
-        simulated = _simulated(connection, and_(ledger.c.simulated.is_(True), *conditions), prices)
-    return Report(by, since, until, tuple(_readable(rows, by)), total, tuple(simulated))
+    sqlite = connection.dialect.name == "sqlite"
+    lines = [_lines(connection, real, [_column(name, sqlite) for name in by]) for by in groupings]
+    (total,) = _lines(connection, real, []) or [Line()]
+    simulated = tuple(_simulated(connection, and_(ledger.c.simulated.is_(True), *conditions), prices))
+    return [
+        Report(by, since, until, tuple(_readable(rows, by)), total, simulated)
+        for by, rows in zip(groupings, lines, strict=True)
+    ]
 
 
 def _column(name: str, sqlite: bool) -> ColumnElement[Any]:

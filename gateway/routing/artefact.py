@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 import orjson
@@ -103,7 +104,7 @@ def load(path: Path | None = None) -> Artefact:
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
             return _read({key: arrays[key] for key in arrays.files}, name)
-    except (ValueError, KeyError, EOFError, OSError) as error:
+    except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
         if isinstance(error, ArtefactError):
             raise
         raise ArtefactError(f"{name}: not a router artefact; make one with `thriftgate router fit`") from error

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from gateway.domain.backend import Backend, Kind
 from gateway.domain.policy import DataPolicy
@@ -23,8 +22,7 @@ SPEAKERS: dict[DialectName, frozenset[Kind]] = {
 """Client dialect → kinds of backend that can be asked in it, translated where need be."""
 
 
-@dataclass(frozen=True, slots=True)
-class Demand:
+class Demand(NamedTuple):
     """What a request asks of any backend. Tokens: `input_least` after the hardest trimming."""
 
     dialect: DialectName
@@ -39,8 +37,7 @@ class Demand:
     tier: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A backend that was looked at. `cost_pico`: expected for this request; None: unpriced."""
 
     backend: Backend

@@ -22,6 +22,8 @@ LEXICAL_SCALE = 0.05
 """Weight of a standardised lexical count beside the unit-length n-gram vectors."""
 BALANCE = 0.25
 """Prompts of a set weigh (its size) to the power of minus this: small sets count somewhat more per prompt."""
+LEVEL = 0.5
+"""Share of a set's mean gain that is taken off its prompts' gains."""
 SEEN_IN = 3
 """Prompts that must hold a word before it is known."""
 
@@ -102,10 +104,11 @@ def _question(prompt: str) -> int:
 
 
 def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
-    """Ridge regression of the gain (strong − weak, less its set's mean) on the `chosen` prompts.
+    """Ridge regression of the gain (strong − weak, less half its set's mean) on the `chosen` prompts.
 
-    Sets differ in how far apart their two models are; that says nothing about a prompt, so only differences within
-    a set are learnt.
+    Sets differ in how hard they are, which should be learnt, and in how far apart their two models are, which says
+    nothing about a prompt. Half taken off orders prompts within unseen sets as well as all of it, and keeps the
+    promised adequacy true on every set.
     """
     idf, values = _weigh(corpus, chosen)
     mean, deviation = _spread(corpus, chosen)
@@ -115,7 +118,7 @@ def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
     for number in range(len(corpus.names)):
         members = chosen & (corpus.sets == number)
         if members.any():
-            target[members] = gain[members] - gain[members].mean()
+            target[members] = gain[members] - LEVEL * gain[members].mean()
             weights[members] = float(members.sum()) ** -BALANCE
     weights *= chosen.sum() / weights.sum()
     design = Design(corpus.rows, corpus.bins, values, BINS, dense)
@@ -137,9 +140,8 @@ def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
 
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
-    places = np.concatenate(
-        [np.unique(corpus.features[number].vocabulary) for number in np.flatnonzero(chosen).tolist()]
-    )
+    texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
+    places = np.concatenate([np.unique(text.vocabulary) for text in texts])
     return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
 
 

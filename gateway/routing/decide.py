@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.domain.backend import RANK
 from gateway.domain.route import Grade
@@ -11,8 +11,7 @@ from gateway.routing.adequacy import Adequacy, Gap, gap
 from gateway.routing.candidates import Candidate
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(NamedTuple):
     """`order[0]` serves, the others stand by. `adequacies`: backend → P(as good as the reference), where known."""
 
     order: tuple[Candidate, ...]
@@ -33,18 +32,18 @@ def choose(
     gaps: dict[str, Gap] = {
         each.backend.name: gap(each.backend, reference.backend, each.cost_pico, reference.cost_pico) for each in others
     }
-    known = grade is not None and not grade.abstained
-    adequacies = {name: adequacy.of(far, grade.difficulty) for name, far in gaps.items()} if grade and known else {}
     cheap = [each for each in others if cheaper(each, reference)]
     weaker = {far for each in cheap if (far := gaps[each.backend.name]) != "equal"}
     loss = (1 - quality) / max(len(weaker), 1)
-    good = (
-        [each for each in cheap if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss)]
-        if grade and known
-        else []
-    )
-    good.sort(key=by_cost)
-    rest = sorted((each for each in others if each not in good), key=lambda each: _last_resort(each, reference))
+    adequacies: dict[str, float] = {}
+    good: list[Candidate] = []
+    if grade is not None and not grade.abstained:
+        adequacies = {name: adequacy.of(far, grade.difficulty) for name, far in gaps.items()}
+        good = [each for each in cheap if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss)]
+        good.sort(key=by_cost)
+    better = {each.backend.name for each in good}
+    rest = [each for each in others if each.backend.name not in better]
+    rest.sort(key=lambda each: _last_resort(each, reference))
     reason = _reason(grade, good, cheap, adequacies, reference)
     return Choice((*good, reference, *rest), reference, reason, adequacies)
 

@@ -16,6 +16,7 @@ from gateway.routing.artefact import FORMAT, Artefact, Curves, Support, save
 from gateway.routing.calibrate import calibration_error, curves
 from gateway.routing.corpus import (
     BALANCE,
+    LEVEL,
     LEXICAL_SCALE,
     PENALTY,
     Corpus,
@@ -56,8 +57,14 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0) -> Artefact:
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "format": FORMAT,
         "seed": seed,
-        "method": "ridge regression on hashed n-grams and lexical counts; target: strong − weak, less its set's mean",
-        "settings": {"penalty": PENALTY, "lexical_scale": LEXICAL_SCALE, "balance": BALANCE, "folds": FOLDS},
+        "method": "ridge regression of the gain (strong − weak) on hashed n-grams and lexical counts",
+        "settings": {
+            "penalty": PENALTY,
+            "lexical_scale": LEXICAL_SCALE,
+            "balance": BALANCE,
+            "level": LEVEL,
+            "folds": FOLDS,
+        },
         "data": [_source(path) for path in paths],
         "prompts": len(corpus),
         "sets": _metrics(corpus, seen, unseen, seed),

@@ -52,7 +52,7 @@ class Grader:
         return Grade(max(grade.difficulty for grade in grades), any(grade.abstained for grade in grades))
 
     def score(self, features: Features) -> float:
-        """Expected gain of the strong tier, less the average gain of the prompt's own kind."""
+        """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
         known = self.artefact
         weighted = features.counts * known.idf[features.bins]
         pulls = weighted * known.weights[features.bins]

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ModelRule, Policy
 from gateway.errors import UnknownModel
 
 
-@dataclass(frozen=True, slots=True)
-class Named:
+class Named(NamedTuple):
     """`rule` None: the client asked for these backends themselves, so nothing is decided for it."""
 
     backends: tuple[Backend, ...]

@@ -42,7 +42,8 @@ def solve(
 
     def normal(vector: Array) -> Array:
         residual = weights * (design.times(vector) - means @ vector)
-        return design.transposed_times(residual) - means * residual.sum() + penalty * vector
+        image: Array = design.transposed_times(residual) - means * residual.sum() + penalty * vector
+        return image
 
     pull = weights * (target - level)
     right = design.transposed_times(pull) - means * pull.sum()
@@ -64,21 +65,21 @@ def solve(
 
 
 def logistic(scores: Array, outcomes: Array, weights: Array) -> tuple[float, float]:
-    """Intercept and slope of P(outcome = 1 | score), by Newton steps; a rising slope is held at 0."""
-    intercept, slope = 0.0, 0.0
-    for _ in range(50):
-        chance = 1 / (1 + np.exp(-(intercept + slope * scores)))
-        error = weights * (outcomes - chance)
-        spread = weights * chance * (1 - chance) + 1e-12
-        gradient = np.array([error.sum(), error @ scores])
-        curvature = np.array(
-            [[spread.sum(), spread @ scores], [spread @ scores, spread @ scores**2 + 1e-9]], dtype=np.float64
-        )
-        move = np.linalg.solve(curvature, gradient)
-        intercept, slope = intercept + float(move[0]), slope + float(move[1])
+    """Intercept and slope of P(outcome = 1 | score), by bounded Newton steps; a rising slope is held at 0.
+
+    A touch of shrinkage keeps them finite where the scores separate the outcomes, or all outcomes are the same.
+    """
+    shrinkage = 1e-4 * weights.sum()
+    columns = np.column_stack([np.ones(len(scores)), scores])
+    curve = np.zeros(2)
+    for _ in range(100):
+        chance = 1 / (1 + np.exp(-(columns @ curve).clip(-30, 30)))
+        gradient = columns.T @ (weights * (outcomes - chance)) - shrinkage * curve
+        curvature = columns.T @ (columns * (weights * chance * (1 - chance))[:, None]) + shrinkage * np.eye(2)
+        move = np.linalg.solve(curvature, gradient).clip(-1, 1)
+        curve = curve + move
         if np.abs(move).max() < 1e-9:
             break
-    if slope > 0:
-        share = float(weights @ outcomes / weights.sum())
-        return float(np.log(share / (1 - share))), 0.0
-    return intercept, slope
+    if curve[1] > 0:
+        return logistic(np.zeros(len(scores)), outcomes, weights)
+    return float(curve[0]), float(curve[1])

@@ -18,8 +18,10 @@ LIFE_MS = 660_000
 """How long a rate or gauge is kept after its last use."""
 MOST = 2**52
 """Larger limits mean this: the server's doubles stay exact."""
-_MARGIN_STEPS = 5
-"""Clocks of workers agree to half a second: what was settled later than that before a rebuild is reported again."""
+MARK_MS = 10
+"""When something was settled is remembered this finely."""
+_MARGIN_MARKS = 2
+"""Clocks of workers agree to 20 ms: what was settled in the last moment before a rebuild is reported all the same."""
 _FADE = 0.94
 """Of the demand per tick; at five ticks a second an unused lease is given back after some ten seconds."""
 _AHEAD_TICKS = 3
@@ -63,6 +65,7 @@ class Lease:
         self.generation = ""
         self._window: dict[int, int] = {}
         self._pending: dict[int, int] = {}
+        """Not reported yet: uses by step for a rate, costs by mark for a sum."""
         self._sent: dict[int, int] = {}
         self._acknowledged = True
         self._seq = time.time_ns() // 1_000_000
@@ -100,13 +103,13 @@ class Lease:
         self.free += units
         self.touched = True
 
-    def settle(self, held: int, cost: int, step: int) -> None:
-        """`held` units of a sum are no longer in use; `cost` of them, or more, were spent."""
+    def settle(self, held: int, cost: int, mark: int) -> None:
+        """`held` units of a sum are no longer in use; `cost` of them, or more, were spent just now (`mark`)."""
         self.busy -= held
         self.free += held - cost
         self.touched = True
         if cost:
-            self._pending[step] = self._pending.get(step, 0) + cost
+            self._pending[mark] = self._pending.get(mark, 0) + cost
 
     def correct(self, units: int, step: int) -> None:
         """A rate's use at `step` was `units` more (or, below zero, less) than was taken then."""
@@ -238,7 +241,7 @@ class Lease:
         if self.kind == "rate":
             self._pending = dict(self._window)
         else:
-            since = reply.since - _MARGIN_STEPS
+            since = reply.since - _MARGIN_MARKS
             every = [*self._sent.items(), *self._pending.items()]
             self._pending = {}
             for at, units in every:

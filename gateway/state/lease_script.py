@@ -1,9 +1,10 @@
 """What the server does with leases: one script, any number of counters of one tag, one round trip.
 
-A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch then (a
-counter of another epoch is not trusted), `s` what is settled, `w` what every worker holds, `t` until when it is tight,
-`z` whether it has to be rebuilt, `a` the step its base was read at, `q` until when nothing is granted. Rates add a
-field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
+A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch (a worker
+that is new to the counter does not trust one of another epoch), `s` what is settled, `w` what every worker holds, `t`
+until when it is tight, `z` whether it has to be rebuilt, `a` when its base was read, `q` until when nothing is granted.
+Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
+
 Numbers are integers below 2^53: Lua computes in doubles.
 """
 
@@ -49,7 +50,7 @@ class Reply:
     stale: bool
     generation: str
     since: int
-    """Step at which the base was read."""
+    """Mark at which the base was read."""
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
@@ -131,7 +132,7 @@ local function sync(i, key)
   local least, ahead, base = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9]), ARGV[a + 10]
   local uses, life = ARGV[a + 11], ARGV[a + 12]
   local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q', 'e')
-  if f[1] and epoch ~= '' and f[10] ~= epoch then
+  if f[1] and known == '' and epoch ~= '' and f[10] ~= epoch then
     redis.call('DEL', key)
     f = {}
   end

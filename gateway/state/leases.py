@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
-from gateway.state.lease import LIFE_MS, Kind, Lease, Rebuild, Short
+from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,8 @@ _QUIET_S = 1.0
 _LOSS_S = 2.0
 """So long after the server lost its data a sum made anew grants nothing at first."""
 _REBUILD_S = 5.0
+_CLOCK_S = 10.0
+"""Clocks drift: after so long another round trip tells the server's."""
 
 
 class _Group:
@@ -67,6 +69,7 @@ class Leases:
         self._period_s, self._ttl_s = period_s, ttl_s
         self._worker = secrets.token_hex(8)
         self._ahead_ms = time.time() * 1000 - monotonic() * 1000
+        self._quickest_s, self._told_at = float("inf"), float("-inf")
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         self._hurry = asyncio.Event()
@@ -118,6 +121,10 @@ class Leases:
         """The server's clock in steps of 100 ms, as well as it is known."""
         return int((self._monotonic() * 1000 + self._ahead_ms) // STEP_MS)
 
+    @property
+    def _mark(self) -> int:
+        return int((self._monotonic() * 1000 + self._ahead_ms) // MARK_MS)
+
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def try_take(self, wants: Sequence[Want]) -> bool:
@@ -150,7 +157,7 @@ class Leases:
 
     def settle(self, lease: Lease, held: int, cost: int) -> None:
         """`held` units of a sum are no longer in use; `cost` were spent."""
-        lease.settle(held, cost, self.step)
+        lease.settle(held, cost, self._mark)
         if lease.tight:
             self._hurry.set()
 
@@ -237,7 +244,7 @@ class Leases:
         self._counts["rounds"] += 1
         reply = await self._state.run(SYNC, keys, [*head, *words])
         clock_ms, replies = parse(reply)
-        self._ahead_ms = clock_ms - (sent + self._monotonic()) * 500
+        self._tell_time(clock_ms, sent)
         repeat: dict[Lease, Status] = {}
         for lease, report, answer in zip(leases, reports, replies, strict=True):
             lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
@@ -247,17 +254,24 @@ class Leases:
                 repeat[lease] = answer.status  # others are short of what lies idle here
         return repeat
 
+    def _tell_time(self, clock_ms: int, sent: float) -> None:
+        """The quickest round trip of late tells the server's clock best."""
+        now = self._monotonic()
+        if now - sent < self._quickest_s or now - self._told_at > _CLOCK_S:
+            self._quickest_s, self._told_at = now - sent, now
+            self._ahead_ms = clock_ms - (sent + now) * 500
+
     async def _base(self, lease: Lease) -> str:
         """What was settled so far, and since when it is known. Raises StateUnavailable."""
         assert lease.rebuild is not None
-        step = self.step
+        mark = self._mark
         try:
             async with asyncio.timeout(_REBUILD_S):
                 settled = await lease.rebuild()
         except Exception as error:
             raise StateUnavailable(f"{lease.key} cannot be rebuilt: {error!r}") from error
         self._counts["rebuilt"] += 1
-        return f"{max(0, settled)}:{step}"
+        return f"{max(0, settled)}:{mark}"
 
     async def _run(self) -> None:
         faded = self._monotonic()

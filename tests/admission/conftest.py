@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from decimal import Decimal
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.price import Price
 from gateway.domain.record import Record
 from gateway.domain.tenant import Key, Tenant
+
+ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Tokyo")]
+"""Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
 
 PRICES = {
     "small": Price.per_million(Decimal("1"), Decimal("10")),

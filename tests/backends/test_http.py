@@ -274,7 +274,7 @@ class TestCuts:
     async def test_a_cut_body_is_never_read_as_a_whole_one(self, provider: Provider, dial: Dial) -> None:
         client = dial(provider)
         for how in ("fin", "rst"):
-            provider.script(Reply(cut=how))  # type: ignore[arg-type]
+            provider.script(Reply(cut=how))
             with pytest.raises(StreamBroken):
                 await fetch(client)
 

@@ -13,10 +13,14 @@ from gateway.backends.http import HttpClient, connect
 from gateway.errors import BackendUnreachable
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch, send
 from tests.fakes.provider import Fail, Provider, Raw, Reply
+from tests.fakes.provider_script import Step
 
 
 class RefusesEarly(asyncio.Protocol):
     """Answers 413 to the first bytes and reads no more."""
+
+    def __init__(self) -> None:
+        self.left = asyncio.Event()
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
@@ -24,7 +28,9 @@ class RefusesEarly(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.transport.pause_reading()
         self.transport.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
-        asyncio.get_running_loop().call_later(0.02, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.left.set()
 
 
 @pytest.fixture
@@ -135,14 +141,16 @@ class TestReuse:
         assert all(b"You said" in answer for answer in answers)
 
     async def test_an_answer_before_the_request_was_all_sent_costs_the_connection(self, dial: Dial) -> None:
-        server = await asyncio.get_running_loop().create_server(RefusesEarly, "127.0.0.1", 0)
+        refusing = RefusesEarly()
+        server = await asyncio.get_running_loop().create_server(lambda: refusing, "127.0.0.1", 0)
         client = dial(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
         response = await send(client, b"x" * 30_000_000)
         assert response.status == 413
         assert await response.read(10) == b"no"
         assert client.stats()["idle"] == 0
         server.close()
-        await server.wait_closed()
+        refusing.transport.abort()
+        await refusing.left.wait()
 
 
 class TestDesync:
@@ -187,7 +195,7 @@ class TestCrowding:
 class TestStorm:
     async def test_whatever_happens_every_place_comes_back(self, provider: Provider, dial: Dial) -> None:
         chance = random.Random(7)
-        odd = [
+        odd: list[Step] = [
             *(Reply(tokens=3), Reply(tokens=3), Reply(keep_alive=False), Fail(500), Fail(cut="fin"), Fail(cut="rst")),
             *(Fail(cut="hang"), Reply(cut="rst", after=2), Reply(cut="hang", after=2), Reply(delay_s=0.01)),
             *(Raw((b"nonsense",)), Raw((OK + b"content-length: 1\r\n\r\nab",))),
@@ -197,7 +205,7 @@ class TestStorm:
         async def one() -> None:
             provider.script(chance.choice(odd))
             task = asyncio.ensure_future(
-                fetch(client, chance.choice([PLAIN, STREAM]), first_byte_timeout=0.3, deadline_s=0.4)
+                fetch(client, chance.choice([PLAIN, STREAM]), first_byte_timeout=0.15, deadline_s=0.2)
             )
             if chance.random() < 0.3:
                 await asyncio.sleep(chance.random() * 0.02)

@@ -87,8 +87,8 @@ def record(who: Tenant) -> Record:
 class Worker:
     """A cache as one worker has it, with shorthand for asking."""
 
-    def __init__(self, cache: Cache) -> None:
-        self.cache = cache
+    def __init__(self, cache: Cache, state: State, log: IndexLog) -> None:
+        self.cache, self._state, self._log = cache, state, log
 
     async def ask(self, asked: CompletionRequest, who: Tenant) -> Record:
         """Look up only."""
@@ -101,11 +101,14 @@ class Worker:
         seen = record(who)
         found = await self.cache.lookup(asked, who, seen)
         if not isinstance(found, Hit):
-            before = self.cache.stats()
             await self.cache.store(found, answer or Given(), seen)
-            if self.cache.stats()["stored"] != before["stored"]:
-                await until(lambda: self.cache._log.stats()["handled"] >= self.cache._log.stats()["appended"])
+            await self.catch_up()
         return seen
+
+    async def catch_up(self) -> None:
+        """Wait until this worker has handled all that is on the log."""
+        length = await self._state.call("XLEN", self._state.key("log", "cache"))
+        await until(lambda: self._log.stats()["handled"] >= length)
 
     async def text(self, asked: CompletionRequest, who: Tenant) -> str | None:
         """The cached answer's text, or None."""
@@ -126,12 +129,13 @@ async def make_worker(state: State) -> AsyncIterator[Callable[..., Any]]:
     async with AsyncExitStack() as exits:
 
         async def make(embedder: Any = None, state: State = state, **options: Any) -> Worker:
-            cache = Cache(state, IndexLog(state, "cache"), embedder, **options)
+            log = IndexLog(state, "cache")
+            cache = Cache(state, log, embedder, **options)
             exits.push_async_callback(cache.aclose)
             await cache.open()
             if embedder is not None and embedder.ready:
                 await until(lambda: bool(cache.stats()["semantic_ready"]))
-            return Worker(cache)
+            return Worker(cache, state, log)
 
         yield make
 

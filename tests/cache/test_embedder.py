@@ -25,7 +25,9 @@ async def test_like_texts_lie_close_and_unlike_ones_do_not(embedder: OnnxEmbedde
     one, two, three = [
         await embedder.embed(text) for text in ("How do I cook rice?", "how to cook rice", "The law of gravity")
     ]
-    assert one is not None and two is not None and three is not None
+    assert one is not None
+    assert two is not None
+    assert three is not None
     assert one.shape == (384,)
     assert one.dtype == np.float32
     assert np.linalg.norm(one) == pytest.approx(1, abs=1e-5)

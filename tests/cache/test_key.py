@@ -79,17 +79,21 @@ def test_controls_that_change_the_answer_are_in_the_key(controls: Controls) -> N
 
 
 def test_the_embedder_is_part_of_the_partition() -> None:
-    one, two = question(request(), tenant(), "", "one"), question(request(), tenant(), "", "two")
-    assert one and two and one.partition != two.partition and one.text == two.text
+    one, two = (question(request(), tenant(), "", embedder) for embedder in ("one", "two"))
+    assert one
+    assert two
+    assert one.partition != two.partition
+    assert one.text == two.text
 
 
 def test_a_text_part_is_a_text_and_its_other_fields_stay_outside() -> None:
     part = {"type": "text", "text": "What is 1 + 1?"}
-    plain = question(request([{"role": "user", "content": [part]}]), tenant(), "", "e")
-    marked = question(
-        request([{"role": "user", "content": [{**part, "cache_control": {"type": "x"}}]}]), tenant(), "", "e"
-    )
-    assert plain and marked and plain.text == marked.text and plain.partition != marked.partition
+    marked = {**part, "cache_control": {"type": "x"}}
+    one, two = (question(request([{"role": "user", "content": [it]}]), tenant(), "", "e") for it in (part, marked))
+    assert one
+    assert two
+    assert one.text == two.text
+    assert one.partition != two.partition
 
 
 @pytest.mark.parametrize(

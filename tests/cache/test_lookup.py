@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import uuid
 from collections.abc import Callable
 from typing import Any
@@ -177,7 +179,7 @@ async def test_an_answer_asked_for_before_a_flush_does_not_come_back_after_it(wo
     await worker.cache.flush("search")
     assert not isinstance(miss, Hit)
     await worker.cache.store(miss, Given(), seen)
-    await until(lambda: worker.cache._log.stats()["handled"] == 2)
+    await worker.catch_up()
     assert (await worker.ask(request(), who)).cache == "miss"
 
 
@@ -244,16 +246,43 @@ async def test_a_server_that_lost_its_data_leaves_no_answers_behind(tmp_path_fac
     await asyncio.to_thread(server.start)
     state = State(server.url, timeout_s=2.0)
     await state.open()
-    cache = Cache(state, IndexLog(state, "cache"), FakeEmbedder())
+    log = IndexLog(state, "cache")
+    cache = Cache(state, log, FakeEmbedder())
     await cache.open()
     try:
-        worker = Worker(cache)
+        worker = Worker(cache, state, log)
         await worker.serve(request(), tenant())
         assert (await worker.ask(request(), tenant())).cache == "exact"
         await state.call("FLUSHALL")
         await until(lambda: cache.stats()["entries"] == 0)
         assert (await worker.ask(request(), tenant())).cache == "miss"
     finally:
+        await cache.aclose()
+        await state.aclose()
+        await asyncio.to_thread(server.stop)
+
+
+async def test_a_frozen_state_server_costs_a_moment_and_not_the_answer(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    server = EmbeddedServer(tmp_path_factory.mktemp("v"))
+    await asyncio.to_thread(server.start)
+    state = State(server.url, timeout_s=0.3)
+    await state.open()
+    log = IndexLog(state, "cache")
+    cache = Cache(state, log, FakeEmbedder())
+    await cache.open()
+    pid = server.pid
+    assert pid is not None
+    try:
+        worker = Worker(cache, state, log)
+        await worker.serve(request(), tenant())
+        os.kill(pid, signal.SIGSTOP)
+        async with asyncio.timeout(3):
+            results = [await worker.ask(request(), tenant()) for _ in range(20)]
+        assert {(seen.cache, *seen.degraded) for seen in results[1:]} == {("miss", "state")}
+    finally:
+        os.kill(pid, signal.SIGCONT)
         await cache.aclose()
         await state.aclose()
         await asyncio.to_thread(server.stop)

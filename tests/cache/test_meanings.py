@@ -18,7 +18,9 @@ def verifier() -> Verifier:
 
 
 async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0) -> Entry:
-    return Entry(partition + text.encode(), "a", (), 0.0, expires, 1, Question(partition, text), await EMBEDDER.embed(text))
+    return Entry(
+        partition + text.encode(), "a", (), 0.0, expires, 1, Question(partition, text), await EMBEDDER.embed(text)
+    )
 
 
 async def find(meanings: Meanings, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:

@@ -1,4 +1,4 @@
-"""The pairs are written by hand, or taken from our own Spanish and Portuguese sentences in data/questions_es_pt.jsonl."""
+"""Pairs written by hand, and our own Spanish and Portuguese sentences in data/questions_es_pt.jsonl."""
 
 from __future__ import annotations
 

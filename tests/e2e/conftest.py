@@ -70,6 +70,19 @@ async def providers(ports: dict[str, int]) -> AsyncIterator[Providers]:
         yield Providers(small, large, claude)
 
 
-def client(gateway: GatewayProcess, key: str, **more: object) -> AsyncOpenAI:
+_clients: list[AsyncOpenAI] = []
+
+
+def client(gateway: GatewayProcess, key: str) -> AsyncOpenAI:
     """The vendor's own SDK, without its own retries: the gateway's behaviour is what is tested."""
-    return AsyncOpenAI(base_url=f"{gateway.base}/v1", api_key=key, max_retries=0, **more)  # type: ignore[arg-type]
+    made = AsyncOpenAI(base_url=f"{gateway.base}/v1", api_key=key, max_retries=0)
+    _clients.append(made)
+    return made
+
+
+@pytest.fixture(autouse=True)
+async def closed_clients() -> AsyncIterator[None]:
+    """Every client that a test made is closed in the test's own loop."""
+    yield
+    while _clients:
+        await _clients.pop().close()

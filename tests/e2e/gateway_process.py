@@ -41,6 +41,7 @@ class GatewayProcess:
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     process: subprocess.Popen[bytes] | None = None
+    _keys: dict[tuple[str, ...], str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.folder.mkdir(parents=True)
@@ -125,10 +126,12 @@ class GatewayProcess:
         return orjson.loads(self.run(*arguments, "--json").stdout)
 
     async def key(self, team: str, *more: str) -> str:
-        """A fresh key that the running gateway already knows."""
-        made = await asyncio.to_thread(self.json, "keys", "create", "--team", team, *more)
-        await asyncio.sleep(1.0)  # what the gateway promises
-        return str(made["key"])
+        """A key that the running gateway already knows; the same one when asked for the same again."""
+        if (team, *more) not in self._keys:
+            made = await asyncio.to_thread(self.json, "keys", "create", "--team", team, *more)
+            await asyncio.sleep(1.0)  # what the gateway promises
+            self._keys[team, *more] = str(made["key"])
+        return self._keys[team, *more]
 
     def usage(self, team: str, by: str = "model") -> dict[str, Any]:
         found: dict[str, Any] = self.json("usage", "--team", team, "--by", by)

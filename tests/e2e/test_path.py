@@ -195,7 +195,7 @@ async def test_models_are_listed_as_the_policy_allows(gateway: GatewayProcess) -
 
 
 async def test_the_flight_record_is_for_the_keys_owner(gateway: GatewayProcess, providers: Providers) -> None:
-    mine, theirs = await gateway.key("plain"), await gateway.key("plain")
+    mine, theirs = await gateway.key("plain"), await gateway.key("plain", "--name", "a colleague")
     _, headers = await ask(client(gateway, mine), "Say hello")
     url = f"{gateway.base}/v1/requests/{headers['x-request-id']}"
     async with httpx.AsyncClient() as http:

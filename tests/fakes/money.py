@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.domain.backend import Backend
 from gateway.domain.record import Attempt, Record
+from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, LedgerUnavailable
 
 
@@ -32,6 +33,9 @@ class StrictBooks:
         if self.full:
             raise LedgerUnavailable("The disk is full.")
 
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
+        raise AssertionError("whoever calls backends knows no cache")
+
     @property
     def still_open(self) -> list[str]:
         return [name for name in self.opened if name not in self.closed]
@@ -43,6 +47,8 @@ class LooseHold:
     def __init__(self, *too_dear: str) -> None:
         self.too_dear = too_dear
         self.extended: list[tuple[str, int]] = []
+        self.covers = float("inf")
+        self.output_limit: int | None = None
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         if backend.name in self.too_dear:

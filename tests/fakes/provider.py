@@ -15,7 +15,6 @@ import ssl
 import struct
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, TextIO
@@ -23,9 +22,9 @@ from typing import Any, Self, TextIO
 import httptools
 import orjson
 
-from gateway.domain.usage import Usage
 from tests.fakes import provider_anthropic, provider_openai
 from tests.fakes.provider_answer import last_user, speak
+from tests.fakes.provider_exchange import Exchange
 from tests.fakes.provider_play import (
     Action,
     End,
@@ -46,40 +45,6 @@ _WIRES: dict[str, ModuleType] = {
     "/v1/models": provider_openai,
     "/v1/messages": provider_anthropic,
 }
-
-
-@dataclass(slots=True)
-class Exchange:
-    """One request as it came and what was sent back; the truth that a ledger is compared with."""
-
-    connection: int
-    method: str
-    path: str
-    headers: list[tuple[bytes, bytes]]
-    body: bytes
-    json: Any = None
-    """The parsed body; None when it is no JSON."""
-    step: Step | None = None
-    status: int = 0
-    usage: Usage | None = None
-    """Of the whole answer, true whatever the wire claims; None for anything but an answer."""
-    chunks_sent: int = 0
-    """Content events that left (1 for a plain answer)."""
-    tokens_sent: int = 0
-    text_sent: str = ""
-    finished: bool = False
-    """Everything scripted has been sent."""
-    whole: bool = False
-    """It was a whole answer, not an error or a cut one."""
-    hung_up: bool = False
-    """The client closed before the end; `chunks_sent` says after how many."""
-
-    def header(self, name: bytes) -> bytes | None:
-        return next((value for key, value in self.headers if key == name), None)
-
-    @property
-    def settled(self) -> bool:
-        return self.finished or self.hung_up
 
 
 class Provider:
@@ -226,20 +191,7 @@ class Provider:
 
     def ended(self, exchange: Exchange) -> None:
         if self._record:
-            usage = exchange.usage
-            row = {
-                "path": exchange.path,
-                "model": exchange.json.get("model") if isinstance(exchange.json, dict) else None,
-                "status": exchange.status,
-                "input_tokens": usage.all_input if usage else 0,
-                "output_tokens": usage.all_output if usage else 0,
-                "tokens_sent": exchange.tokens_sent,
-                "text_sent": exchange.text_sent,
-                "finished": exchange.finished,
-                "whole": exchange.whole,
-                "hung_up": exchange.hung_up,
-            }
-            self._record.write(orjson.dumps(row).decode() + "\n")
+            self._record.write(orjson.dumps(exchange.row()).decode() + "\n")
 
 
 class _Connection(asyncio.Protocol):

@@ -124,8 +124,9 @@ async def test_an_attempt_may_close_in_a_later_segment_than_it_opened(database: 
         await writer.drain_once()
     assert len(held(directory)) >= 4  # the first is needed until its attempt has closed
     books.close(finish(slow), entry)
-    await writer.drain_once()
-    assert len(held(directory)) <= 2
+    async with asyncio.timeout(5):
+        while len(held(directory)) > 2:  # the last roll may still be under way
+            await writer.drain_once()
     assert sorted(row["id"] for row in drained_rows(database)) == sorted(ids)
     await books.aclose()
     await writer.drain_once()
@@ -379,11 +380,10 @@ async def test_lines_written_while_the_worker_rolls_are_not_passed_over(database
     await books.start()
     writer = Writer(directory, database)
     ids = []
-    for number in range(300):
+    while int(books.stats()["segment"]) < 8:
         ids.append(spend(books).id)
-        if number % 3 == 0:
+        if len(ids) % 3 == 0:
             await writer.drain_once()
-    assert int(books.stats()["segment"]) > 5
     await books.aclose()
     await writer.drain_once()
     assert sorted(row["id"] for row in drained_rows(database)) == sorted(ids)

@@ -1,0 +1,139 @@
+"""`/dashboard`: the page's files, open to all because they hold no figures, and its figures, which need a key."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.dashboard.data import MOST_DAYS, Figures
+from gateway.domain.protocols import Clock
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, Forbidden
+from gateway.ledger.report import StandIn
+from gateway.policy.load import Policies
+from gateway.state.sql import Database
+from gateway.trials.feedback import Feedback
+
+STATIC = Path(__file__).parent / "static"
+PAGE = "index.html"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+    "": "text/plain; charset=utf-8",  # licences
+}
+SECURITY = {
+    # No inline script or style, nothing from elsewhere; a form is never sent, so no key ends up in an address.
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+}
+DAYS = "30"
+
+Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
+Guard = Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]
+"""Lets an endpoint be reached only with a fitting key, and turns a GatewayError into a reply."""
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    body: bytes
+    media_type: str
+    etag: str
+
+
+class Dashboard:
+    """Put `routes` into the application; they answer once the room is open."""
+
+    def __init__(
+        self,
+        *,
+        guard: Guard,
+        database: Database,
+        policies: Policies,
+        prices: StandIn,
+        feedback: Feedback,
+        clock: Clock = time,
+    ) -> None:
+        self._figures = Figures(database=database, policies=policies, prices=prices, feedback=feedback, clock=clock)
+        self._files: dict[str, _File] = {}
+        self._served = 0
+        self.routes = [
+            Route("/dashboard", self.page),
+            Route("/dashboard/static/{path:path}", self.static),
+            Route("/dashboard/data", guard(self.data)),
+        ]
+
+    async def open(self) -> None:
+        self._files = await asyncio.to_thread(_read, STATIC)
+
+    async def aclose(self) -> None:
+        await self._figures.aclose()
+
+    async def page(self, request: Request) -> Response:
+        return self._send(request, PAGE)
+
+    async def static(self, request: Request) -> Response:
+        return self._send(request, request.path_params["path"])
+
+    def _send(self, request: Request, path: str) -> Response:
+        """Only what lay in the package when the room was opened has a name here, so no path leads out of it."""
+        file = self._files.get(path)
+        if file is None:
+            raise HTTPException(404)
+        headers = {**SECURITY, "etag": file.etag, "cache-control": "no-cache"}
+        if request.headers.get("if-none-match") == file.etag:
+            return Response(status_code=304, headers=headers)
+        return Response(file.body, headers=headers, media_type=file.media_type)
+
+    async def data(self, request: Request, tenant: Tenant) -> Response:
+        """`?days=1..366` (30), and for an admin's key `?team=`."""
+        admin = "admin" in tenant.key.scopes
+        team = request.query_params.get("team", tenant.team)
+        if team != tenant.team and not admin:
+            raise Forbidden(
+                f"This key sees team {tenant.team} only; another team's figures need a key with the scope admin."
+            )
+        figures = await self._figures.of(team, _days(request.query_params.get("days", DAYS)))
+        viewer = {
+            "team": tenant.team,
+            "scopes": sorted(tenant.key.scopes),
+            "teams": await self._figures.teams() if admin else [tenant.team],
+        }
+        self._served += 1
+        return Response(
+            orjson.dumps({**figures, "viewer": viewer}),
+            headers={"cache-control": "no-store", "x-content-type-options": "nosniff"},
+            media_type="application/json",
+        )
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"served": self._served, "computed": self._figures.computed}
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 4 and 1 <= int(text) <= MOST_DAYS):
+        raise BadRequest(f"days must be a whole number from 1 to {MOST_DAYS}.", param="days")
+    return int(text)
+
+
+def _read(folder: Path) -> dict[str, _File]:
+    """Every file below `folder` by its path there."""
+    files = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.suffix in TYPES:
+            body = path.read_bytes()
+            etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+            files[path.relative_to(folder).as_posix()] = _File(body, TYPES[path.suffix], etag)
+    return files

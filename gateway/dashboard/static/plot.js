@@ -1,0 +1,82 @@
+// Spend per day as bars; the table below the plot says the same.
+
+import { date, usd } from "./format.js";
+
+const HEIGHT = 220;
+const DAY_S = 86400;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+
+export class Plot {
+  constructor(element) {
+    this.element = element;
+    this.rows = null;
+    this.chart = null;
+    new ResizeObserver(() => this.resize()).observe(element);
+    dark.addEventListener("change", () => this.draw());
+  }
+
+  /** `rows`: `{day, cost_usd, saved_usd}`, one for each day, oldest first. */
+  show(rows) {
+    const same = this.chart && this.rows.length === rows.length && this.rows[0].day === rows[0].day && this.saves(rows) === this.saves(this.rows);
+    this.rows = rows;
+    if (same) this.chart.setData(this.points());
+    else this.draw();
+  }
+
+  forget() {
+    this.chart?.destroy();
+    this.chart = this.rows = null;
+  }
+
+  saves(rows) {
+    return rows.some((row) => Number(row.saved_usd));
+  }
+
+  points() {
+    const points = [
+      this.rows.map((row) => Date.parse(row.day) / 1000),
+      this.rows.map((row) => Number(row.cost_usd)), // only how high a bar is; what is read comes from the text
+    ];
+    if (this.saves(this.rows)) points.push(this.rows.map((row) => Number(row.saved_usd)));
+    return points;
+  }
+
+  resize() {
+    if (this.chart && this.element.clientWidth) this.chart.setSize({ width: this.element.clientWidth, height: HEIGHT });
+    else this.draw();
+  }
+
+  draw() {
+    if (!this.rows || !this.element.clientWidth) return;
+    this.chart?.destroy();
+    const style = getComputedStyle(document.documentElement);
+    const color = (name) => style.getPropertyValue(name).trim();
+    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: `12px ${color("--font")}` };
+    const written = (name) => (_, value, series, index) => (index === null ? "–" : usd(this.rows[index][name]));
+    const series = [
+      { label: "Day", value: (_, value, __, index) => (index === null ? "–" : date(this.rows[index].day)) },
+      {
+        label: "Spent", value: written("cost_usd"), fill: color("--accent"), stroke: color("--accent"), width: 0,
+        paths: uPlot.paths.bars({ size: [0.7, 64] }), points: { show: false },
+      },
+    ];
+    if (this.saves(this.rows)) {
+      series.push({ label: "Saved by the cache", value: written("saved_usd"), stroke: color("--cached"), width: 2, points: { size: 5 } });
+    }
+    this.chart = new uPlot({
+      width: this.element.clientWidth,
+      height: HEIGHT,
+      tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
+      scales: {
+        x: { range: (_, low, high) => [low - DAY_S / 2, high + DAY_S / 2] },
+        y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] },
+      },
+      axes: [
+        { ...axis, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 56].map((days) => days * DAY_S), space: 64, values: (_, splits) => splits.map((at) => date(at * 1000)) },
+        { ...axis, size: 72, values: (_, splits) => splits.map((value) => usd(String(value))) },
+      ],
+      cursor: { drag: { x: false, y: false }, y: false },
+      series,
+    }, this.points(), this.element);
+  }
+}

@@ -1,0 +1,107 @@
+// The dearest requests: each can be opened, and then fetches its flight record.
+
+import { h, money, table } from "./dom.js";
+import { count, milliseconds, percent, time } from "./format.js";
+
+const GONE = "There is no flight record. It is kept for an hour, for the key that asked and for admins of its team; the ledger keeps the figures above.";
+const NOT_ALLOWED = "Its flight record can be read with a key that also has the scope inference.";
+
+/** Keeps one element per request, so that what the reader has opened stays open while figures refresh. */
+export class Requests {
+  /** `fetchFlight(id)` resolves to a flight record or rejects with an Error to show. */
+  constructor(list, fetchFlight) {
+    this.list = list;
+    this.fetchFlight = fetchFlight;
+    this.shown = new Map();
+  }
+
+  show(rows, names, mayOpen) {
+    const kept = new Map(rows.map((row) => {
+      const said = JSON.stringify(row); // a request may gain an attempt while it is shown
+      return [said, this.shown.get(said) ?? this.element(row, names, mayOpen)];
+    }));
+    this.shown = kept;
+    const wanted = rows.length ? [...kept.values()] : [h("li", { class: "quiet" }, "No request has cost anything in this period.")];
+    if (wanted.length !== this.list.children.length || wanted.some((item, place) => item !== this.list.children[place])) {
+      this.list.replaceChildren(...wanted);
+    }
+  }
+
+  forget() {
+    this.shown.clear();
+    this.list.replaceChildren();
+  }
+
+  element(row, names, mayOpen) {
+    const backends = row.attempts.map((attempt) => attempt.backend).join(" → ");
+    const record = h("div", { class: "record", "aria-live": "polite" });
+    const details = h("details", {},
+      h("summary", {},
+        h("span", { class: "cost" }, money(row.cost_usd)),
+        h("span", { class: "what" }, row.model_asked === backends ? backends : `${row.model_asked} → ${backends}`),
+        h("span", { class: "quiet when" }, time(row.at)),
+        h("span", { class: "quiet tokens" }, `${count(row.input_tokens)} in, ${count(row.output_tokens)} out, ${milliseconds(row.duration_ms)}`),
+        row.outcome === "ok" ? null : h("span", { class: "badge near" }, row.outcome)),
+      facts(row, names), record);
+    details.addEventListener("toggle", () => {
+      if (details.open && !record.hasChildNodes()) this.open(row.id, record, mayOpen);
+    });
+    return h("li", {}, details);
+  }
+
+  async open(id, record, mayOpen) {
+    if (!mayOpen) {
+      record.replaceChildren(h("p", { class: "quiet" }, NOT_ALLOWED));
+      return;
+    }
+    record.replaceChildren(h("p", { class: "quiet" }, "Fetching the flight record…"));
+    try {
+      const found = await this.fetchFlight(id);
+      record.replaceChildren(...(found ? flight(found) : [h("p", { class: "quiet" }, GONE)]));
+    } catch (error) {
+      const again = h("button", { type: "button" }, "Try again");
+      again.addEventListener("click", () => this.open(id, record, mayOpen));
+      record.replaceChildren(h("p", { class: "warn" }, error.message), again);
+    }
+  }
+}
+
+function facts(row, names) {
+  const tags = Object.entries(row.tags).map(([name, value]) => `${name}=${value}`).join(", ");
+  const said = [
+    ["Request", h("code", {}, row.id)],
+    ["Key", names[row.key] ?? row.key],
+    ["Tags", tags],
+    ["Difficulty", row.difficulty === null ? "" : percent(row.difficulty)],
+    ["Streamed", row.stream ? "yes" : "no"],
+  ].filter(([, value]) => value !== "");
+  return [
+    h("dl", { class: "facts" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Attempts" }, table([
+      ["Attempt", (attempt) => `${attempt.backend} (${attempt.model})`],
+      ["Outcome", (attempt) => [attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],
+      ["Trimmed", (attempt) => (attempt.trimmed_tokens ? `${count(attempt.trimmed_tokens)} tokens` : "–"), "number"],
+      ["Cost", (attempt) => money(attempt.cost_usd), "number"],
+      ["Price from", (attempt) => attempt.price_source || "–"],
+    ], row.attempts)),
+  ];
+}
+
+function flight(found) {
+  const { route } = found;
+  const parts = [h("h4", {}, "Flight record")];
+  if (route) {
+    parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")}. ${route.reason}`));
+    parts.push(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Backends considered" }, table([
+      ["Considered", (one) => one.backend],
+      ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
+      ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
+      ["Left out because", (one) => one.excluded ?? "–"],
+    ], route.considered)));
+  }
+  parts.push(h("ol", { class: "notes" }, found.notes.map(({ ms, what, ...rest }) => {
+    const told = Object.entries(rest).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+    return h("li", {}, `${milliseconds(ms)}: ${[what, ...told].join(", ")}`);
+  })));
+  return parts;
+}

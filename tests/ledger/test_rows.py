@@ -1,0 +1,56 @@
+"""What a row says of an attempt, and what an orphan is given."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.domain.price import Price
+from gateway.domain.usage import Usage
+from gateway.ledger.rows import Mark, Row, ending, opening, orphan, output_tokens, rates
+from gateway.state.tables import ledger
+from tests.ledger.samples import USAGE, begin, finish, record
+
+
+def test_a_row_has_the_tables_columns() -> None:
+    assert set(Row._fields) == {column.name for column in ledger.columns}
+
+
+def test_beginning_and_end_make_a_whole_row() -> None:
+    entry = record(session="s", tags={"b": "2", "a": "1"})
+    entry.difficulty, entry.escalated = 0.25, True
+    attempt = finish(begin(entry))
+    row = Row(*opening(attempt, entry), *ending(attempt, entry, USAGE))
+    assert (row.id, row.session, row.tags, row.difficulty, row.escalated) == (
+        attempt.id,
+        "s",
+        '{"a":"1","b":"2"}',
+        0.25,
+        True,
+    )
+    assert (row.output_tokens, row.outcome) == (20, "ok")
+
+
+@pytest.mark.parametrize(
+    ("chunks", "output_bytes", "tokens"),
+    [(0, 0, 0), (10, 2000, 10), (10, 500, 10), (2, 2640, 500), (0, 400, 100)],
+)
+def test_a_token_an_event_or_more_where_events_carry_much_text(chunks: int, output_bytes: int, tokens: int) -> None:
+    assert output_tokens(chunks, output_bytes) == tokens
+
+
+def test_an_orphan_costs_what_its_beginning_knew() -> None:
+    entry = record()
+    attempt = begin(entry)
+    opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
+    line = {"tokens": 100, "pico": [5000, 7], "source": "test"}
+    assert orphan(opened, line, None).cost_pico == 5000
+    row = orphan(opened, line, Mark(attempt.started_at + 2, 10, 0))
+    assert (row.cost_pico, row.output_tokens, row.duration_ms, row.estimated) == (5070, 10, 2000.0, True)
+    assert orphan(opened, {"tokens": 100}, None).cost_pico is None
+
+
+def test_rates_are_those_of_a_long_call_where_the_input_is_long() -> None:
+    price = Price(input=1, output=2, beyond=(100, Price(input=10, output=20)))
+    assert rates(price, 100) == (100, 2)
+    assert rates(price, 101) == (1010, 20)
+    assert price.cost(Usage(100, output_tokens=3)) == 106

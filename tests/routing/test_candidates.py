@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.domain.policy import DataPolicy
+from gateway.errors import ContextTooLong, Forbidden, NoAdequateBackend
+from gateway.ledger.prices import Catalogue
+from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
+from gateway.routing.choose import speaks
+from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
+
+PLAIN = Demand("openai_chat", frozenset(), 1000, 1000, 200, None, DataPolicy())
+
+
+def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None) -> dict[str, tuple[str, str]]:
+    found = examine([SMALL, LARGE, HOSTED], demand, catalogue, Fleet(down or set()), speaks)
+    return {each.backend.name: (each.cause, each.excluded) for each in found}
+
+
+@pytest.mark.parametrize(
+    ("change", "causes"),
+    [
+        ({}, ("", "", "")),
+        ({"needs": frozenset({"tools"})}, ("capability", "", "")),
+        ({"needs": frozenset({"tools", "vision"})}, ("capability", "capability", "")),
+        ({"needs": frozenset({"json_schema"})}, ("capability", "capability", "capability")),
+        ({"input_least": 4000}, ("window", "", "")),
+        ({"input_least": 3896}, ("", "", "")),
+        ({"input_least": 3896, "output_most": 201}, ("window", "", "")),
+        ({"input_tokens": 90000, "input_least": 100}, ("", "", "")),  # trimming makes it fit
+        ({"input_least": 10**7}, ("window", "window", "")),  # an unknown window passes
+        ({"data": DataPolicy(hosted="forbidden")}, ("", "", "data")),
+        ({"data": DataPolicy(regions=("us",))}, ("data", "data", "")),
+        ({"tier": "large"}, ("tier", "", "tier")),
+        ({"dialect": "anthropic_messages"}, ("dialect", "dialect", "dialect")),
+    ],
+)
+def test_a_backend_that_cannot_serve_is_excluded(
+    change: dict[str, object], causes: tuple[str, ...], catalogue: Catalogue
+) -> None:
+    found = _excluded(PLAIN._replace(**change), catalogue)  # type: ignore[arg-type]
+    assert tuple(found[name][0] for name in ("small", "large", "hosted")) == causes
+
+
+def test_a_resting_backend_is_excluded_with_its_reason(catalogue: Catalogue) -> None:
+    assert _excluded(PLAIN, catalogue, {"large"})["large"] == ("health", "resting after 5 failures")
+
+
+def test_a_backend_without_a_region_is_outside_every_region(catalogue: Catalogue) -> None:
+    nowhere = backend("nowhere", "large", "1")
+    demand = PLAIN._replace(data=DataPolicy(regions=("eu",)))
+    (found,) = examine([nowhere], demand, catalogue, Fleet(), speaks)
+    assert found.excluded == "no region is given for it; the policy allows eu"
+
+
+def test_the_cost_counts_the_whole_input_and_the_expected_output(catalogue: Catalogue) -> None:
+    assert expected_cost(LARGE, PLAIN, catalogue) == 1000 * 1_000_000 + 200 * 4_000_000
+    short = backend("short", "large", "1", max_output_tokens=50)
+    assert expected_cost(short, PLAIN, catalogue) == 1000 * 1_000_000 + 50 * 4_000_000
+    assert expected_cost(backend("unpriced", "large"), PLAIN, catalogue) is None
+
+
+def test_only_the_window_in_the_way_is_the_clients_to_shorten() -> None:
+    error = refusal([Candidate(SMALL, "5000 tokens are needed, its window holds 4096", "window")])
+    assert isinstance(error, ContextTooLong)
+    assert error.param == "messages"
+    assert "4096" in error.message
+
+
+def test_the_window_of_forbidden_backends_does_not_matter() -> None:
+    found = [Candidate(SMALL, "too small", "window"), Candidate(HOSTED, "the policy forbids hosted backends", "data")]
+    assert isinstance(refusal(found), ContextTooLong)
+
+
+def test_only_the_data_rule_in_the_way_is_forbidden() -> None:
+    error = refusal([Candidate(HOSTED, "the policy forbids hosted backends", "data")])
+    assert isinstance(error, Forbidden)
+    assert "forbids hosted" in error.message
+
+
+def test_several_reasons_are_all_told() -> None:
+    found = [Candidate(SMALL, "lacks tools", "capability"), Candidate(LARGE, "resting", "health")]
+    error = refusal(found, ["gone"])
+    assert isinstance(error, NoAdequateBackend)
+    for part in ("small (lacks tools)", "large (resting)", "gone (no backend of this name"):
+        assert part in error.message
+    assert error.retry_after_s == 1.0
+    assert refusal(found[:1]).retry_after_s is None
+
+
+def test_names_that_nobody_has_are_no_data_rule() -> None:
+    assert isinstance(refusal([], ["gone"]), NoAdequateBackend)
