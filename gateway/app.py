@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -68,6 +70,16 @@ class Worker:
     fd: int | None = None
 
 
+MOST_CACHED = 50_000
+"""Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
+
+
+def fingerprint(backends: Sequence[Backend]) -> str:
+    """Changes when another model stands behind a name, so that it never answers from its predecessor's cache."""
+    told = [(each.name, each.kind, each.base_url, each.model) for each in backends]
+    return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
+
+
 class Rooms:
     """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
 
@@ -116,7 +128,14 @@ class Rooms:
             Budgets(self.state, catalogue, Spending(settings.paths.journal, self.database))
         )
         self.embedder = await self._enter(OnnxEmbedder())
-        self.cache = await self._enter(Cache(self.state, IndexLog(self.state, "cache"), self.embedder))
+        self.cache = await self._enter(
+            Cache(
+                self.state,
+                IndexLog(self.state, "cache", max_length=MOST_CACHED),
+                self.embedder,
+                revision=fingerprint(backends),
+            )
+        )
         self.router = Router(
             await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends, sampler=self.holdout
         )
@@ -263,7 +282,6 @@ def serve(worker: Worker) -> None:
     requests = worker.settings.config.requests
     config = uvicorn.Config(
         application,
-        fd=worker.fd,
         loop="uvloop",
         http="httptools",
         lifespan="on",
@@ -276,7 +294,10 @@ def serve(worker: Worker) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=int(requests.drain),
     )
-    Server(config, application).run()
+    # Not uvicorn's own `fd`: it takes every descriptor for a unix socket, so that Nagle's algorithm stays on and each
+    # answer on a kept connection waits 40 ms for an acknowledgement.
+    listening = None if worker.fd is None else [socket.socket(fileno=worker.fd)]
+    Server(config, application).run(sockets=listening)
 
 
 def __getattr__(name: str) -> Application:

@@ -83,6 +83,9 @@ class Budgets:
             raise purse.refuse(account)
 
     async def _spent(self, purse: Purse) -> Account | None:
+        account = purse.exhausted()
+        if account is None and purse.seen_within(_FRESH_S):
+            return None
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await purse.look(max_age_s)

@@ -14,7 +14,6 @@ from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.units import pico_to_nano_up
-from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 5.0
@@ -33,7 +32,7 @@ _PAUSE_TOKENS = 16
 _EVER_S = 1e9
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Call:
     """The call that the hold was extended for last."""
 
@@ -42,6 +41,8 @@ class _Call:
     input_tokens: int
     cap: int | None
     """Most tokens the answer can have, over all choices."""
+    cache_writes: bool
+    """May the backend charge for writing its prompt cache?"""
 
 
 class BudgetHold:
@@ -50,6 +51,22 @@ class BudgetHold:
     Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
     output tokens that may be asked of the backend (per answer): what is held does not pay for more.
     """
+
+    __slots__ = (
+        "_call",
+        "_expectations",
+        "_over",
+        "_paid",
+        "_parts",
+        "_patience_s",
+        "_prices",
+        "_purse",
+        "_record",
+        "_request",
+        "covers",
+        "held",
+        "output_limit",
+    )
 
     def __init__(
         self,
@@ -87,7 +104,9 @@ class BudgetHold:
         if not self._purse.known:
             await self._look()
         tokens = self._expectations.input_tokens(self._record.tenant.team, backend.name, input_tokens)
-        self._call = _Call(backend, price, tokens, self._cap(backend, tokens))
+        request = self._request
+        writes = price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw)
+        self._call = _Call(backend, price, tokens, self._cap(backend, tokens), writes)
         await self._open(self._call)
 
     async def _look(self) -> None:
@@ -129,25 +148,19 @@ class BudgetHold:
         self.covers = float("inf") if tokens == call.cap else tokens - _MARGIN_TOKENS
 
     def _cost(self, call: _Call, output_tokens: int) -> int:
-        """Nano-dollars at most, however the backend sorts the tokens into classes."""
-        price, input_tokens = call.price, call.input_tokens
-        ways = [Usage(input_tokens, output_tokens=output_tokens)]
-        if price.reasoning is not None:
-            ways.append(Usage(input_tokens, reasoning_tokens=output_tokens))
-        if self._request is None or b"cache_control" in self._request.raw:
-            ways.append(Usage(cache_write_5m_tokens=input_tokens, output_tokens=output_tokens))
-            ways.append(Usage(cache_write_1h_tokens=input_tokens, output_tokens=output_tokens))
-        return pico_to_nano_up(max([price.cost(usage) for usage in ways]))
+        """Nano-dollars at most."""
+        most = call.price.most(call.input_tokens, output_tokens, cache_writes=call.cache_writes)
+        return pico_to_nano_up(most)
 
     async def _resize(self, part: int) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
         assert self._purse is not None
         attempts = self._record.attempts
-        parts = {
-            place: held if attempts[place].cost_pico is None else pico_to_nano_up(attempts[place].cost_pico or 0)
-            for place, held in self._parts.items()
-            if place < len(attempts)
-        }
+        parts = {}
+        for place, held in self._parts.items():
+            if place < len(attempts):
+                cost = attempts[place].cost_pico
+                parts[place] = held if cost is None else pico_to_nano_up(cost)
         parts[len(attempts)] = part
         wanted = sum(parts.values())
         if wanted > self.held:

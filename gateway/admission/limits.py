@@ -24,6 +24,7 @@ What = Literal["requests", "tokens", "concurrent"]
 
 _MOST_ACCOUNTS = 10_000
 _WINDOW_S = 60
+_WHOLE_AGAIN = "1m0s"
 _SETTING: dict[What, str] = {
     "requests": "requests_per_minute",
     "tokens": "tokens_per_minute",
@@ -52,6 +53,8 @@ class _Account:
     """Taken once by every request."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
+    shown: tuple[tuple[What, tuple[_Rule, ...]], ...]
+    """The rules that headers tell about."""
 
 
 class Limits:
@@ -136,6 +139,7 @@ class Limits:
             tuple((rule.lease, 1) for rule in rules if rule.what != "tokens"),
             tuple(rule for rule in rules if rule.what == "tokens"),
             tuple(rule.lease for rule in rules if rule.what == "concurrent"),
+            tuple((what, found) for what in _RATES if (found := tuple(rule for rule in rules if rule.what == what))),
         )
         return account
 
@@ -180,16 +184,17 @@ class Admitted:
 
 
 def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
-    """As OpenAI names them; of team and key the one with less left."""
+    """As OpenAI names them; of team and key the one with less left. What was used just now is back in a minute."""
     headers = {}
-    for what in _RATES:
-        rules = [rule for rule in account.rules if rule.what == what]
-        if rules:
-            rule = min(rules, key=lambda rule: rule.lease.remaining)
-            waits = short.retry_after_s if short is not None and short.lease is rule.lease else None
-            headers[f"x-ratelimit-limit-{what}"] = str(rule.limit)
-            headers[f"x-ratelimit-remaining-{what}"] = str(rule.lease.remaining)
-            headers[f"x-ratelimit-reset-{what}"] = duration(waits or _WINDOW_S)
+    for what, (rule, *others) in account.shown:
+        for other in others:
+            if other.lease.remaining < rule.lease.remaining:
+                rule = other
+        lease = rule.lease
+        waits = short.retry_after_s if short is not None and short.lease is lease else None
+        headers[f"x-ratelimit-limit-{what}"] = str(rule.limit)
+        headers[f"x-ratelimit-remaining-{what}"] = str(lease.remaining)
+        headers[f"x-ratelimit-reset-{what}"] = duration(waits) if waits else _WHOLE_AGAIN
     return headers
 
 

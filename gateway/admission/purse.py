@@ -71,6 +71,11 @@ class Purse:
         """What the tightest budget has left beside all holds; 0 while unknown."""
         return min(lease.remaining for lease in self.leases)
 
+    def seen_within(self, age_s: float) -> bool:
+        """Are the counters known, and that lately?"""
+        oldest = self._leases.now - age_s
+        return all(lease.seen > oldest for lease in self.leases)
+
     async def look(self, max_age_s: float) -> None:
         """Know the counters. Raises StateUnavailable."""
         await self._leases.refresh(self.leases, max_age_s)

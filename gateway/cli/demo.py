@@ -24,7 +24,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gateway.cli.options import Context, common
-from gateway.cli.tour import POLICY, STEPS, Step
+from gateway.cli.tour import MARKER, POLICY, STEPS, Step
 from gateway.domain.usage import Usage
 from gateway.ledger.prices import Catalogue
 from gateway.policy.keys import create, revoke
@@ -108,6 +108,7 @@ class Tour:
             async with self._receiver(), aiohttp.ClientSession() as session:
                 await asyncio.to_thread(self._write_policy, policy)
                 await self._local_model(session)
+                await self._in_force(session, keys["tour"][0])
                 rows = await self._ask_all(session, {name: secret for name, (secret, _) in keys.items()})
                 await self._show_alert()
                 self._sum_up(rows)
@@ -119,7 +120,9 @@ class Tour:
             await asyncio.to_thread(database.close)
 
     def _write_policy(self, path: Path) -> None:
-        path.write_text(POLICY.format(team=f"tour-{self._run}", variable=self._runtime["tour"]["variable"]))
+        path.write_text(
+            POLICY.format(team=f"tour-{self._run}", variable=self._runtime["tour"]["variable"], marker=MARKER)
+        )
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
@@ -157,6 +160,15 @@ class Tour:
                     pass
                 await asyncio.sleep(0.1)
 
+    async def _in_force(self, session: aiohttp.ClientSession, secret: str) -> None:
+        """Until the running gateway knows the new keys and the new policy; it promises both within a second."""
+        for _ in range(100):
+            async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
+                if MARKER.encode() in await reply.read():
+                    return
+            await asyncio.sleep(0.05)
+        raise click.ClickException("The gateway did not take up the tour's policy; its log says why.")
+
     async def _ask_all(self, session: aiohttp.ClientSession, secrets_: dict[str, str]) -> list[Row]:
         rows: list[Row] = []
         columns = (TextColumn("tour"), BarColumn(), TextColumn("{task.completed}/{task.total}"), TimeElapsedColumn())
@@ -168,7 +180,7 @@ class Tour:
                     self._kill_local()
                 row = await self._ask(session, step, secrets_[step.team])
                 rows.append(row)
-                progress.console.print(f"[bold]{step.look}[/]\n[dim]  {step.ask[:100]}[/]")
+                progress.console.print(f"[bold]{step.look}[/]\n[dim]  {step.ask[:74]}[/]")
                 progress.console.print(_line(_cells(row)))
                 progress.advance(task)
         return rows
@@ -181,13 +193,8 @@ class Tour:
     async def _ask(self, session: aiohttp.ClientSession, step: Step, secret: str) -> Row:
         headers = {"authorization": f"Bearer {secret}", **step.headers}
         started = time.perf_counter()
-        for _ in range(20):  # a key is valid within a second of its making
-            async with session.post(f"{self._base}/v1/chat/completions", json=step.body(), headers=headers) as reply:
-                body = await reply.read()
-            if reply.status != 401:
-                break
-            await asyncio.sleep(0.1)
-            started = time.perf_counter()
+        async with session.post(f"{self._base}/v1/chat/completions", json=step.body(), headers=headers) as reply:
+            body = await reply.read()
         ms = (time.perf_counter() - started) * 1000
         flight: dict[str, Any] = {}
         async with session.get(
@@ -237,12 +244,13 @@ class Tour:
             "small tier", str(sum((row.flight.get("attempts") or [{}])[-1].get("tier") == "small" for row in rows))
         )
         table.add_row("spent", f"${spent:.6f}")
-        table.add_row("saved, hypothetical", f"${saved:.6f} had the small tier's answers come from {self._list_name}")
+        table.add_row("saved, hypothetical", f"${saved:.6f} against list prices of {self._list_name}")
         self._console.print(table)
 
 
-HEAD = ("difficulty", "backend", "cache", "in", "trimmed", "out", "cost $", "saved $", "ms")
-_WIDTHS = (10, 18, 9, 6, 8, 5, 12, 12, 8)
+HEAD = ("hard", "backend", "cache", "in", "trim", "out", "cost µ$", "saved µ$", "ms")
+_WIDTHS = (5, 17, 8, 5, 4, 3, 8, 9, 4)
+"""Within 80 columns."""
 
 
 def _line(cells: tuple[str, ...]) -> str:
@@ -262,8 +270,8 @@ def _cells(row: Row) -> tuple[str, ...]:
         str(given),
         str(row.flight.get("trimmed_tokens", 0)),
         str(out),
-        f"{Decimal(cost):.8f}" if cost else "–",
-        f"{row.saved_usd:.8f}" if row.saved_usd is not None else "–",
+        f"{Decimal(cost) * 10**6:.2f}" if cost else "–",
+        f"{row.saved_usd * 10**6:.2f}" if row.saved_usd is not None else "–",
         f"{row.ms:.0f}",
     )
 

@@ -15,7 +15,6 @@ from typing import Any
 import click
 import orjson
 from rich.console import Console
-from rich.panel import Panel
 
 from gateway.cli.options import Context, common
 from gateway.domain.tenant import Key
@@ -83,7 +82,9 @@ def _welcome(settings: Settings, console: Console) -> None:
         return
     base = f"http://{runtime['host']}:{runtime['port']}"
     secret, _ = _demo_key(settings)
-    console.print(Panel(_paste(base, secret), title="Thriftgate is ready", expand=False))
+    console.rule("Thriftgate is ready")
+    console.print(_paste(base, secret), soft_wrap=True)
+    console.rule()
     if variable("TOUR", "1") == "0":
         return
     command = [sys.executable, "-m", "gateway.cli.main", "demo", "--data-dir", str(settings.paths.data)]

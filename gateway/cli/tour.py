@@ -13,7 +13,8 @@ POLICY = """\
 team: {team}
 organisation: tour
 models:
-  auto: {{quality: 90%, confidence: 0.35}}
+  auto: {{quality: 90%, confidence: 0.45}}
+  {marker}: auto
 cache: {{scope: team, ttl: 1h, semantic: {{enabled: true, max_error: 1%}}}}
 context: {{max_input_tokens: 600}}
 budget:
@@ -24,6 +25,8 @@ budget:
   on_exhausted: downgrade
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
+MARKER = "tour-is-ready"
+"""A model name that only the tour's policy knows: once it is listed, the policy is in force."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +104,9 @@ STEPS: tuple[Step, ...] = (
         before=_NOTES,
         headers=STRONG,
     ),
-    Step("the small model is unsure: the strong one answers instead", "Write the word banana in upper case."),
-    Step("sentiment, which the small model does", "Classify the sentiment as positive or negative: I love this phone."),
+    Step("the small model is unsure of its answer: the strong one answers instead", "What color is grass?"),
+    Step("an easy one again", "What is the first month of the year?"),
     Step("bypass on request: x-thriftgate-cache", "Which animal says meow?", headers={"x-thriftgate-cache": "bypass"}),
-    Step("a list", "List three fruits.", max_tokens=30),
+    Step("and the last easy one", "How many legs does a dog have?", max_tokens=30),
     Step("the local model's process was just killed: the answer still comes", "What is 2 + 2?", kill_local=True),
 )

@@ -55,7 +55,7 @@ def cache_answers(connection: Connection, which: ColumnElement[bool]) -> list[di
         select(c.cache, func.count(), _count(c.saved_pico.is_(None)), *pico_sum(c.saved_pico))
         .where(which, c.attempt == 0)
         .group_by(c.cache)
-        .order_by(c.cache)
+        .order_by(func.count().desc(), c.cache)
     ).all()
     return [
         {"kind": kind, "answers": answers, "unpriced": int(unpriced), "saved_usd": dollars(whole(high, low))}

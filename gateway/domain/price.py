@@ -58,6 +58,14 @@ class Price:
             + usage.audio_tokens * audio
         )
 
+    def most(self, input_tokens: int, output_tokens: int, *, cache_writes: bool = False) -> int:
+        """Pico-dollars of a call at worst, however its tokens fall into classes (audio apart)."""
+        if self.beyond is not None and input_tokens > self.beyond[0]:
+            return self.beyond[1].most(input_tokens, output_tokens, cache_writes=cache_writes)
+        output = self.output if self.reasoning is None else max(self.output, self.reasoning)
+        written = max(self.input, self.cache_write_5m or 0, self.cache_write_1h or 0) if cache_writes else self.input
+        return input_tokens * written + output_tokens * output
+
     @property
     def free(self) -> bool:
         return not any((self.input, self.output))

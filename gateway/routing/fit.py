@@ -65,6 +65,7 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0) -> Artefact:
             "level": LEVEL,
             "folds": FOLDS,
         },
+        "selection": "the settings are constants, chosen on the packaged artefact's data; see docs/routing.md",
         "data": [_source(path) for path in paths],
         "prompts": len(corpus),
         "sets": _metrics(corpus, seen, unseen, seed),

@@ -67,6 +67,8 @@ class Lease:
         self._pending: dict[int, int] = {}
         """Not reported yet: uses by step for a rate, costs by mark for a sum."""
         self._sent: dict[int, int] = {}
+        self._unreported = 0
+        """Of a sum: what `_sent` and `_pending` hold."""
         self._acknowledged = True
         self._seq = time.time_ns() // 1_000_000
         self._leased = 0
@@ -80,13 +82,6 @@ class Lease:
     def take(self, units: int, step: int) -> None:
         """Use `units`, which must be `free`."""
         self.free -= units
-        self._use(units, step)
-
-    def force(self, units: int, step: int) -> None:
-        """Use `units` without having them: the server is out of reach and the rule says go on."""
-        self._use(units, step)
-
-    def _use(self, units: int, step: int) -> None:
         self._taken += units
         self.touched = True
         if units > self._biggest:
@@ -96,6 +91,11 @@ class Lease:
             self._window[step] = self._window.get(step, 0) + units
         else:
             self.busy += units
+
+    def force(self, units: int, step: int) -> None:
+        """Use `units` without having them: the server is out of reach and the rule says go on."""
+        self.free += units
+        self.take(units, step)
 
     def give(self, units: int) -> None:
         """Units of a gauge or sum are no longer in use, and nothing was settled."""
@@ -110,6 +110,7 @@ class Lease:
         self.touched = True
         if cost:
             self._pending[mark] = self._pending.get(mark, 0) + cost
+            self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
         """A rate's use at `step` was `units` more (or, below zero, less) than was taken then."""
@@ -134,7 +135,7 @@ class Lease:
     @property
     def left(self) -> int:
         """Of a sum: what is not spent, as far as this worker knows; holds are not spent."""
-        return self.limit - self.settled - sum(self._sent.values()) - sum(self._pending.values())
+        return self.limit - self.settled - self._unreported
 
     def used(self, step: int) -> int:
         """This worker's own uses of a rate within the window."""
@@ -224,6 +225,7 @@ class Lease:
             self._begin_anew(reply)
             return
         self.generation = reply.generation
+        self._unreported -= sum(self._sent.values())
         self._sent, self._acknowledged = {}, True
         self._leased = reply.units
         self.free += reply.units - floor
@@ -247,6 +249,7 @@ class Lease:
             for at, units in every:
                 if at >= since:
                     self._pending[at] = self._pending.get(at, 0) + units
+        self._unreported = sum(self._pending.values())
         self._sent, self._acknowledged = {}, True
         self.generation = reply.generation
 

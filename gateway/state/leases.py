@@ -117,6 +117,11 @@ class Leases:
         return lease
 
     @property
+    def now(self) -> float:
+        """The clock of `Lease.seen`."""
+        return self._monotonic()
+
+    @property
     def step(self) -> int:
         """The server's clock in steps of 100 ms, as well as it is known."""
         return int((self._monotonic() * 1000 + self._ahead_ms) // STEP_MS)

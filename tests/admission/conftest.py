@@ -1,16 +1,28 @@
-"""Tenants, records and backends for the admission room."""
+"""Tenants, records and backends, a ledger to rebuild from, and servers to harm, for the admission room."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pytest
+
+from gateway.admission.budget import BudgetHold, Budgets
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.price import Price
 from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
+from gateway.domain.usage import Usage
+from gateway.state.connection import State
+from gateway.state.embedded import EmbeddedServer
+from gateway.state.leases import Leases
 
 ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Tokyo")]
 """Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
@@ -18,12 +30,19 @@ ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Tokyo")]
 PRICES = {
     "small": Price.per_million(Decimal("1"), Decimal("10")),
     "large": Price.per_million(Decimal("10"), Decimal("100")),
+    "classes": Price(
+        *(1000, 10_000),
+        cache_write_5m=1250,
+        cache_write_1h=2000,
+        reasoning=30_000,
+        beyond=(5000, Price(9000, 90_000)),
+    ),
     "free": Price.per_million(Decimal(0), Decimal(0)),
 }
 
 
 class Prices:
-    """A price list of three backends; `house` has none."""
+    """A price list; `house` is not on it."""
 
     def price(self, backend: Backend) -> Price | None:
         return PRICES.get(backend.name)
@@ -39,3 +58,113 @@ def tenant(key: str = "k1", **policy: Any) -> Tenant:
 
 def record(who: Tenant, *, stream: bool = False) -> Record:
     return Record("req_1", who, "auto", "openai_chat", stream)
+
+
+JANUARY = 1_767_225_600.0
+
+
+class Ledger:
+    """Implements `Spending`: what was journalled, by team."""
+
+    def __init__(self) -> None:
+        self.pico = 0
+        self.asked = 0
+        self.broken = False
+
+    async def spent_pico(self, team: str, since: float) -> int:
+        self.asked += 1
+        if self.broken:
+            raise OSError("no ledger")
+        return self.pico
+
+
+class Clock:
+    def __init__(self, now: float = JANUARY + 3600) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@asynccontextmanager
+async def budgets_on(state: State, ledger: Ledger, **more: Any) -> AsyncIterator[Budgets]:
+    leases = Leases(state, period_s=0.05, ttl_s=more.pop("ttl_s", 15.0))
+    budgets = Budgets(state, Prices(), ledger, leases=leases, clock=more.pop("clock", Clock()), **more)
+    await budgets.open()
+    try:
+        yield budgets
+    finally:
+        await budgets.aclose()
+
+
+def asking(max_output_tokens: int | None = None, *, stream: bool = False, parallel: int = 1) -> CompletionRequest:
+    return CompletionRequest(
+        id="req_1",
+        dialect="openai_chat",
+        raw=b"{}",
+        body={},
+        model="auto",
+        turns=[],
+        stream=stream,
+        max_output_tokens=max_output_tokens,
+        temperature=None,
+        needs=frozenset(),
+        parallel=parallel,
+    )
+
+
+def close(seen: Record, hold: BudgetHold, target: Backend, usage: Usage) -> int:
+    """What the pipeline does with a whole answer; pico-dollars."""
+    attempt = seen.attempt(target)
+    attempt.input_tokens, attempt.usage, attempt.outcome = usage.input_tokens, usage, "ok"
+    attempt.cost_pico = price(target).cost(usage)
+    cost = sum(one.cost_pico or 0 for one in seen.attempts)
+    hold.settle(cost)
+    return cost
+
+
+def price(target: Backend) -> Price:
+    return PRICES[target.name]
+
+
+def broke(limit: str = "1", **more: Any) -> Tenant:
+    return tenant(budget={"limit_usd": limit, **more})
+
+
+async def spend(budgets: Budgets, who: Tenant, nano: int) -> None:
+    async with budgets.hold(who, record(who), asking(10)) as hold:
+        await hold.extend(backend(), 10)
+        hold.settle(nano * 1000)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
+    server = EmbeddedServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+@asynccontextmanager
+async def states(server: EmbeddedServer) -> AsyncIterator[tuple[State, State]]:
+    one, two = State(server.url), State(server.url)
+    await one.open()
+    await two.open()
+    yield one, two
+    await one.aclose()
+    await two.aclose()
+
+
+async def up_again(*some: State) -> None:
+    for _ in range(200):
+        if all(state.healthy for state in some):
+            return
+        await asyncio.sleep(0.02)
+    raise AssertionError("state never came back")
+
+
+async def counters(state: State) -> tuple[int, int]:
+    """Settled and leased nano-dollars of the one sum in the namespace."""
+    keys = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
+    settled, workers = await state.call("HMGET", keys[0], "s", "w")
+    return int(settled), sum(int(entry.split("=")[1]) for entry in workers.decode().split(";") if entry)

@@ -1,22 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import random
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gateway.admission.budget import BudgetHold, Budgets
-from gateway.domain.backend import Backend
-from gateway.domain.price import Price
-from gateway.domain.record import Record
-from gateway.domain.request import CompletionRequest
+from gateway.admission.budget import Budgets
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import NANO_PER_USD, PICO_PER_USD
 from gateway.domain.usage import Usage
@@ -24,83 +15,22 @@ from gateway.errors import BudgetExhausted
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.leases import Leases
-from tests.admission.conftest import PRICES, Prices, backend, record, tenant
-
-JANUARY = 1_767_225_600.0
-
-
-class Ledger:
-    """Implements `Spending`: what was journalled, by team."""
-
-    def __init__(self) -> None:
-        self.pico = 0
-        self.asked = 0
-        self.broken = False
-
-    async def spent_pico(self, team: str, since: float) -> int:
-        self.asked += 1
-        if self.broken:
-            raise OSError("no ledger")
-        return self.pico
-
-
-class Clock:
-    def __init__(self, now: float = JANUARY + 3600) -> None:
-        self.now = now
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@asynccontextmanager
-async def budgets_on(state: State, ledger: Ledger, **more: Any) -> AsyncIterator[Budgets]:
-    leases = Leases(state, period_s=0.05, ttl_s=more.pop("ttl_s", 15.0))
-    budgets = Budgets(state, Prices(), ledger, leases=leases, clock=more.pop("clock", Clock()), **more)
-    await budgets.open()
-    try:
-        yield budgets
-    finally:
-        await budgets.aclose()
-
-
-def asking(max_output_tokens: int | None = None, *, stream: bool = False, parallel: int = 1) -> CompletionRequest:
-    return CompletionRequest(
-        id="req_1",
-        dialect="openai_chat",
-        raw=b"{}",
-        body={},
-        model="auto",
-        turns=[],
-        stream=stream,
-        max_output_tokens=max_output_tokens,
-        temperature=None,
-        needs=frozenset(),
-        parallel=parallel,
-    )
-
-
-def close(seen: Record, hold: BudgetHold, target: Backend, usage: Usage) -> int:
-    """What the pipeline does with a whole answer; pico-dollars."""
-    attempt = seen.attempt(target)
-    attempt.input_tokens, attempt.usage, attempt.outcome = usage.input_tokens, usage, "ok"
-    attempt.cost_pico = price(target).cost(usage)
-    cost = sum(one.cost_pico or 0 for one in seen.attempts)
-    hold.settle(cost)
-    return cost
-
-
-def price(target: Backend) -> Price:
-    return PRICES[target.name]
-
-
-def broke(limit: str = "1", **more: Any) -> Tenant:
-    return tenant(budget={"limit_usd": limit, **more})
-
-
-async def spend(budgets: Budgets, who: Tenant, nano: int) -> None:
-    async with budgets.hold(who, record(who), asking(10)) as hold:
-        await hold.extend(backend(), 10)
-        hold.settle(nano * 1000)
+from tests.admission.conftest import (
+    Clock,
+    Ledger,
+    Prices,
+    asking,
+    backend,
+    broke,
+    budgets_on,
+    close,
+    counters,
+    record,
+    spend,
+    states,
+    tenant,
+    up_again,
+)
 
 
 async def test_without_budgets_everything_passes_and_nothing_is_held(state: State) -> None:
@@ -112,28 +42,6 @@ async def test_without_budgets_everything_passes_and_nothing_is_held(state: Stat
             await hold.grow(10**9)
             hold.settle(5)
             assert (hold.held, hold.output_limit) == (0, None)
-
-
-async def test_a_hold_covers_input_and_the_longest_plain_answer(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
-        async with budgets.hold(who, record(who), asking(100)) as hold:
-            await hold.extend(backend(), 1000)
-            assert hold.held >= (1000 * 1 + 100 * 10) * 1000
-            assert hold.held < (1300 * 1 + 100 * 10) * 1000
-            assert hold.output_limit is None
-
-
-async def test_leaving_without_settling_releases_the_hold(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke("0.01")
-        for _ in range(3):
-            async with budgets.hold(who, record(who), asking(900)) as hold:
-                await hold.extend(backend(), 10)
-        await spend(budgets, who, 9_000_000)
-        hold = budgets.hold(who, record(who), asking(900))
-        with pytest.raises(BudgetExhausted, match=r"may cost 0\.00\d+ USD .* has 0\.001 USD left"):
-            await hold.extend(backend(), 10)
 
 
 async def test_a_spent_budget_refuses_before_the_cache_or_only_what_costs(state: State) -> None:
@@ -151,17 +59,6 @@ async def test_a_spent_budget_refuses_before_the_cache_or_only_what_costs(state:
             await hold.extend(backend(), 10)
         await hold.extend(backend("free"), 10)
         assert hold.held == 0
-
-
-async def test_an_unpriced_backend_is_noted_and_a_simulated_one_is_not(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
-        seen = record(who)
-        hold = budgets.hold(who, seen, asking(5))
-        await hold.extend(backend("house"), 10)
-        assert [note["what"] for note in seen.notes] == ["unpriced"]
-        await hold.extend(Backend(name="play", kind="simulated", model="plain"), 10)
-        assert len(seen.notes) == 1
 
 
 async def test_the_tightest_of_several_budgets_decides_and_is_named(state: State) -> None:
@@ -186,93 +83,6 @@ async def test_a_new_window_begins_with_a_whole_budget(state: State) -> None:
         late.settle(9_000_000_000)  # belongs to the hour in which it began
         await spend(budgets, who, 9_000_000)
         assert await budgets.exhausted(who) is None
-
-
-async def test_a_failed_attempt_frees_what_was_held_for_it(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
-        seen = record(who)
-        hold = budgets.hold(who, seen, asking(100))
-        await hold.extend(backend("large"), 1000)
-        dear = hold.held
-        failed = seen.attempt(backend("large"))
-        failed.outcome, failed.cost_pico = "failed", 0
-        await hold.extend(backend("small"), 1000)
-        assert hold.held < dear / 5
-        weak = seen.attempt(backend("small"))  # still open while the stronger one is asked
-        weak.outcome = "ok"
-        held = hold.held
-        await hold.extend(backend("large"), 1000)
-        assert hold.held == held + dear
-
-
-async def test_a_stream_holds_what_is_expected_and_grows(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke("0.02")
-        seen = record(who, stream=True)
-        async with budgets.hold(who, seen, asking(stream=True)) as hold:
-            await hold.extend(backend(), 100)
-            begun = hold.held
-            assert begun < 513 * 10_000 + 130 * 1000
-            assert hold.covers < 512
-            await hold.grow(200)
-            assert hold.held == begun
-            await hold.grow(500)
-            assert hold.held > begun
-            tokens = 500
-            with contextlib.suppress(BudgetExhausted):
-                for tokens in range(500, 3000, 5):
-                    await hold.grow(tokens)
-            assert 1900 < tokens < 2000  # 0.02 USD pay for 1990 tokens of output
-            assert hold.held >= 10_000 * (tokens - 5)
-
-
-async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
-        async with budgets.hold(who, record(who, stream=True), asking(300, stream=True)) as hold:
-            await hold.extend(backend(), 100)
-            assert hold.covers == float("inf")
-
-
-async def test_near_the_end_a_plain_answer_is_capped_at_what_is_held(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke("0.05")
-        async with budgets.hold(who, record(who), asking(4000)) as hold:
-            await hold.extend(backend(), 10)
-            assert hold.output_limit == 512
-            assert hold.held < 513 * 10_000 + 20_000
-
-
-async def test_all_answers_of_a_request_are_held_for(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
-        async with budgets.hold(who, record(who), asking(100, parallel=5)) as hold:
-            await hold.extend(backend(), 10)
-            assert hold.held >= 500 * 10_000
-
-
-async def test_a_request_waits_for_others_to_settle_rather_than_be_refused(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = broke("0.01")
-        async with budgets.hold(who, record(who), asking(900)) as first:
-            await first.extend(backend(), 10)
-            second = budgets.hold(who, record(who), asking(900))
-            waiting = asyncio.ensure_future(second.extend(backend(), 10))
-            await asyncio.sleep(0.3)
-            assert not waiting.done()
-            first.settle(100_000_000)
-            await waiting
-            second.settle(0)
-
-
-async def test_patience_ends_with_the_amounts_that_are_in_the_way(state: State) -> None:
-    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
-        who = broke("0.01")
-        async with budgets.hold(who, record(who), asking(900)) as first:
-            await first.extend(backend(), 10)
-            with pytest.raises(BudgetExhausted, match="set aside for requests in progress"):
-                await budgets.hold(who, record(who), asking(900)).extend(backend(), 10)
 
 
 async def test_counters_begin_with_what_the_ledger_says(state: State) -> None:
@@ -329,13 +139,6 @@ async def work(budgets: Budgets, who: Tenant, ledger: Ledger, jobs: int, chance:
     return await asyncio.gather(*(one(number) for number in range(jobs)))
 
 
-async def counters(state: State) -> tuple[int, int]:
-    """Settled and leased nano-dollars of the one sum in the namespace."""
-    keys = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
-    settled, workers = await state.call("HMGET", keys[0], "s", "w")
-    return int(settled), sum(int(entry.split("=")[1]) for entry in workers.decode().split(";") if entry)
-
-
 async def test_many_requests_of_two_workers_never_spend_more_than_the_budget(state: State) -> None:
     ledger, chance = Ledger(), random.Random(7)
     who = broke("0.2")
@@ -344,32 +147,6 @@ async def test_many_requests_of_two_workers_never_spend_more_than_the_budget(sta
         total = sum(map(sum, spent))
         assert 0.97 * 0.2 * NANO_PER_USD < total <= 0.2 * NANO_PER_USD
     assert await counters(state) == (total, 0)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
-    server = EmbeddedServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
-
-
-@asynccontextmanager
-async def states(server: EmbeddedServer) -> AsyncIterator[tuple[State, State]]:
-    one, two = State(server.url), State(server.url)
-    await one.open()
-    await two.open()
-    yield one, two
-    await one.aclose()
-    await two.aclose()
-
-
-async def up_again(*some: State) -> None:
-    for _ in range(200):
-        if all(state.healthy for state in some):
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("state never came back")
 
 
 @pytest.mark.parametrize("harm", ["flush", "kill", "freeze"])
@@ -408,32 +185,6 @@ async def test_money_stays_right_when_the_server_is_harmed_in_the_middle(server:
     await after.open()
     assert (await counters(after))[1] == 0
     await after.aclose()
-
-
-async def test_without_the_server_the_lease_pays_and_then_the_rule_decides(server: EmbeddedServer) -> None:
-    async with states(server) as (first, second), budgets_on(first, Ledger()) as budgets:
-        who = broke("1000")
-        await asyncio.gather(*(spend(budgets, who, 100) for _ in range(30)))
-        await asyncio.sleep(0.1)
-        assert server.pid is not None
-        os.kill(server.pid, signal.SIGSTOP)
-        try:
-            await spend(budgets, who, 100)  # from the lease
-            hold = budgets.hold(who, record(who), asking(100_000))
-            with pytest.raises(BudgetExhausted, match=r"counters are out of reach.*on_state_loss: allow"):
-                await hold.extend(backend("large"), 10**6)
-            kinder = broke("1000", on_state_loss="allow")
-            seen = record(kinder)
-            async with budgets.hold(kinder, seen, asking(100_000)) as hold:
-                await hold.extend(backend("large"), 10**6)
-                assert hold.held > 0
-                hold.settle(7_000_000)
-            assert seen.degraded == {"state"}
-        finally:
-            os.kill(server.pid, signal.SIGCONT)
-        await up_again(first, second)
-        await asyncio.sleep(0.3)
-        assert (await counters(first))[0] == 31 * 100 + 7000
 
 
 async def test_the_holds_of_a_dead_worker_are_free_once_the_ledger_is_asked(state: State) -> None:

@@ -3,9 +3,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -144,14 +143,6 @@ async def test_a_changed_policy_holds_from_the_next_request(state: State) -> Non
         assert len(await admitted(limits, tenant(limits={"requests_per_minute": 2}), 5)) == 2
         await asyncio.sleep(0.11)
         assert len(await admitted(limits, tenant(limits={"requests_per_minute": 4}), 5)) == 2
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[EmbeddedServer]:
-    server = EmbeddedServer(tmp_path)
-    server.start()
-    yield server
-    server.stop()
 
 
 async def test_with_the_server_frozen_a_worker_goes_on_with_its_share(server: EmbeddedServer) -> None:

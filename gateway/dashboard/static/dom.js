@@ -26,6 +26,9 @@ export function table(columns, rows) {
       place ? h("td", kind(column), column[1](row)) : h("th", { scope: "row", ...kind(column) }, column[1](row)))))));
 }
 
+/** On a narrow screen `table` scrolls by itself, by keyboard too. */
+export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, table);
+
 /** What a group has cost; where attempts have no price that is said, for unknown is not zero. */
 export function spent({ cost_usd, unpriced }) {
   if (!unpriced) return money(cost_usd);
@@ -46,7 +49,22 @@ export function paint(id, value, build) {
   const said = JSON.stringify(value);
   if (painted.get(id) === said) return;
   painted.set(id, said);
-  document.getElementById(id).replaceChildren(...[build(value)].flat());
+  const element = document.getElementById(id);
+  const restore = place(element);
+  element.replaceChildren(...[build(value)].flat());
+  restore();
+}
+
+/** Where the reader is inside `element`: what is focused, how far tables are scrolled. */
+function place(element) {
+  const regions = () => [...element.querySelectorAll(".scroll")];
+  const before = regions().map((region) => [region.scrollLeft, region.scrollTop, region === document.activeElement]);
+  return () => regions().forEach((region, number) => {
+    const [left, top, focused] = before[number] ?? [0, 0, false];
+    region.scrollLeft = left;
+    region.scrollTop = top;
+    if (focused) region.focus({ preventScroll: true });
+  });
 }
 
 /** Empty everything that was painted: figures must not outlive the key that they were fetched with. */

@@ -19,7 +19,7 @@ export const percent = (share) =>
   format("percent", number({ style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }), share);
 
 const dollars = (places) => number({
-  style: "currency", currency: "USD", minimumFractionDigits: places, maximumFractionDigits: places,
+  style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: places, maximumFractionDigits: places,
 });
 
 /** Dollars rounded for people: cents, or four places for less than a dollar, and never 0 for what is not. */
@@ -30,10 +30,15 @@ export function usd(text) {
   return format(`usd${places}`, dollars(places), text);
 }
 
+/** The marks of an axis: as few places as they need. */
+export const axis = (value) => format("axis", number({
+  style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: 0, maximumSignificantDigits: 3,
+}), value);
+
 export function milliseconds(ms) {
   if (ms === null) return "–";
   const [value, unit, places] = ms < 1000 ? [ms, "millisecond", 0] : [ms / 1000, "second", ms < 10_000 ? 2 : 1];
-  const options = { style: "unit", unit, unitDisplay: "short", maximumFractionDigits: places };
+  const options = { style: "unit", unit, unitDisplay: "narrow", minimumFractionDigits: places, maximumFractionDigits: places };
   return format(`${unit}${places}`, number(options), value);
 }
 

@@ -1,6 +1,6 @@
 // Spend per day as bars; the table below the plot says the same.
 
-import { date, usd } from "./format.js";
+import { axis, date, usd } from "./format.js";
 
 const HEIGHT = 220;
 const DAY_S = 86400;
@@ -51,7 +51,7 @@ export class Plot {
     this.chart?.destroy();
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
-    const axis = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: `12px ${color("--font")}` };
+    const lines = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: `12px ${color("--font")}` };
     const written = (name) => (_, value, series, index) => (index === null ? "–" : usd(this.rows[index][name]));
     const series = [
       { label: "Day", value: (_, value, __, index) => (index === null ? "–" : date(this.rows[index].day)) },
@@ -72,8 +72,8 @@ export class Plot {
         y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] },
       },
       axes: [
-        { ...axis, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 56].map((days) => days * DAY_S), space: 64, values: (_, splits) => splits.map((at) => date(at * 1000)) },
-        { ...axis, size: 72, values: (_, splits) => splits.map((value) => usd(String(value))) },
+        { ...lines, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 56].map((days) => days * DAY_S), space: 64, values: (_, splits) => splits.map((at) => date(at * 1000)) },
+        { ...lines, size: 64, values: (_, splits) => splits.map(axis) },
       ],
       cursor: { drag: { x: false, y: false }, y: false },
       series,

@@ -1,6 +1,6 @@
 // The dearest requests: each can be opened, and then fetches its flight record.
 
-import { h, money, table } from "./dom.js";
+import { h, money, table, wide } from "./dom.js";
 import { count, milliseconds, percent, time } from "./format.js";
 
 const GONE = "There is no flight record. It is kept for an hour, for the key that asked and for admins of its team; the ledger keeps the figures above.";
@@ -39,9 +39,9 @@ export class Requests {
       h("summary", {},
         h("span", { class: "cost" }, money(row.cost_usd)),
         h("span", { class: "what" }, row.model_asked === backends ? backends : `${row.model_asked} → ${backends}`),
+        h("span", { class: "badge near", hidden: row.outcome === "ok" }, row.outcome),
         h("span", { class: "quiet when" }, time(row.at)),
-        h("span", { class: "quiet tokens" }, `${count(row.input_tokens)} in, ${count(row.output_tokens)} out, ${milliseconds(row.duration_ms)}`),
-        row.outcome === "ok" ? null : h("span", { class: "badge near" }, row.outcome)),
+        h("span", { class: "quiet tokens" }, `${count(row.input_tokens)} in, ${count(row.output_tokens)} out, ${milliseconds(row.duration_ms)}`)),
       facts(row, names), record);
     details.addEventListener("toggle", () => {
       if (details.open && !record.hasChildNodes()) this.open(row.id, record, mayOpen);
@@ -77,7 +77,7 @@ function facts(row, names) {
   ].filter(([, value]) => value !== "");
   return [
     h("dl", { class: "facts" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Attempts" }, table([
+    wide("Attempts", table([
       ["Attempt", (attempt) => `${attempt.backend} (${attempt.model})`],
       ["Outcome", (attempt) => [attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],
       ["Trimmed", (attempt) => (attempt.trimmed_tokens ? `${count(attempt.trimmed_tokens)} tokens` : "–"), "number"],
@@ -92,7 +92,7 @@ function flight(found) {
   const parts = [h("h4", {}, "Flight record")];
   if (route) {
     parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")}. ${route.reason}`));
-    parts.push(h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Backends considered" }, table([
+    parts.push(wide("Backends considered", table([
       ["Considered", (one) => one.backend],
       ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],

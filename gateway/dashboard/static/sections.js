@@ -1,6 +1,6 @@
 // One function per section: the server's figures in, elements out.
 
-import { bar, h, money, spent, table } from "./dom.js";
+import { bar, h, money, spent, table, wide } from "./dom.js";
 import { count, milliseconds, percent, short, time, usd, zoned } from "./format.js";
 
 const ADJECTIVES = { hour: "Hourly", day: "Daily", week: "Weekly", month: "Monthly", total: "Total" };
@@ -14,7 +14,7 @@ export function brief({ total }) {
   const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
   const hits = total.requests ? total.cache_answers / total.requests : 0;
   return [
-    tile("Spent", spent(total), total.unpriced ? "what has a price; see above" : "every attempt has its price"),
+    tile("Spent", money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, `and ${plural(total.unpriced, "call")} without a price`) : "every call has its price"),
     tile("Requests", count(total.requests), plural(total.attempts, "call of a backend", "calls of backends")),
     tile("From the cache", percent(hits), plural(total.cache_answers, "answer")),
     tile("Saved by the cache", money(total.saved_usd), "what these answers cost before"),
@@ -70,21 +70,21 @@ function windowOf(budget) {
 }
 
 export function days(rows) {
-  return table([
+  return wide("Spend per day", table([
     ["Day (UTC)", (row) => row.day],
     ["Spent", spent, "number"],
     ["Requests", (row) => count(row.requests), "number"],
     ["From the cache", (row) => count(row.cache_answers), "number"],
     ["Saved", (row) => money(row.saved_usd), "number"],
     ["Failed", (row) => count(row.failed), "number"],
-  ], [...rows].reverse());
+  ], [...rows].reverse()));
 }
 
 export function where({ rows, by, names }) {
   const most = Math.max(...rows.map((row) => Number(row.cost_usd)));
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
   const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? row[by]);
-  return table([
+  return wide("Spend by group", table([
     [{ backend: "Backend", model: "Model", key: "Key" }[by], called],
     ["Spent", (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
     ["Requests", (row) => count(row.requests), "number"],
@@ -92,7 +92,7 @@ export function where({ rows, by, names }) {
     ["Tokens out", (row) => short(row.output_tokens + row.reasoning_tokens), "number"],
     ["Failed", (row) => count(row.failed), "number"],
     ["Interrupted", (row) => count(row.interrupted), "number"],
-  ], sorted);
+  ], sorted));
 }
 
 export function mix({ tiers, answers }) {
@@ -109,12 +109,12 @@ export function mix({ tiers, answers }) {
   }));
   const escalated = tiers.reduce((sum, tier) => sum + tier.escalated, 0);
   return [stack,
-    table([
+    wide("Answers by tier", table([
       ["Tier", (line) => [h("span", { class: `swatch ${line.kind}`, "aria-hidden": "true" }), line.name]],
       ["Answers", (line) => count(line.answers), "number"],
       ["Share", (line) => percent(line.answers / all), "number"],
       ["Spent", spent, "number"],
-    ], lines),
+    ], lines)),
     quiet(`${plural(escalated, "weak answer was", "weak answers were")} replaced by a stronger backend's before the client saw it.`)];
 }
 
@@ -122,32 +122,32 @@ export function cache(rows) {
   if (!rows.length) return quiet("Nothing was asked again in this period.");
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
-    table([
+    wide("Cache answers by kind", table([
       ["Kind", (row) => ({ exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" })[row.kind] ?? row.kind],
       ["Answers", (row) => count(row.answers), "number"],
       ["Saved", (row) => money(row.saved_usd), "number"],
-    ], rows),
+    ], rows)),
     unknown ? quiet(`For ${plural(unknown, "answer")} nobody knows what it cost at first; nothing is counted as saved.`) : null,
   ].filter(Boolean);
 }
 
 export function latency(rows) {
   if (!rows.length) return quiet("No backend has given a whole answer in this period.");
-  return [table([
+  return wide("Time by backend", table([
     ["Backend", (row) => row.backend],
     ["Half within", (row) => milliseconds(row.p50_ms), "number"],
     ["95 % within", (row) => milliseconds(row.p95_ms), "number"],
     ["Answers", (row) => count(row.answers), "number"],
-  ], rows)];
+  ], rows));
 }
 
 export function feedback(rows) {
   if (!rows.length) return quiet("No feedback yet. Applications send it to /v1/requests/ID/feedback.");
-  return [table([
+  return [wide("Feedback by backend", table([
     ["Backend", (row) => row.backend || "from the cache"],
     ["Mean score", (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
     ["Voices", (row) => count(row.voices), "number"],
-  ], rows), quiet("Of all time.")];
+  ], rows)), quiet("Of all time.")];
 }
 
 export function alerts(rows) {
@@ -163,7 +163,7 @@ function delivery({ target, accepted, tries, error }) {
 }
 
 export function simulated(rows) {
-  return table([
+  return wide("Simulated traffic", table([
     ["Model", (row) => row.model],
     ["Tier", (row) => TIERS[row.tier] ?? row.tier],
     ["Requests", (row) => count(row.requests), "number"],
@@ -171,7 +171,7 @@ export function simulated(rows) {
     ["Tokens out", (row) => short(row.output_tokens), "number"],
     ["Hypothetical cost", (row) => (row.hypothetical_usd === null ? "–" : money(row.hypothetical_usd)), "number"],
     ["At the price of", (row) => row.hypothetical_like ?? "–"],
-  ], rows);
+  ], rows));
 }
 
 /** What is not in the figures, or what the reader should know before believing them. */
