@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Protocol, TypeVar
 
 import orjson
 import uvicorn
@@ -23,6 +23,7 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
+from gateway.api.admin import Admin
 from gateway.api.door import Door, error_response
 from gateway.api.inference import Drain, Inference
 from gateway.api.service import Service
@@ -50,7 +51,6 @@ from gateway.settings.gateway import Settings, load_settings
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 from gateway.state.sql import Database
-from gateway.telemetry.metrics import Stats
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback
 from gateway.trials.holdout import Holdout
@@ -67,6 +67,7 @@ class Worker:
     local_model_url: str | None = None
     simulate: bool = False
     number: int = 0
+    workers: int = 1
     fd: int | None = None
 
 
@@ -80,13 +81,24 @@ def fingerprint(backends: Sequence[Backend]) -> str:
     return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
 
 
+class Opens(Protocol):
+    async def open(self) -> None: ...
+    async def aclose(self) -> None: ...
+
+
+Opened = TypeVar("Opened", bound=Opens)
+
+
+class Watched(Protocol):
+    def stats(self) -> Mapping[str, int | float | str]: ...
+
+
 class Rooms:
     """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
         self.drain = Drain()
-        self.stats: dict[str, Stats] = {}
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
 
@@ -123,9 +135,14 @@ class Rooms:
         await journal.start()
         exits.push_async_callback(journal.aclose)
         self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
-        self.limits = await self._enter(Limits(self.state))
+        self.limits = await self._enter(Limits(self.state, workers=self.worker.workers))
         self.budgets = await self._enter(
-            Budgets(self.state, catalogue, Spending(settings.paths.journal, self.database))
+            Budgets(
+                self.state,
+                catalogue,
+                Spending(settings.paths.journal, self.database),
+                workers=self.worker.workers,
+            )
         )
         self.embedder = await self._enter(OnnxEmbedder())
         self.cache = await self._enter(
@@ -164,19 +181,23 @@ class Rooms:
             journal=journal,
             limits=self.limits,
             budgets=self.budgets,
+            context=self.contexts,
             cache=self.cache,
             embedder=self.embedder,
+            routing=self.router,
+            feedback=self.feedback,
+            trials=self.holdout,
+            telemetry=self.telemetry,
         )
 
-    async def _enter(self, room: Any) -> Any:
+    async def _enter(self, room: Opened) -> Opened:
         """Open a room and remember to close it."""
         self._exits.push_async_callback(room.aclose)
         await room.open()
         return room
 
-    def _watch(self, **rooms: Any) -> None:
+    def _watch(self, **rooms: Watched) -> None:
         for name, room in rooms.items():
-            self.stats[name] = room.stats
             self.telemetry.watch(name, room.stats)
 
     async def _backends(self, catalogue: Catalogue) -> list[Backend]:
@@ -214,8 +235,9 @@ class Application:
                 drain=rooms.drain,
             )
             self._hot = self._inference.paths
+            door = Door(rooms.tenants)
             service = Service(
-                door=Door(rooms.tenants),
+                door=door,
                 fleet=rooms.fleet,
                 telemetry=rooms.telemetry,
                 state=rooms.state,
@@ -226,6 +248,9 @@ class Application:
                 feedback=rooms.feedback,
             )
             self._service.router.routes.extend(service.routes)
+            if rooms.worker.settings.config.admin_api:
+                admin = Admin(door=door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
+                self._service.router.routes.extend(admin.routes)
             yield
             await self._inference.aclose()
         finally:
@@ -260,6 +285,7 @@ def told() -> Worker:
         said.get("local_model_url"),
         bool(said.get("simulate")),
         int(said.get("worker", 0)),
+        int(said.get("workers", 1)),
         said.get("fd"),
     )
 

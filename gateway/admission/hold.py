@@ -164,10 +164,19 @@ class BudgetHold:
         parts[len(attempts)] = part
         wanted = sum(parts.values())
         if wanted > self.held:
-            await self._purse.take(wanted - self.held, self.held, self._record, self._patience_s)
+            await self._take(wanted - self.held, self._patience_s)
         elif wanted < self.held:
             self._purse.give(self.held - wanted)
-        self._parts, self.held = parts, wanted
+            self.held = wanted
+        self._parts = parts
+
+    async def _take(self, units: int, patience_s: float) -> None:
+        assert self._purse is not None
+        await self._purse.take(units, self.held, self._record, patience_s)
+        if self._over:  # settled or released by another task meanwhile
+            self._purse.give(units)
+        else:
+            self.held += units
 
     async def grow(self, output_tokens: int) -> None:
         """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
@@ -184,19 +193,17 @@ class BudgetHold:
 
     async def _pay(self, call: _Call, tokens: int, patience_s: float, *, last: bool = False) -> bool:
         """Hold for an answer of `tokens` tokens. When that is too much: False, or BudgetExhausted on the `last` try."""
-        assert self._purse is not None
         tokens = _least(tokens, call.cap)
         place = max(self._parts)
         more = self._cost(call, tokens) - self._parts[place]
         if more > 0:
             try:
-                await self._purse.take(more, self.held, self._record, patience_s)
+                await self._take(more, patience_s)
             except BudgetExhausted:
                 if last:
                     raise
                 return False
             self._parts[place] += more
-            self.held += more
         self._pays(call, tokens)
         return True
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import orjson
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.inference import Drain
-from gateway.api.wire import check_json, read_body
+from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
 from gateway.dialects import openai_chat
 from gateway.domain.policy import ModelRule, Policy
@@ -89,12 +88,7 @@ class Service:
 
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
         """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` on a request of this key."""
-        check_json(request.scope)
-        body = await read_body(request.scope, request.receive, limit=10_000, timeout_s=5.0)
-        try:
-            voice = parse(orjson.loads(body))
-        except orjson.JSONDecodeError as error:
-            raise BadRequest(f"The body is not valid JSON: {error}.") from error
+        voice = parse(await read_object(request))
         await self._feedback.hear(tenant, await self._flight(request, tenant), voice)
         return json_response({"heard": True}, 201)
 

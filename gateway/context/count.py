@@ -54,6 +54,10 @@ class Counter:
         """Exact. Loads the vocabulary at first, so call it in a thread unless `ready()`."""
         return vocabulary.count(self.load(encoding), text) if text else 0
 
+    def at_once(self, text: str) -> int:
+        """For callers on the loop that cannot wait: exact where that takes no time, else the estimate."""
+        return self.count(text) if self.ready() and len(text) <= _ON_LOOP_CHARACTERS else estimate(text)
+
     def ready(self, encoding: EncodingName = "o200k_base") -> bool:
         return encoding in self._encodings
 

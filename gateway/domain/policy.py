@@ -20,7 +20,7 @@ class Section(BaseModel):
 class ModelRule(Section):
     """What a model name that an app uses stands for."""
 
-    candidates: tuple[str, ...] = Field((), description="Backend names to choose among; empty: all of them.")
+    candidates: tuple[str, ...] = Field((), description="Backends or tiers to choose among; empty: all.")
     quality: Share = Field(0.95, description="Wanted probability that the answer is as good as the reference's.")
     reference: str | None = Field(
         None, description="Backend that answers when in doubt; no route is dearer. Null: the dearest candidate."

@@ -54,6 +54,10 @@ class TokenCounter(Protocol):
         """Exact for the tokenizer family; call off the loop for long text."""
         ...
 
+    def at_once(self, text: str) -> int:
+        """Exact where that takes no time, else the estimate: for callers on the loop that cannot wait."""
+        ...
+
 
 class PriceList(Protocol):
     def price(self, backend: Backend) -> Price | None:

@@ -102,6 +102,7 @@ class KeyRing:
         self._database = database
         self._mark: tuple[Any, ...] | None = None
         self._keys: dict[bytes, Key] = {}
+        self._digests: dict[str, bytes] = {}
         self.version = 0
         """Grows with every change, so that whoever derives from the snapshot knows when to start anew."""
         self.ready = False
@@ -109,12 +110,17 @@ class KeyRing:
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 
+    def digest_of(self, key_id: str) -> bytes | None:
+        """What `find` takes, for work done later in the name of a key."""
+        return self._digests.get(key_id)
+
     async def refresh(self) -> None:
         """One cheap look; reads the keys only when something changed. Raises SQLAlchemyError."""
         mark = await self._database.run(_mark)
         if mark != self._mark:
             rows = await self._database.run(_living)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
+            self._digests = {key.id: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
         self.ready = True

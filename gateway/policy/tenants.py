@@ -22,10 +22,19 @@ class Tenants:
 
     def authenticate(self, secret: bytes) -> Tenant:
         """Raises InvalidKey, ExpiredKey, or Overloaded while the keys have not been read yet."""
+        return self._current(digest(secret))
+
+    def of_key(self, key_id: str) -> Tenant:
+        """Whom a key stands for now, for work done later in its name. Raises as `authenticate` does."""
+        key_digest = self._ring.digest_of(key_id)
+        if key_digest is None and self._ring.ready:
+            raise ExpiredKey(f"The key {key_id} that asked for this was revoked; ask again with a living one.")
+        return self._current(key_digest or b"")
+
+    def _current(self, key_digest: bytes) -> Tenant:
         if self._version != self._ring.version:
             self._known.clear()
             self._version = self._ring.version
-        key_digest = digest(secret)
         tenant = self._known.get(key_digest)
         if tenant is None:
             tenant = self._known[key_digest] = self._find(key_digest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gateway.domain.backend import Backend
+from gateway.domain.backend import RANK, Backend
 from gateway.domain.policy import ModelRule, Policy
 from gateway.errors import UnknownModel
 
@@ -26,6 +26,8 @@ def resolve(model: str, policy: Policy, backends: Sequence[Backend]) -> Named:
         return _chosen_from(rule, backends)
     wanted = rule or model
     found = [each for each in backends if each.name == wanted] or [each for each in backends if each.model == wanted]
+    if not found and rule is not None:
+        found = [each for each in backends if each.tier == wanted]
     if not found:
         alias = f" (the policy's alias leads to {wanted!r}, which no backend is called)" if wanted != model else ""
         raise UnknownModel(
@@ -42,17 +44,17 @@ def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
 
 
 def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> Named:
-    if not rule.candidates:
-        missing = () if rule.reference is None or _find(rule.reference, backends) else (rule.reference,)
-        return Named(tuple(backends), rule, missing)
-    names = dict.fromkeys([*rule.candidates, *([rule.reference] if rule.reference else [])])
-    pairs = [(name, _find(name, backends)) for name in names]
-    return Named(
-        tuple(backend for _, backend in pairs if backend is not None),
-        rule,
-        tuple(name for name, backend in pairs if backend is None),
-    )
+    reference = () if rule.reference is None else (rule.reference,)
+    found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends}
+    missing = []
+    for name in dict.fromkeys((*rule.candidates, *reference)):
+        meant = _meant(name, backends)
+        found |= {each.name: each for each in meant}
+        if not meant and name not in RANK:
+            missing.append(name)
+    return Named(tuple(found.values()), rule, tuple(missing))
 
 
-def _find(name: str, backends: Sequence[Backend]) -> Backend | None:
-    return next((each for each in backends if each.name == name), None)
+def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:
+    """The backend of this name, else all of the tier of this name; a tier may be empty on one machine."""
+    return [each for each in backends if each.name == name] or [each for each in backends if each.tier == name]

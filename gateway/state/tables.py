@@ -147,5 +147,7 @@ batches = Table(
     Column("failed", Integer, nullable=False, default=0),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float, nullable=False),
+    Column("started_at", Float),
     Column("finished_at", Float),
+    Column("errors", Text),  # JSON list: which lines were wrong and why
 )

@@ -153,6 +153,7 @@ class Supervisor:
             "local_model_url": self._model.url if self._model else None,
             "simulate": self._simulate,
             "worker": number,
+            "workers": self._count,
         }
         threads = {name: variable(name) or "1" for name in ONE_THREAD}
         return {"THRIFTGATE_WORKER": orjson.dumps(told).decode(), **threads}

@@ -26,10 +26,8 @@ class Voice:
     comment: str
 
 
-def parse(body: Any) -> Voice:
+def parse(body: Mapping[str, Any]) -> Voice:
     """`{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""
-    if not isinstance(body, dict):
-        raise BadRequest("The body must be a JSON object with rating, score or cache.")
     if unknown := body.keys() - {"rating", "score", "cache", "comment"}:
         raise BadRequest(f"unknown key {min(unknown)!r}; give rating, score, cache or comment.", param=min(unknown))
     score = body.get("score")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import contextlib
 
 import pytest
@@ -129,3 +130,18 @@ async def test_a_hold_is_enough_however_the_backend_sorts_its_tokens(state: Stat
         assert held[True, 1000] >= 1000 + 100 * 30
         assert held[False, 1000] >= held[True, 1000] + 1000
         assert held[True, 10_000] >= 90_000 + 100 * 90
+
+
+async def test_a_hold_that_is_left_while_it_waits_holds_nothing(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.01")
+        async with budgets.hold(who, record(who), asking(900)) as first:
+            await first.extend(backend(), 10)
+            async with budgets.hold(who, record(who), asking(900)) as second:
+                waiting = asyncio.ensure_future(second.extend(backend(), 10))
+                await asyncio.sleep(0.05)
+            first.settle(0)
+            await waiting
+            assert second.held == 0
+        async with budgets.hold(who, record(who), asking(900)) as third:
+            await third.extend(backend(), 10)

@@ -37,3 +37,10 @@ async def test_counting_begins_with_loading_off_the_loop_and_is_exact_then() -> 
 async def test_long_text_is_counted_in_a_thread(counter: Counter) -> None:
     text = "one two three four " * 5000
     assert await counter.counts([text]) == [counter.count(text)]
+
+
+def test_who_cannot_wait_gets_the_exact_count_only_when_it_takes_no_time(counter: Counter) -> None:
+    assert counter.at_once("hello world") == 2
+    long = "one two three four " * 5000
+    assert counter.at_once(long) == counter.estimate(long)
+    assert Counter().at_once("hello world") == Counter().estimate("hello world")

@@ -17,6 +17,8 @@ POLICY = tenant(
         "by-model": "large-model",
         "broken": "absent",
         "nobody": {"candidates": [], "reference": "absent"},
+        "tiers": ["small", "hosted", "large-2"],
+        "strong": "large",
     }
 ).policy
 
@@ -46,6 +48,13 @@ def test_only_rules_leave_something_to_decide() -> None:
     assert isinstance(resolve("gpt-4o", POLICY, BACKENDS).rule, ModelRule)
     assert resolve("cheap", POLICY, BACKENDS).rule is None
     assert resolve("large", POLICY, BACKENDS).rule is None
+
+
+def test_a_tier_stands_for_all_its_backends_and_may_be_empty() -> None:
+    ours = [backend("phi", "small", "1"), backend("llama", "large", "2"), backend("qwen", "large", "2")]
+    assert [each.name for each in resolve("tiers", POLICY, ours).backends] == ["phi"]
+    assert [each.name for each in resolve("strong", POLICY, ours).backends] == ["llama", "qwen"]
+    assert resolve("tiers", POLICY, ours).missing == ("large-2",)
 
 
 def test_names_in_a_rule_that_no_backend_has_are_told() -> None:

@@ -22,7 +22,6 @@ def tenant(key: str = "k1", team: str = "search") -> Tenant:
 @pytest.mark.parametrize(
     ("body", "problem"),
     [
-        ([], "JSON object"),
         ({}, "Say something"),
         ({"rating": "meh"}, "good or bad"),
         ({"score": 2}, "from 0 to 1"),

@@ -32,7 +32,7 @@ export const wide = (label, table) => h("div", { class: "scroll", tabindex: "0",
 /** What a group has cost; where attempts have no price that is said, for unknown is not zero. */
 export function spent({ cost_usd, unpriced }) {
   if (!unpriced) return money(cost_usd);
-  return h("span", {}, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, "no price"));
+  return h("span", { class: "partly" }, Number(cost_usd) ? [money(cost_usd), " + "] : null, h("span", { class: "warn" }, "no price"));
 }
 
 /** A bar `share` (0..1) long; the figure beside it says the same in words. */

@@ -80,7 +80,7 @@ function say(problem) {
 
 function show() {
   const { total, viewer, by, key_names: names } = figures;
-  const none = !total.requests && !figures.simulated.length;
+  const none = !total.requests;
   $("door").hidden = true;
   $("controls").hidden = $("figures").hidden = false;
   $("empty").hidden = !none;
@@ -95,7 +95,10 @@ function show() {
   paint("alerts", figures.alerts, sections.alerts);
   paint("simulated", figures.simulated, sections.simulated);
   if (none) {
-    $("empty-text").textContent = figures.days === 1 ? `Team ${figures.team} has asked nothing today.` : `Team ${figures.team} has asked nothing in these ${figures.days} days.`;
+    const period = figures.days === 1 ? "today" : `in these ${figures.days} days`;
+    $("empty-text").textContent = figures.simulated.length
+      ? `Only simulated backends were asked ${period}; what they would have cost stands below and in no total.`
+      : `Team ${figures.team} has asked nothing ${period}.`;
     $("example").textContent = `OPENAI_BASE_URL=${new URL("v1", location.href)}\nOPENAI_API_KEY=tg-…`;
     return;
   }

@@ -91,7 +91,7 @@ function flight(found) {
   const { route } = found;
   const parts = [h("h4", {}, "Flight record")];
   if (route) {
-    parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")}. ${route.reason}`));
+    parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")} (${route.reason})`));
     parts.push(wide("Backends considered", table([
       ["Considered", (one) => one.backend],
       ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],

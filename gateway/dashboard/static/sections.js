@@ -136,7 +136,7 @@ export function latency(rows) {
   return wide("Time by backend", table([
     ["Backend", (row) => row.backend],
     ["Half within", (row) => milliseconds(row.p50_ms), "number"],
-    ["95 % within", (row) => milliseconds(row.p95_ms), "number"],
+    ["95% within", (row) => milliseconds(row.p95_ms), "number"],
     ["Answers", (row) => count(row.answers), "number"],
   ], rows));
 }

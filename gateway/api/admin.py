@@ -1,0 +1,100 @@
+"""/admin/*: keys, policies and the fleet over HTTP; closed unless the operator opens it, then for admin keys only."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.api.door import Door, json_response
+from gateway.api.wire import read_object
+from gateway.backends.fleet import Fleet
+from gateway.domain.tenant import Tenant
+from gateway.domain.units import parse_duration
+from gateway.errors import BadRequest, NotFound
+from gateway.policy import keys
+from gateway.policy.load import Policies
+from gateway.state.sql import Database
+
+
+class Admin:
+    """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
+
+    def __init__(self, *, door: Door, fleet: Fleet, database: Database, policies: Policies) -> None:
+        self._fleet, self._database, self._policies = fleet, database, policies
+        admin = door.needs("admin")
+        self.routes = [
+            Route("/admin/fleet", admin(self.fleet)),
+            Route("/admin/policies", admin(self.show_policies)),
+            Route("/admin/policies/reload", admin(self.reload), methods=["POST"]),
+            Route("/admin/keys", admin(self.list_keys)),
+            Route("/admin/keys", admin(self.create_key), methods=["POST"]),
+            Route("/admin/keys/{id}", admin(self.revoke_key), methods=["DELETE"]),
+        ]
+
+    async def fleet(self, request: Request, tenant: Tenant) -> Response:
+        """Backends and how they are; their addresses and keys stay inside."""
+        return json_response(
+            [
+                {
+                    "name": backend.name,
+                    "kind": backend.kind,
+                    "tier": backend.tier,
+                    "model": backend.model,
+                    "available": state.available,
+                    "reason": state.reason,
+                    "in_flight": state.in_flight,
+                    "first_byte_ms": state.first_byte_ms,
+                }
+                for backend in self._fleet.backends
+                for state in [self._fleet.state(backend)]
+            ]
+        )
+
+    async def show_policies(self, request: Request, tenant: Tenant) -> Response:
+        current = self._policies.current
+        teams = {
+            team: {"epoch": current.epochs[team], "policy": policy.model_dump(mode="json")}
+            for team, policy in current.policies.items()
+        }
+        return json_response({"teams": teams, "problem": self._policies.problem or None})
+
+    async def reload(self, request: Request, tenant: Tenant) -> Response:
+        swapped = await self._policies.reload()
+        return json_response({"reloaded": swapped, "problem": self._policies.problem or None}, 200 if swapped else 409)
+
+    async def list_keys(self, request: Request, tenant: Tenant) -> Response:
+        return json_response(await asyncio.to_thread(keys.listing, self._database, request.query_params.get("team")))
+
+    async def create_key(self, request: Request, tenant: Tenant) -> Response:
+        """`{"team", "name"?, "scopes"?, "expires"?: "90d"}` → the secret, this once."""
+        asked = await read_object(request)
+        team, scopes = asked.get("team"), asked.get("scopes", ["inference"])
+        if not isinstance(team, str) or not team:
+            raise BadRequest("team must name the team that pays.", param="team")
+        if not isinstance(scopes, list) or not scopes or any(scope not in keys.SCOPES for scope in scopes):
+            raise BadRequest(f"scopes must be a list out of {', '.join(keys.SCOPES)}.", param="scopes")
+        try:
+            expires_at = time.time() + parse_duration(asked["expires"]) if "expires" in asked else None
+        except ValueError as error:
+            raise BadRequest(f"expires {error}.", param="expires") from error
+        secret, key = await asyncio.to_thread(
+            lambda: keys.create(
+                self._database,
+                team,
+                name=str(asked.get("name", ""))[:200],
+                scopes=scopes,
+                expires_at=expires_at,
+                actor=tenant.key.id,
+            )
+        )
+        return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
+
+    async def revoke_key(self, request: Request, tenant: Tenant) -> Response:
+        key_id = request.path_params["id"]
+        if not await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id)):
+            raise NotFound(f"There is no living key {key_id}.")
+        return json_response({"id": key_id, "revoked": True})

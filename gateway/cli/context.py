@@ -1,0 +1,89 @@
+"""`thriftgate context`: count a conversation, and see what would be left out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.context.count import Counter, encoding_of
+from gateway.context.plan import Contexts
+from gateway.dialects.openai_chat import parse
+from gateway.domain.backend import Backend
+from gateway.domain.policy import ContextPolicy, Policy
+from gateway.domain.record import new_request_id
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.route import ContextPlan
+from gateway.domain.tenant import Key, Tenant
+from gateway.errors import GatewayError
+
+
+@click.group()
+def context() -> None:
+    """Count conversations and see what trimming does to them."""
+
+
+@context.command()
+@common
+@click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+@click.option("--max-tokens", type=click.IntRange(1), required=True, help="Input tokens to keep, at most.")
+@click.option("--model", default="gpt-4o", show_default=True, help="Whose tokenizer counts.")
+def trim(options: Context, file: Path, max_tokens: int, model: str) -> None:
+    """What would stay of the request in FILE (a chat-completions JSON body; - reads standard input).
+
+    \b
+    thriftgate context trim request.json --max-tokens 4000
+    """
+    try:
+        body = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+        request = parse(body, new_request_id(), Controls(), {})
+        plan = asyncio.run(_plan(request, max_tokens, model))
+    except OSError as error:
+        raise click.ClickException(f"{file}: cannot be read: {error.strerror}") from error
+    except GatewayError as error:
+        raise click.ClickException(error.message) from error
+    options.print(_values(plan), lambda: _show(request, plan))
+
+
+async def _plan(request: CompletionRequest, max_tokens: int, model: str) -> ContextPlan:
+    policy = Policy(team="trim", context=ContextPolicy(max_input_tokens=max_tokens))
+    backend = Backend(name="trim", kind="simulated", model=model)
+    return await Contexts(Counter()).plan_for(request, Tenant(Key("trim", "trim"), policy), backend)
+
+
+def _values(plan: ContextPlan) -> dict[str, Any]:
+    return {
+        "tokens_before": plan.tokens_before,
+        "tokens_after": plan.tokens_after,
+        "dropped": sorted(plan.drop),
+        "shortened": sorted(plan.replace),
+    }
+
+
+def _show(request: CompletionRequest, plan: ContextPlan) -> None:
+    table = Table("#", "role", "what happens", "begins", title=f"{plan.tokens_before} → {plan.tokens_after} tokens")
+    for turn in request.turns:
+        what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"
+        table.add_row(str(turn.index), turn.role, what, turn.text[:60].replace("\n", " "))
+    Console(highlight=False).print(table)
+
+
+@context.command()
+@common
+@click.argument("text")
+@click.option("--model", default="gpt-4o", show_default=True, help="Whose tokenizer counts.")
+def count(options: Context, text: str, model: str) -> None:
+    """Tokens of TEXT: exact, and as the fast estimate has it.
+
+    \b
+    thriftgate context count "How many days are in a week?"
+    """
+    counter = Counter()
+    exact, estimate = counter.count(text, encoding_of(model)), counter.estimate(text)
+    options.print({"tokens": exact, "estimate": estimate}, f"{exact} tokens (estimated {estimate})")

