@@ -100,7 +100,7 @@ class Pipeline:
 
     def _delivered(self, text: str, chunks: int) -> int:
         """Tokens of an answer whose backend never said: most stream a token a chunk, the others' text is counted."""
-        return chunks if len(text) <= chunks * CHARACTERS_PER_TOKEN else self.counter.count(text)
+        return chunks if len(text) <= chunks * CHARACTERS_PER_TOKEN else self.counter.at_once(text)
 
     async def aclose(self) -> None:
         await self._stores.drain(timeout_s=2.0)
