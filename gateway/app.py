@@ -30,6 +30,7 @@ from gateway.api.service import Service
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
 from gateway.cache.embedder import OnnxEmbedder
+from gateway.cache.embedder_st import SentenceTransformerEmbedder
 from gateway.cache.lookup import Cache
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
@@ -47,7 +48,7 @@ from gateway.policy.tenants import Tenants
 from gateway.routing.choose import Router
 from gateway.routing.grade import Grader
 from gateway.settings.environment import variable
-from gateway.settings.gateway import Settings, load_settings
+from gateway.settings.gateway import EmbedderSettings, Settings, load_settings
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 from gateway.state.sql import Database
@@ -79,6 +80,15 @@ def fingerprint(backends: Sequence[Backend]) -> str:
     """Changes when another model stands behind a name, so that it never answers from its predecessor's cache."""
     told = [(each.name, each.kind, each.base_url, each.model) for each in backends]
     return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
+
+
+def embedder(settings: EmbedderSettings) -> OnnxEmbedder | SentenceTransformerEmbedder:
+    """The packaged one, unless the operator names a model."""
+    if settings.model is None:
+        return OnnxEmbedder()
+    return SentenceTransformerEmbedder(
+        settings.model, device=settings.device, dimensions=settings.dimensions, max_tokens=settings.max_tokens
+    )
 
 
 class Opens(Protocol):
@@ -144,7 +154,7 @@ class Rooms:
                 workers=self.worker.workers,
             )
         )
-        self.embedder = await self._enter(OnnxEmbedder())
+        self.embedder = await self._enter(embedder(config.embedder))
         self.cache = await self._enter(
             Cache(
                 self.state,

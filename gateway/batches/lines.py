@@ -73,7 +73,10 @@ def read(number: int, raw: bytes, endpoint: str) -> Line:
 
 def asked(line: Line, endpoint: str, request_id: str) -> CompletionRequest:
     """The request in a line. Raises BadRequest."""
-    raw = orjson.dumps(line.body)
+    try:
+        raw = orjson.dumps(line.body)
+    except orjson.JSONEncodeError as error:  # nested too deep to be written again
+        raise BadRequest(f"body cannot be sent: {error}.", param="body") from error
     request: CompletionRequest = ENDPOINTS[endpoint].parse(raw, request_id, Controls(), {})
     if request.stream:
         raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="body.stream")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -56,15 +57,11 @@ class _File:
 
     def append(self, line: bytes) -> None:
         try:
-            written = os.write(self._fd, line)
+            if os.write(self._fd, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         except OSError:
-            written = 0
+            os.ftruncate(self._fd, self.size)
             raise
-        finally:
-            if written != len(line):
-                os.ftruncate(self._fd, self.size)
-        if written != len(line):
-            raise OSError(f"{self.path}: the disk took {written} of {len(line)} bytes")
         self.size += len(line)
         self.lines += 1
 

@@ -53,7 +53,7 @@ class SentenceTransformerEmbedder:
         from sentence_transformers import SentenceTransformer
 
         model = SentenceTransformer(self._path, device=self._device, local_files_only=True)
-        if model.get_sentence_embedding_dimension() != self.dimensions:
+        if model.get_embedding_dimension() != self.dimensions:
             raise EmbedderUnavailable(f"{self._path} gives other than {self.dimensions} dimensions; say how many")
         return model
 

@@ -174,7 +174,7 @@ def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[st
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
     """Key id → the name its maker gave it, where there is one."""
     found = connection.execute(select(keys.c.id, keys.c.name).where(keys.c.id.in_(list(ids)), keys.c.name != ""))
-    return dict(found.tuples().all())
+    return {row.id: row.name for row in found}
 
 
 def teams(connection: Connection) -> set[str]:

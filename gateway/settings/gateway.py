@@ -60,6 +60,15 @@ class TelemetrySettings(Section):
     access_log: bool = Field(True, description="One JSON line per request on standard output.")
 
 
+class EmbedderSettings(Section):
+    model: str | None = Field(
+        None, description="Folder of a sentence-transformers model (extra `st`); null: the packaged MiniLM."
+    )
+    device: str = Field("cpu", description="Where that model runs: cpu, cuda, cuda:1, mps.")
+    dimensions: int = Field(384, gt=0, description="Length of its vectors.")
+    max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer text is exact-only.")
+
+
 class TrialsSettings(Section):
     holdout: Share = Field(0.0, description="Share of conversations that the reference serves, to compare with.")
 
@@ -83,6 +92,7 @@ class GatewayConfig(Section):
     ledger: LedgerSettings = LedgerSettings()
     requests: RequestLimits = RequestLimits()
     telemetry: TelemetrySettings = TelemetrySettings()
+    embedder: EmbedderSettings = EmbedderSettings()
     trials: TrialsSettings = TrialsSettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")

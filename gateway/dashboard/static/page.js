@@ -9,6 +9,7 @@ import * as sections from "./sections.js";
 const KEPT = "thriftgate-key";
 const PATIENCE_MS = 40_000;
 const AWAY_S = 5;
+const SLOW_MS = 400;
 const $ = (id) => document.getElementById(id);
 
 const plot = new Plot($("plot"));
@@ -48,6 +49,7 @@ async function refresh() {
   asking?.abort();
   const mine = (asking = new AbortController());
   const late = setTimeout(() => mine.abort("late"), PATIENCE_MS);
+  const slow = setTimeout(() => figures === null && wait(), SLOW_MS);
   let next = AWAY_S;
   try {
     const query = new URLSearchParams({ days: $("days").value });
@@ -67,8 +69,13 @@ async function refresh() {
     say(error instanceof Refused ? error.message : "The gateway does not answer.");
   } finally {
     clearTimeout(late);
+    clearTimeout(slow);
   }
   if (!document.hidden) timer = setTimeout(refresh, next * 1000);
+}
+
+function wait() {
+  paint("status", "waiting", () => h("p", { class: "notice" }, "Adding up…"));
 }
 
 /** Trouble that may pass: what was known stays on the page, with its time. */

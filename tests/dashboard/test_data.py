@@ -1,0 +1,228 @@
+"""The page's figures are the usage report's, of one team, at one moment; simulated traffic is in none of them."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import orjson
+import pytest
+from sqlalchemy import insert
+
+from gateway.dashboard.data import Figures
+from gateway.domain.policy import Budget
+from gateway.domain.windows import iso
+from gateway.errors import LedgerUnavailable
+from gateway.ledger.formats import as_object
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.report import usage
+from gateway.policy.keys import create
+from gateway.state.sql import Database
+from gateway.state.tables import alerts, feedback, keys
+from gateway.trials.feedback import Feedback
+from tests.dashboard.samples import DAY, NOW, USD, policies, put, row, traffic
+from tests.fakes.clock import StoppedClock
+
+MONTH = Budget(limit_usd=Decimal(10), timezone="Europe/Madrid")
+DAY_LONG = Budget(limit_usd=Decimal("0.5"), window="day", on_exhausted="downgrade")
+TOTAL = Budget(limit_usd=Decimal(100), window="total")
+
+
+@pytest.fixture(scope="module")
+def catalogue() -> Catalogue:
+    return Catalogue.load()
+
+
+def room(
+    database: Database, catalogue: Catalogue, clock: StoppedClock | None = None, **found: dict[str, Any]
+) -> Figures:
+    return Figures(
+        database=database,
+        policies=policies(found),
+        prices=catalogue,
+        feedback=Feedback(database),
+        clock=clock or StoppedClock(NOW),
+    )
+
+
+async def test_every_grouping_and_the_total_are_those_of_the_usage_report(
+    any_database: Database, catalogue: Catalogue
+) -> None:
+    await traffic(any_database)
+    figures = await room(any_database, catalogue).of("search", 30)
+    since = NOW // DAY * DAY - 29 * DAY
+    for by in ("day", "backend", "model", "key"):
+        report = as_object(await usage(any_database, team="search", since=since, by=by, prices=catalogue))
+        assert figures["by"][by] == report["rows"]
+        assert figures["total"] == report["total"]
+        assert figures["simulated"] == report["simulated"]
+    assert figures["total"]["cost_usd"] == "8.75"
+    assert figures["total"]["requests"] == 7
+    assert (figures["since"], figures["at"]) == (iso(since), iso(NOW))
+
+
+async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Database, catalogue: Catalogue) -> None:
+    await traffic(any_database)
+    figures = await room(any_database, catalogue).of("search", 30)
+    total = figures["total"]
+    assert [tier["tier"] for tier in figures["tiers"]] == ["small", "large", "hosted"]
+    assert sum(Decimal(tier["cost_usd"]) for tier in figures["tiers"]) == Decimal(total["cost_usd"])
+    assert sum(tier["unpriced"] for tier in figures["tiers"]) == total["unpriced"] == 1
+    assert [tier["answers"] for tier in figures["tiers"]] == [1, 2, 2]
+    assert [tier["escalated"] for tier in figures["tiers"]] == [1, 0, 0]
+    assert sum(hit["answers"] for hit in figures["cache"]) == total["cache_answers"] == 2
+    assert sum(Decimal(hit["saved_usd"]) for hit in figures["cache"]) == Decimal(total["saved_usd"]) == 3
+    assert {hit["kind"]: hit["unpriced"] for hit in figures["cache"]} == {"exact": 0, "semantic": 1}
+
+
+async def test_a_team_sees_nothing_of_another(database: Database, catalogue: Catalogue) -> None:
+    await traffic(database)
+    figures = room(database, catalogue, chat={"budget": MONTH})
+    seen = await figures.of("chat", 30)
+    assert (seen["total"]["cost_usd"], seen["total"]["saved_usd"], seen["total"]["requests"]) == ("7", "1", 2)
+    assert {line["key"] for line in seen["by"]["key"]} == {"key_chat", "key_shop"}
+    assert seen["budgets"][0]["spent_usd"] == "7"
+    assert "search" not in orjson.dumps(seen).decode()
+    nobody = await figures.of("nobody", 30)
+    assert nobody["total"]["requests"] == 0
+    assert not any(nobody[name] for name in ("simulated", "budgets", "tiers", "cache", "latency", "dearest", "alerts"))
+    assert not any(nobody["by"].values())
+
+
+async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue: Catalogue) -> None:
+    midnight = NOW // DAY * DAY
+    await put(database, row(at=midnight - 0.001), row(at=midnight), row(at=midnight - DAY))
+    figures = room(database, catalogue)
+    assert (await figures.of("search", 1))["total"]["requests"] == 1
+    assert (await figures.of("search", 2))["total"]["requests"] == 3
+
+
+async def test_a_budget_has_spent_what_usage_says_since_its_window_began(
+    database: Database, catalogue: Catalogue
+) -> None:
+    await traffic(database)
+    budgets = (MONTH, DAY_LONG, TOTAL)
+    month, day, total = (await room(database, catalogue, search={"budget": budgets}).of("search", 1))["budgets"]
+    january = 1_798_758_000.0  # midnight in Madrid
+    assert month["start"] == iso(january)
+    assert month["spent_usd"] == as_object(await usage(database, team="search", since=january))["total"]["cost_usd"]
+    assert (month["left_usd"], month["used"]) == ("1.25", 0.875)
+    passed = (NOW - january) / (31 * DAY)
+    assert Decimal(month["forecast_usd"]) == pytest.approx(Decimal("8.75") / Decimal(passed))
+    assert month["forecast_used"] > 1 > month["passed"]
+    assert (day["spent_usd"], day["left_usd"], day["used"], day["forecast_usd"]) == ("3.75", "-3.25", 7.5, "7.5")
+    assert (total["spent_usd"], total["start"], total["end"], total["forecast_usd"]) == ("8.75", None, None, None)
+
+
+async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: Database, catalogue: Catalogue) -> None:
+    await put(database, row(backend="pretend", model="pretend-large", simulated=True, cost_pico=None))
+    figures = await room(database, catalogue, search={"budget": TOTAL}).of("search", 30)
+    (line,) = figures["simulated"]
+    assert (line["requests"], line["hypothetical_like"]) == (1, "openai/gpt-5")
+    assert Decimal(line["hypothetical_usd"]) > 0
+    assert (figures["total"]["requests"], figures["total"]["unpriced"]) == (0, 0)
+    assert figures["budgets"][0]["spent_usd"] == "0"
+    assert "pretend" not in repr({name: value for name, value in figures.items() if name != "simulated"})
+
+
+async def test_percentiles_are_durations_that_answers_really_took(any_database: Database, catalogue: Catalogue) -> None:
+    large = [row(duration_ms=float(ms)) for ms in range(1, 101)]
+    few = [row(backend="small", duration_ms=ms) for ms in (30.0, 10.0, 20.0)]
+    uncounted = [row(outcome="failed", duration_ms=9e6), row(duration_ms=None), row(attempt=0)]
+    await put(any_database, *large, *few, *uncounted)
+    assert (await room(any_database, catalogue).of("search", 1))["latency"] == [
+        {"backend": "large", "answers": 100, "p50_ms": 50.0, "p95_ms": 95.0},
+        {"backend": "small", "answers": 3, "p50_ms": 20.0, "p95_ms": 30.0},
+    ]
+
+
+async def test_the_dearest_requests_count_all_their_attempts(any_database: Database, catalogue: Catalogue) -> None:
+    await put(any_database, *(row(cost_pico=number) for number in range(1, 12)))
+    await put(
+        any_database,
+        row(request_id="req_two", outcome="escalated", cost_pico=2**63 - 1, backend="small", duration_ms=500.0),
+        row(request_id="req_two", attempt=2, cost_pico=2**63 - 1, at=NOW - 3599.0, duration_ms=250.0),
+    )
+    dearest = (await room(any_database, catalogue).of("search", 1))["dearest"]
+    assert [Decimal(one["cost_usd"]) * USD for one in dearest] == [2 * (2**63 - 1), *range(11, 2, -1)]
+    first = dearest[0]
+    assert (first["id"], first["duration_ms"], first["output_tokens"]) == ("req_two", 1250, 40)
+    assert [(one["backend"], one["outcome"]) for one in first["attempts"]] == [("small", "escalated"), ("large", "ok")]
+
+
+async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, catalogue: Catalogue) -> None:
+    payload = orjson.dumps({"id": "a", "text": "half is gone", "threshold": "50%", "window": "month"}).decode()
+    facts = {"team": "search", "created_at": NOW, "payload": payload}
+    rows = [
+        {**facts, "id": "a", "target": "", "delivered_at": NOW, "tries": 0, "last_error": ""},
+        {**facts, "id": "a/1", "target": "env:ONE", "delivered_at": NOW, "tries": 1, "last_error": ""},
+        {**facts, "id": "a/2", "target": "env:TWO", "delivered_at": None, "tries": 4, "last_error": "answered 503"},
+        {**facts, "id": "b", "team": "chat", "target": "", "delivered_at": NOW, "tries": 0, "last_error": ""},
+    ]
+    await database.run(lambda connection: connection.execute(insert(alerts), rows))
+    (alert,) = (await room(database, catalogue).of("search", 1))["alerts"]
+    assert (alert["text"], alert["threshold"], alert["at"]) == ("half is gone", "50%", iso(NOW))
+    assert alert["receivers"] == [
+        {"target": "env:ONE", "accepted": iso(NOW), "tries": 1, "error": ""},
+        {"target": "env:TWO", "accepted": None, "tries": 4, "error": "answered 503"},
+    ]
+
+
+async def test_keys_have_their_names_and_backends_their_voices(database: Database, catalogue: Catalogue) -> None:
+    voice = {"at": NOW, "request_id": "r", "key_id": "key_shop", "backend": "large"}
+    voices = [
+        {**voice, "team": team, "score": score} for team, score in (("search", 1.0), ("search", 0.5), ("chat", 0.0))
+    ]
+    key = {"id": "key_shop", "digest": bytes(32), "team": "search", "name": "Web shop", "scopes": "inference"}
+    await database.run(lambda connection: connection.execute(insert(feedback), voices))
+    await database.run(lambda connection: connection.execute(insert(keys), [{**key, "created_at": NOW}]))
+    await put(database, row(), row(key_id="key_nameless"))
+    figures = await room(database, catalogue).of("search", 1)
+    assert figures["key_names"] == {"key_shop": "Web shop"}
+    assert figures["feedback"] == [{"backend": "large", "score": 0.75, "voices": 2}]
+
+
+class TickingClock(StoppedClock):
+    """Every look at the ledger seems to take a second."""
+
+    def monotonic(self) -> float:
+        self.now += 0.5
+        return self.now
+
+
+async def test_those_who_ask_at_the_same_time_share_one_look_at_the_ledger(
+    database: Database, catalogue: Catalogue
+) -> None:
+    figures = room(database, catalogue)
+    await asyncio.gather(*(figures.of("search", 30) for _ in range(5)), figures.of("chat", 30))
+    assert figures.computed == 2
+
+
+async def test_figures_that_took_long_are_shown_again_for_longer(database: Database, catalogue: Catalogue) -> None:
+    clock = TickingClock(NOW)
+    figures = room(database, catalogue, clock)
+    first = await figures.of("search", 30)
+    assert first["refresh_s"] == 10  # twenty times half a second
+    assert await figures.of("search", 30) is first
+    clock.pass_(first["refresh_s"])
+    assert await figures.of("search", 30) is not first
+    quick = room(database, catalogue)
+    assert (await quick.of("search", 30))["refresh_s"] == 5
+    await put(database, row())
+    assert (await quick.of("search", 30))["total"]["requests"] == 1
+
+
+async def test_a_ledger_that_is_away_is_said_so_and_asked_again(database: Database, catalogue: Catalogue) -> None:
+    figures = room(database, catalogue)
+    await database.run(lambda connection: connection.exec_driver_sql("ALTER TABLE ledger RENAME TO gone"))
+    with pytest.raises(LedgerUnavailable):
+        await figures.of("search", 30)
+    await database.run(lambda connection: connection.exec_driver_sql("ALTER TABLE gone RENAME TO ledger"))
+    assert (await figures.of("search", 30))["total"]["requests"] == 0
+    await figures.aclose()
+
+
+async def test_an_admin_chooses_among_teams_with_a_key_or_a_policy(database: Database, catalogue: Catalogue) -> None:
+    await asyncio.to_thread(create, database, "ops")
+    assert await room(database, catalogue, search={}, default={}).teams() == ["ops", "search"]

@@ -1,0 +1,236 @@
+"""The page's files are open and hold nothing; its figures take a key; everything comes from here and nowhere else."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from html.parser import HTMLParser
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.door import Door, error_response
+from gateway.dashboard.page import STATIC, Dashboard
+from gateway.errors import MethodNotAllowed, NotFound
+from gateway.ledger.formats import as_object
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.report import usage
+from gateway.policy import keys
+from gateway.policy.keys import KeyRing
+from gateway.policy.tenants import Tenants
+from gateway.state.sql import Database
+from gateway.trials.feedback import Feedback
+from tests.dashboard.samples import NOW, policies, traffic
+from tests.fakes.clock import StoppedClock
+
+FILES = {
+    "page.css": "text/css",
+    "page.js": "text/javascript",
+    "uplot/uPlot.iife.min.js": "text/javascript",
+    "uplot/LICENSE": "text/plain",
+    "icon.svg": "image/svg+xml",
+}
+
+
+async def not_found(request: Request, error: Exception) -> Response:
+    return error_response(NotFound("There is nothing here."))
+
+
+async def not_allowed(request: Request, error: Exception) -> Response:
+    return error_response(MethodNotAllowed("Not like this."))
+
+
+class Visitor:
+    """A browser at the page, and keys to show there."""
+
+    def __init__(self, http: httpx.AsyncClient, secrets: dict[str, str], room: Dashboard) -> None:
+        self.http, self.secrets, self.room = http, secrets, room
+
+    async def data(self, key: str, **query: str) -> httpx.Response:
+        headers = {"authorization": f"Bearer {self.secrets[key]}"}
+        return await self.http.get("/dashboard/data", params=query, headers=headers)
+
+
+@pytest_asyncio.fixture
+async def visitor(database: Database) -> AsyncIterator[Visitor]:
+    secrets = {}
+    for name, team, scope in (
+        ("lead", "search", "usage"),
+        ("chat", "chat", "usage"),
+        ("app", "search", "inference"),
+        ("admin", "ops", "admin"),
+    ):
+        secrets[name], _ = await asyncio.to_thread(keys.create, database, team, scopes=(scope,))
+    found, ring = policies(), KeyRing(database)
+    await ring.refresh()
+    room = Dashboard(
+        guard=Door(Tenants(ring, found)).needs("usage", "admin"),
+        database=database,
+        policies=found,
+        prices=await asyncio.to_thread(Catalogue.load),
+        feedback=Feedback(database),
+        clock=StoppedClock(NOW),
+    )
+    await room.open()
+    app = Starlette(routes=room.routes, exception_handlers={404: not_found, 405: not_allowed})
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://gateway") as http:
+        yield Visitor(http, secrets, room)
+    await room.aclose()
+
+
+async def test_the_page_needs_no_key_and_allows_only_what_is_its_own(visitor: Visitor) -> None:
+    page = await visitor.http.get("/dashboard")
+    assert page.status_code == 200
+    assert page.headers["content-type"] == "text/html; charset=utf-8"
+    rules = page.headers["content-security-policy"].split("; ")
+    assert {"default-src 'self'", "form-action 'none'", "frame-ancestors 'none'"} <= set(rules)
+    assert "unsafe" not in page.headers["content-security-policy"]
+    assert page.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(("path", "media_type"), FILES.items())
+async def test_every_file_has_its_type_and_the_same_rules(visitor: Visitor, path: str, media_type: str) -> None:
+    file = await visitor.http.get(f"/dashboard/static/{path}")
+    assert file.status_code == 200
+    assert file.headers["content-type"].split(";")[0] == media_type
+    assert "default-src 'self'" in file.headers["content-security-policy"]
+    assert file.headers["x-content-type-options"] == "nosniff"
+
+
+class Elements(HTMLParser):
+    """What a page loads, and what a strict policy would forbid."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.inline: list[str] = []
+        self._tag = ""
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._tag = tag
+        for name, value in attrs:
+            if name in ("src", "href") and value:
+                self.loaded.append(value)
+            if name == "style" or name.startswith("on"):
+                self.inline.append(f"{tag} {name}")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._tag = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._tag in ("script", "style") and data.strip():
+            self.inline.append(self._tag)
+
+
+async def test_the_page_has_nothing_inline_and_loads_only_its_own_files(visitor: Visitor) -> None:
+    elements = Elements((await visitor.http.get("/dashboard")).text)
+    assert elements.inline == []
+    assert len(elements.loaded) >= 5
+    for address in elements.loaded:
+        assert address.startswith("dashboard/static/")  # relative, so that a mounted gateway has a page too
+        assert (await visitor.http.get(f"/{address}")).status_code == 200
+
+
+def test_scripts_import_each_other_make_no_markup_and_call_nobody_else() -> None:
+    for script in STATIC.glob("*.js"):
+        text = script.read_text(encoding="utf-8")
+        for imported in re.findall(r'from "\./([^"]+)"', text):
+            assert (STATIC / imported).is_file(), f"{script.name} imports {imported}"
+        assert not re.search(r"https?:|innerHTML|outerHTML|insertAdjacentHTML|eval\(|localStorage|cookie", text), script
+
+
+async def test_what_a_browser_has_already_is_not_sent_again(visitor: Visitor) -> None:
+    first = await visitor.http.get("/dashboard/static/page.js")
+    again = await visitor.http.get("/dashboard/static/page.js", headers={"if-none-match": first.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+    assert first.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "../page.py",
+        "..%2fpage.py",
+        "%2e%2e/page.py",
+        "uplot/../../data.py",
+        "uplot%2f..%2f..%2fdata.py",
+        "..%5cpage.py",
+        "%2fetc/passwd",
+        f"{Path(__file__)}",
+        "page.js%00",
+        "uplot",
+        "",
+    ],
+)
+async def test_no_path_leads_out_of_the_page_s_own_files(visitor: Visitor, path: str) -> None:
+    answer = await visitor.http.get(
+        httpx.URL("http://gateway/").copy_with(raw_path=f"/dashboard/static/{path}".encode())
+    )
+    assert answer.status_code == 404
+    assert answer.json()["error"]["code"] == "not_found"
+
+
+async def test_figures_are_refused_without_a_key_and_to_keys_that_may_only_ask(visitor: Visitor) -> None:
+    nobody = await visitor.http.get("/dashboard/data")
+    assert (nobody.status_code, nobody.json()["error"]["code"]) == (401, "invalid_api_key")
+    wrong = await visitor.http.get("/dashboard/data", headers={"authorization": "Bearer tg-wrong"})
+    assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "invalid_api_key")
+    app = await visitor.data("app")
+    assert (app.status_code, app.json()["error"]["code"]) == (403, "forbidden")
+    in_address = await visitor.http.get("/dashboard/data", params={"key": visitor.secrets["lead"]})
+    assert in_address.status_code == 401
+
+
+async def test_a_lead_s_figures_are_the_usage_report_s_and_kept_nowhere(visitor: Visitor, database: Database) -> None:
+    await traffic(database)
+    answer = await visitor.data("lead")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "no-store"
+    figures = answer.json()
+    assert (figures["team"], figures["days"]) == ("search", 30)
+    assert figures["total"] == as_object(await usage(database, team="search"))["total"]
+    assert figures["viewer"] == {"team": "search", "scopes": ["usage"], "teams": ["search"]}
+    assert visitor.room.stats() == {"served": 1, "computed": 1}
+
+
+async def test_another_team_s_key_sees_nothing_of_this_team(visitor: Visitor, database: Database) -> None:
+    await traffic(database)
+    own = await visitor.data("chat")
+    assert own.json()["total"]["cost_usd"] == "7"
+    assert "search" not in own.text
+    asked = await visitor.data("chat", team="search")
+    assert (asked.status_code, asked.json()["error"]["code"]) == (403, "forbidden")
+    assert (await visitor.data("chat", team="chat")).status_code == 200
+
+
+async def test_an_admin_may_name_a_team(visitor: Visitor, database: Database) -> None:
+    await traffic(database)
+    own, other = (await visitor.data("admin")).json(), (await visitor.data("admin", team="search")).json()
+    assert (own["team"], own["total"]["requests"]) == ("ops", 0)
+    assert (other["team"], other["total"]["cost_usd"]) == ("search", "8.75")
+    assert other["viewer"] == {"team": "ops", "scopes": ["admin"], "teams": ["chat", "ops", "search"]}
+
+
+@pytest.mark.parametrize("days", ["0", "-1", "367", "9999999", "1.5", "month", "", "٣"])
+async def test_days_must_be_a_number_that_makes_sense(visitor: Visitor, days: str) -> None:
+    answer = await visitor.data("lead", days=days)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "days"
+
+
+async def test_the_routes_are_for_reading(visitor: Visitor) -> None:
+    for path in ("/dashboard", "/dashboard/data", "/dashboard/static/page.js"):
+        assert (await visitor.http.post(path)).status_code == 405
+
+
+def test_the_plot_library_comes_with_its_licence_and_version() -> None:
+    assert "MIT License" in (STATIC / "uplot" / "LICENSE").read_text(encoding="utf-8")
+    assert re.search(r"\(v\d+\.\d+\.\d+\)", (STATIC / "uplot" / "uPlot.iife.min.js").read_text(encoding="utf-8")[:200])
