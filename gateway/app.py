@@ -24,16 +24,21 @@ from starlette.types import Receive, Scope, Send
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
 from gateway.api.admin import Admin
+from gateway.api.batches import BatchRoutes
 from gateway.api.door import Door, error_response
 from gateway.api.inference import Drain, Inference
 from gateway.api.service import Service
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
+from gateway.batches.files import Files
+from gateway.batches.jobs import Jobs
+from gateway.batches.runner import Runner
 from gateway.cache.embedder import OnnxEmbedder
 from gateway.cache.embedder_st import SentenceTransformerEmbedder
 from gateway.cache.lookup import Cache
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
+from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
 from gateway.domain.tasks import Tasks
 from gateway.errors import MethodNotAllowed, NotFound
@@ -145,6 +150,15 @@ class Rooms:
         await journal.start()
         exits.push_async_callback(journal.aclose)
         self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
+        self.dashboard = await self._enter(
+            Dashboard(
+                guard=Door(self.tenants).needs("usage", "admin"),
+                database=self.database,
+                policies=self.policies,
+                prices=catalogue,
+                feedback=self.feedback,
+            )
+        )
         self.limits = await self._enter(Limits(self.state, workers=self.worker.workers))
         self.budgets = await self._enter(
             Budgets(
@@ -178,6 +192,11 @@ class Rooms:
             telemetry=self.telemetry,
         )
         exits.push_async_callback(self.pipeline.aclose)
+        self.files = await self._enter(Files(settings.paths.files, self.database))
+        self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
+        self.batches = await self._enter(
+            Runner(self.jobs, self.files, self.pipeline, self.tenants, deadline_s=config.requests.deadline)
+        )
         if self.worker.fd is None:  # nobody above drains the journals
             writer = Writer(settings.paths.journal, self.database)
             self._tasks.spawn(writer.run(), "ledger writer")
@@ -196,7 +215,9 @@ class Rooms:
             embedder=self.embedder,
             routing=self.router,
             feedback=self.feedback,
+            dashboard=self.dashboard,
             trials=self.holdout,
+            batches=self.batches,
             telemetry=self.telemetry,
         )
 
@@ -257,7 +278,9 @@ class Application:
                 drain=rooms.drain,
                 feedback=rooms.feedback,
             )
-            self._service.router.routes.extend(service.routes)
+            self._service.router.routes.extend([*service.routes, *rooms.dashboard.routes])
+            batches = BatchRoutes(door=door, files=rooms.files, jobs=rooms.jobs)
+            self._service.router.routes.extend(batches.routes)
             if rooms.worker.settings.config.admin_api:
                 admin = Admin(door=door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
                 self._service.router.routes.extend(admin.routes)

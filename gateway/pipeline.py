@@ -24,7 +24,6 @@ from gateway.errors import DeadlineExceeded
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 
-
 CHARACTERS_PER_TOKEN = 8
 """Longer chunks than this, on average, hold more than one token each (a token has about four)."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import orjson
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -14,11 +16,13 @@ from gateway.api.wire import secret
 from gateway.dialects import openai_chat
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError
+from gateway.errors import Forbidden, GatewayError, Overloaded
 from gateway.policy.tenants import Tenants
 
-OPEN = ("/health", "/health/live", "/health/ready")
-"""Routes that ask for no key."""
+log = logging.getLogger(__name__)
+
+OPEN = ("/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{name:path}")
+"""Routes that ask for no key; the page and its files hold no data, what fills it does ask."""
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
 
@@ -53,6 +57,13 @@ class Door:
                     return await endpoint(request, tenant)
                 except GatewayError as error:
                     return error_response(error)
+                except (SQLAlchemyError, OSError) as error:
+                    log.error(
+                        "%s %s: the database or the disk does not answer: %s", request.method, request.url.path, error
+                    )
+                    return error_response(
+                        Overloaded("The gateway's database or disk does not answer; try again shortly.")
+                    )
 
             return guarded
 

@@ -115,11 +115,15 @@ class Jobs:
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in rows]
 
-    async def begin(self, batch: Batch) -> None:
-        """A runner has taken it."""
-        started = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
-        values = {"status": "in_progress", "started_at": time.time()}
-        await self._database.run(lambda connection: connection.execute(started.values(values)))
+    async def begin(self, batch: Batch) -> bool:
+        """A runner takes it; False when it has ended meanwhile."""
+        start = update(batches).where(batches.c.id == batch.id, batches.c.status == "validating")
+
+        def work(connection: Connection) -> bool:
+            connection.execute(start.values(status="in_progress", started_at=time.time()))
+            return _find(connection, batch.team, batch.id).status in OPEN
+
+        return await self._database.run(work)
 
     async def count(self, counts: Mapping[str, tuple[int, int]]) -> None:
         """Batch → lines (completed, failed) so far."""
@@ -130,12 +134,12 @@ class Jobs:
 
         await self._database.run(work)
 
-    async def finish(self, batch: Batch, status: str, sizes: Mapping[str, int], completed: int, failed: int) -> None:
+    async def finish(self, batch: Batch, status: str, sizes: Mapping[str, int], counts: tuple[int, int]) -> None:
         """Its result files (`output` and `error`, in bytes; an empty one is none) and its end are seen at once."""
         now = time.time()
         kinds = [kind for kind, size in sizes.items() if size]
         values: dict[str, Any] = {f"{kind}_file_id": batch.result_id(kind) for kind in kinds}
-        values |= {"status": status, "completed": completed, "failed": failed, "finished_at": now}
+        values |= {"status": status, "completed": counts[0], "failed": counts[1], "finished_at": now}
 
         def work(connection: Connection) -> None:
             if connection.execute(_open(batch.id).values(values)).rowcount:
@@ -152,7 +156,7 @@ def _read(asked: Mapping[str, Any]) -> tuple[str, str, dict[str, str]]:
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
         raise BadRequest("input_file_id is required: the id of a file of purpose batch.", param="input_file_id")
-    if endpoint not in ENDPOINTS:
+    if not isinstance(endpoint, str) or endpoint not in ENDPOINTS:
         raise BadRequest(f"endpoint must be one of {', '.join(ENDPOINTS)}.", param="endpoint")
     if asked.get("completion_window") != "24h":
         raise BadRequest("completion_window must be 24h.", param="completion_window")

@@ -31,8 +31,10 @@ class Results:
             self.done.add(custom_id)
 
     def close(self) -> None:
-        self.output.close()
-        self.errors.close()
+        """What is added afterwards is refused; it never meets a descriptor that is another file by now."""
+        with self._lock:
+            self.output.close()
+            self.errors.close()
 
 
 class _File:
@@ -60,10 +62,12 @@ class _File:
             if os.write(self._fd, line) != len(line):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
         except OSError:
-            os.ftruncate(self._fd, self.size)
+            if self._fd >= 0:
+                os.ftruncate(self._fd, self.size)
             raise
         self.size += len(line)
         self.lines += 1
 
     def close(self) -> None:
         os.close(self._fd)
+        self._fd = -1

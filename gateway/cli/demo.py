@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from gateway.cli.options import Context, common
-from gateway.cli.tour import MARKER, POLICY, STEPS, Step
+from gateway.cli.tour import MARKER, STEPS, Step, write_policy
 from gateway.domain.usage import Usage
 from gateway.ledger.prices import Catalogue
 from gateway.policy.keys import create, revoke
@@ -37,7 +36,8 @@ LOCAL_PATIENCE_S = 20.0
 
 @click.command()
 @common
-def demo(context: Context) -> None:
+@click.option("--team", help="The team that asks; default: a new one, under a policy of its own.")
+def demo(context: Context, team: str | None) -> None:
     """Play the tour on the gateway that `thriftgate serve --demo` started with the same --data-dir.
 
     Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, what was saved, time.
@@ -45,11 +45,13 @@ def demo(context: Context) -> None:
     settings = context.settings()
     try:
         runtime = orjson.loads(settings.paths.runtime.read_bytes())
-    except (OSError, ValueError):
+        runtime["tour"]["alert_url"]
+    except (OSError, ValueError, KeyError):
         raise click.ClickException(
             f"No gateway is running on {settings.paths.data}; start one with `thriftgate serve --demo`."
         ) from None
-    rows = asyncio.run(Tour(settings, runtime, Console(stderr=context.as_json)).play())
+    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", Console(stderr=context.as_json))
+    rows = asyncio.run(tour.play())
     if context.as_json:
         click.echo(orjson.dumps([row.facts() for row in rows]).decode())
 
@@ -88,11 +90,10 @@ class Row:
 class Tour:
     """Two teams of its own, a webhook of its own, and what it asked of the gateway."""
 
-    def __init__(self, settings: Settings, runtime: dict[str, Any], console: Console) -> None:
-        self._settings, self._runtime, self._console = settings, runtime, console
+    def __init__(self, settings: Settings, runtime: dict[str, Any], team: str, console: Console) -> None:
+        self._settings, self._runtime, self._team, self._console = settings, runtime, team, console
         self._base = f"http://{runtime['host']}:{runtime['port']}"
         self._prices = Catalogue.load()
-        self._run = secrets.token_hex(3)
         self._alerts: list[dict[str, Any]] = []
         self._alerted = asyncio.Event()
         self._list_name = ""
@@ -100,13 +101,12 @@ class Tour:
     async def play(self) -> list[Row]:
         database = Database(self._settings.database_url)
         keys = {
-            name: await asyncio.to_thread(create, database, f"{name}-{self._run}", name="tour", scopes=("inference",))
-            for name in ("tour", "other")
+            name: await asyncio.to_thread(create, database, team, name="tour", scopes=("inference",))
+            for name, team in (("tour", self._team), ("other", f"{self._team}-neighbour"))
         }
-        policy = self._settings.paths.data / "tour" / f"tour-{self._run}.yaml"
         try:
             async with self._receiver(), aiohttp.ClientSession() as session:
-                await asyncio.to_thread(self._write_policy, policy)
+                await asyncio.to_thread(self._write_policy)
                 await self._local_model(session)
                 await self._in_force(session, keys["tour"][0])
                 rows = await self._ask_all(session, {name: secret for name, (secret, _) in keys.items()})
@@ -114,15 +114,14 @@ class Tour:
                 self._sum_up(rows)
                 return rows
         finally:
-            await asyncio.to_thread(policy.unlink, missing_ok=True)
             for _, key in keys.values():
                 await asyncio.to_thread(revoke, database, key.id)
             await asyncio.to_thread(database.close)
 
-    def _write_policy(self, path: Path) -> None:
-        path.write_text(
-            POLICY.format(team=f"tour-{self._run}", variable=self._runtime["tour"]["variable"], marker=MARKER)
-        )
+    def _write_policy(self) -> None:
+        folder = self._settings.paths.data / "tour"
+        if not (folder / f"{self._team}.yaml").exists():
+            write_policy(folder, self._team, self._runtime["tour"]["variable"])
 
     @asynccontextmanager
     async def _receiver(self) -> AsyncIterator[None]:
@@ -149,11 +148,12 @@ class Tour:
         if not self._runtime.get("local_model"):
             self._console.print("[dim]No local model here (`thriftgate model fetch` gets it): one tier only.[/]")
             return
+        address = self._runtime["local_model"]["url"].removesuffix("/v1") + "/health"
         with self._console.status("waiting for the local model to load"):
             until = time.monotonic() + LOCAL_PATIENCE_S
             while time.monotonic() < until:
                 try:
-                    async with session.get(f"{self._runtime['local_model']['url']}/models") as reply:
+                    async with session.get(address) as reply:
                         if reply.status == 200:
                             return
                 except aiohttp.ClientError:

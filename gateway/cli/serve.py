@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import orjson
 from rich.console import Console
 
 from gateway.cli.options import Context, common
+from gateway.cli.tour import write_policy
 from gateway.domain.tenant import Key
 from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
@@ -47,8 +49,9 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     settings = context.settings()
+    team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:
-        settings = _for_the_tour(settings)
+        settings = _for_the_tour(settings, team)
     console = Console(stderr=True, highlight=False)
     supervisor = Supervisor(
         settings,
@@ -61,33 +64,40 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         announce=lambda line: console.print(f"  {line}"),
     )
     if demo:
-        threading.Thread(target=_welcome, args=(settings, console), daemon=True).start()
+        threading.Thread(target=_welcome, args=(settings, team, console), daemon=True).start()
     supervisor.run()
 
 
-def _for_the_tour(settings: Settings) -> Settings:
-    """A folder for the tour's policy, and an address for its alerts that this process may post to."""
+def _for_the_tour(settings: Settings, team: str) -> Settings:
+    """A new team's policy in a folder of its own, and an address for its alerts that this process may post to.
+
+    A team for each start: its cache is empty and its budget unspent, so that the tour shows the same again.
+    """
     folder = settings.paths.data / "tour"
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for old in folder.glob("*.yaml"):
+        old.unlink()
+    write_policy(folder, team, TOUR_URL)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         define(TOUR_URL, f"http://127.0.0.1:{probe.getsockname()[1]}/alert")
     return replace(settings, policies=(*settings.policies, folder))
 
 
-def _welcome(settings: Settings, console: Console) -> None:
+def _welcome(settings: Settings, team: str, console: Console) -> None:
     """Once requests are answered: what to paste, and the tour."""
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
         return
     base = f"http://{runtime['host']}:{runtime['port']}"
-    secret, _ = _demo_key(settings)
+    secret, _ = _demo_key(settings, team)
     console.rule("Thriftgate is ready")
-    console.print(_paste(base, secret), soft_wrap=True)
+    console.print(_paste(base, secret, team), soft_wrap=True)
     console.rule()
     if variable("TOUR", "1") == "0":
         return
     command = [sys.executable, "-m", "gateway.cli.main", "demo", "--data-dir", str(settings.paths.data)]
+    command += ["--team", team]
     subprocess.run(command, check=False)  # noqa: S603 - our own command
     console.print(f"Still serving on {base}; Ctrl-C ends it.")
 
@@ -108,18 +118,18 @@ def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
     return None
 
 
-def _demo_key(settings: Settings) -> tuple[str, Key]:
+def _demo_key(settings: Settings, team: str) -> tuple[str, Key]:
     database = Database(settings.database_url)
     try:
-        return create(database, DEMO_TEAM, name="demo", scopes=("inference", "usage"), expires_at=time.time() + 86400)
+        return create(database, team, name="demo", scopes=("inference", "usage"), expires_at=time.time() + 86400)
     finally:
         database.close()
 
 
-def _paste(base: str, secret: str) -> str:
+def _paste(base: str, secret: str, team: str) -> str:
     return f"""[bold]Base URL[/]  {base}/v1
-[bold]Demo key[/]  {secret}   (team {DEMO_TEAM}, a day long)
-[bold]Page[/]      {base}/dashboard
+[bold]Demo key[/]  {secret}   (team {team}, for a day)
+[bold]Page[/]      {base}/dashboard   (asks for the key)
 
 [bold]curl[/]
 curl {base}/v1/chat/completions \\

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 Message = dict[str, Any]
 
 POLICY = """\
-# Written by `thriftgate demo`: the rules of the tour's own team, gone when the tour ends.
+# Written by `thriftgate serve --demo` or `thriftgate demo`: the rules of the tour's own team.
 team: {team}
 organisation: tour
 models:
@@ -18,15 +19,21 @@ models:
 cache: {{scope: team, ttl: 1h, semantic: {{enabled: true, max_error: 1%}}}}
 context: {{max_input_tokens: 600}}
 budget:
-  limit_usd: 0.002
+  limit_usd: 0.05
   window: day
-  alerts: [2%, 80%, 100%]
+  alerts: [0.1%, 50%, 80%, 100%]
   notify: [{{webhook: env:{variable}}}]
   on_exhausted: downgrade
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
 MARKER = "tour-is-ready"
 """A model name that only the tour's policy knows: once it is listed, the policy is in force."""
+
+
+def write_policy(folder: Path, team: str, variable: str) -> None:
+    """The rules of the tour's team; `variable` names the environment variable that holds its webhook."""
+    text = POLICY.format(team=team, variable=variable, marker=MARKER)
+    (folder / f"{team}.yaml").write_text(text, encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)

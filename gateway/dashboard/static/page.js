@@ -118,7 +118,7 @@ function show() {
   paint("feedback", figures.feedback, sections.feedback);
   showWhere();
   requests.show(figures.dearest, names, viewer.scopes.includes("inference"));
-  $("plot").setAttribute("aria-label", sections.planned(days));
+  $("plot").setAttribute("aria-label", sections.inWords(days));
   plot.show(days);
 }
 
@@ -167,6 +167,7 @@ function leave(why = "") {
   requests.forget();
   plot.forget();
   $("plot").removeAttribute("aria-label");
+  for (const id of ["title", "moment", "empty-text"]) $(id).textContent = "";
   $("figures").hidden = $("controls").hidden = true;
   $("door").hidden = false;
   $("refused").textContent = why;

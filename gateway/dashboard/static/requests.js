@@ -77,7 +77,7 @@ function facts(row, names) {
   ].filter(([, value]) => value !== "");
   return [
     h("dl", { class: "facts" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
-    wide("Attempts", table([
+    wide(`Attempts of ${row.id}`, table([
       ["Attempt", (attempt) => `${attempt.backend} (${attempt.model})`],
       ["Outcome", (attempt) => [attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],
       ["Trimmed", (attempt) => (attempt.trimmed_tokens ? `${count(attempt.trimmed_tokens)} tokens` : "–"), "number"],
@@ -89,10 +89,10 @@ function facts(row, names) {
 
 function flight(found) {
   const { route } = found;
-  const parts = [h("h4", {}, "Flight record")];
+  const parts = [h("h3", {}, "Flight record")];
   if (route) {
     parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")} (${route.reason})`));
-    parts.push(wide("Backends considered", table([
+    parts.push(wide(`Backends considered for ${found.id}`, table([
       ["Considered", (one) => one.backend],
       ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
       ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],

@@ -70,7 +70,7 @@ function windowOf(budget) {
 }
 
 export function days(rows) {
-  return wide("Spend per day", table([
+  return wide("Days as a table", table([
     ["Day (UTC)", (row) => row.day],
     ["Spent", spent, "number"],
     ["Requests", (row) => count(row.requests), "number"],
@@ -163,7 +163,7 @@ function delivery({ target, accepted, tries, error }) {
 }
 
 export function simulated(rows) {
-  return wide("Simulated traffic", table([
+  return wide("Simulated traffic as a table", table([
     ["Model", (row) => row.model],
     ["Tier", (row) => TIERS[row.tier] ?? row.tier],
     ["Requests", (row) => count(row.requests), "number"],
@@ -191,4 +191,8 @@ export function notices({ total, by, mode }) {
   return said;
 }
 
-export const planned = (rows) => `Spend per day of UTC: ${rows.map((row) => `${row.day} ${usd(row.cost_usd)}`).join(", ")}`;
+/** The plot in a sentence, for those who do not see it. */
+export function inWords(rows) {
+  const dearest = rows.reduce((most, row) => (Number(row.cost_usd) > Number(most.cost_usd) ? row : most));
+  return `Bars of what each of ${plural(rows.length, "day")} cost; the dearest is ${dearest.day} with ${usd(dearest.cost_usd)}. The table below has them all.`;
+}

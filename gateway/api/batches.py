@@ -1,0 +1,142 @@
+"""OpenAI's routes for files and batches."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+from starlette.routing import Route
+
+from gateway.api.door import Door, json_response
+from gateway.api.multipart import receive_form
+from gateway.api.wire import read_object
+from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
+from gateway.batches.jobs import Batch, Jobs
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NotFound
+
+STALL_S = 30.0
+PURPOSES = ("batch",)
+
+
+def shown_file(file: StoredFile) -> dict[str, Any]:
+    """OpenAI's File object."""
+    return {
+        "id": file.id,
+        "object": "file",
+        "bytes": file.bytes,
+        "created_at": int(file.created_at),
+        "filename": file.filename,
+        "purpose": file.purpose,
+        "status": "processed",
+    }
+
+
+def shown_batch(batch: Batch) -> dict[str, Any]:
+    """OpenAI's Batch object."""
+    moments = ("completed", "failed", "expired", "cancelled")
+    ended = batch.finished_at and int(batch.finished_at)
+    return {
+        "id": batch.id,
+        "object": "batch",
+        "endpoint": batch.endpoint,
+        "errors": {"object": "list", "data": orjson.loads(batch.errors)} if batch.errors else None,
+        "input_file_id": batch.input_file_id,
+        "completion_window": "24h",
+        "status": batch.status,
+        "output_file_id": batch.output_file_id,
+        "error_file_id": batch.error_file_id,
+        "created_at": int(batch.created_at),
+        "in_progress_at": batch.started_at and int(batch.started_at),
+        "expires_at": int(batch.expires_at),
+        **{f"{status}_at": ended if batch.status == status else None for status in moments},
+        "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
+        "metadata": orjson.loads(batch.metadata),
+    }
+
+
+def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
+    """OpenAI's list, of `found` that may hold one more than the page."""
+    data = found[:limit]
+    first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+    return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
+
+
+def asked_page(request: Request, default: int, most: int) -> Page:
+    """`limit`, `after`, `order`, `purpose` of the query. Raises BadRequest."""
+    asked = request.query_params
+    limit, order = asked.get("limit", str(default)), asked.get("order", "desc")
+    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= most:
+        raise BadRequest(f"limit must be a whole number from 1 to {most}.", param="limit")
+    if order not in ("asc", "desc"):
+        raise BadRequest("order must be asc or desc.", param="order")
+    return Page(int(limit), asked.get("after", ""), order == "asc", asked.get("purpose", ""))
+
+
+class BatchRoutes:
+    """Ordinary Starlette endpoints; a team sees its own files and batches."""
+
+    def __init__(self, *, door: Door, files: Files, jobs: Jobs) -> None:
+        self._files, self._jobs = files, jobs
+        inference = door.needs("inference")
+        self.routes = [
+            Route("/v1/files", inference(self.upload), methods=["POST"]),
+            Route("/v1/files", inference(self.list_files)),
+            Route("/v1/files/{id}", inference(self.delete_file), methods=["DELETE"]),
+            Route("/v1/files/{id}", inference(self.file)),
+            Route("/v1/files/{id}/content", inference(self.content)),
+            Route("/v1/batches", inference(self.create), methods=["POST"]),
+            Route("/v1/batches", inference(self.list_batches)),
+            Route("/v1/batches/{id}", inference(self.batch)),
+            Route("/v1/batches/{id}/cancel", inference(self.cancel), methods=["POST"]),
+        ]
+
+    async def upload(self, request: Request, tenant: Tenant) -> Response:
+        async with self._files.upload() as upload:
+            form = await receive_form(request, upload.write, MAX_BYTES, STALL_S)
+            if form.filename is None:
+                raise BadRequest("The form has no part called file.", param="file")
+            if form.fields.get("purpose") not in PURPOSES:
+                raise BadRequest(f"purpose must be {' or '.join(PURPOSES)}.", param="purpose")
+            if unknown := form.fields.keys() - {"purpose"}:
+                raise BadRequest(f"The field {min(unknown)!r} is not known here; leave it out.", param=min(unknown))
+            file = await self._files.keep(upload, tenant, form.filename or "upload", form.fields["purpose"])
+        return json_response(shown_file(file))
+
+    async def list_files(self, request: Request, tenant: Tenant) -> Response:
+        page = asked_page(request, 10_000, 10_000)
+        found = await self._files.page(tenant.team, page)
+        return json_response(shown_list([shown_file(file) for file in found], page.limit))
+
+    async def file(self, request: Request, tenant: Tenant) -> Response:
+        return json_response(shown_file(await self._files.get(tenant.team, request.path_params["id"])))
+
+    async def content(self, request: Request, tenant: Tenant) -> Response:
+        file = await self._files.get(tenant.team, request.path_params["id"])
+        path = self._files.path(file.id)
+        if not await asyncio.to_thread(path.is_file):
+            raise NotFound(f"The bytes of {file.id} are not on this host.", param="file_id")
+        return FileResponse(path, media_type="application/jsonl")
+
+    async def delete_file(self, request: Request, tenant: Tenant) -> Response:
+        file_id = request.path_params["id"]
+        await self._files.delete(tenant.team, file_id)
+        return json_response({"id": file_id, "object": "file", "deleted": True})
+
+    async def create(self, request: Request, tenant: Tenant) -> Response:
+        asked = await read_object(request)
+        return json_response(shown_batch(await self._jobs.create(tenant, asked)))
+
+    async def list_batches(self, request: Request, tenant: Tenant) -> Response:
+        page = asked_page(request, 20, 100)
+        found = await self._jobs.page(tenant.team, page)
+        return json_response(shown_list([shown_batch(batch) for batch in found], page.limit))
+
+    async def batch(self, request: Request, tenant: Tenant) -> Response:
+        return json_response(shown_batch(await self._jobs.get(tenant.team, request.path_params["id"])))
+
+    async def cancel(self, request: Request, tenant: Tenant) -> Response:
+        return json_response(shown_batch(await self._jobs.cancel(tenant.team, request.path_params["id"])))

@@ -1,0 +1,121 @@
+"""A multipart form with one file, written to where it belongs while it still arrives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import Request
+
+from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+
+PIECE = 2**20
+"""Bytes that are parsed and written at once, off the loop."""
+FIELD = 1000
+"""Bytes of a field that is no file."""
+FRAME = 64 * 2**10
+"""Bytes that boundaries, headers and fields may take beside the file."""
+
+
+class Form:
+    """A push parser: fields are kept, the bytes of the part `file` go to `sink`. Off the loop only."""
+
+    def __init__(self, content_type: bytes, sink: Callable[[bytes], object]) -> None:
+        """Raises UnsupportedMediaType."""
+        kind, options = parse_options_header(content_type)
+        if kind != b"multipart/form-data" or not options.get(b"boundary"):
+            raise UnsupportedMediaType("Content-Type must be multipart/form-data with a boundary.")
+        self.fields: dict[str, str] = {}
+        self.filename: str | None = None
+        self.whole = False
+        self._sink = sink
+        self._header: tuple[bytearray, bytearray] = (bytearray(), bytearray())
+        self._part, self._value = "", bytearray()
+        try:
+            self._parser = MultipartParser(options[b"boundary"], self._callbacks())
+        except FormParserError as error:
+            raise BadRequest(f"The form cannot be read: {error}.") from error
+
+    def feed(self, data: bytes) -> None:
+        """Raises BadRequest, and whatever the sink raises."""
+        try:
+            self._parser.write(data)
+        except FormParserError as error:
+            raise BadRequest(f"The form cannot be read: {error}.") from error
+
+    def _callbacks(self) -> Any:
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
+            "on_header_end": self._end_header,
+            "on_part_data": self._data,
+            "on_part_end": self._end,
+            "on_end": self._finish,
+        }
+
+    def _begin(self) -> None:
+        self._part, self._value = "", bytearray()
+
+    def _end_header(self) -> None:
+        name, value = map(bytes, self._header)
+        self._header = (bytearray(), bytearray())
+        if name.lower() != b"content-disposition":
+            return
+        _, options = parse_options_header(value)
+        self._part = options.get(b"name", b"").decode("utf-8", "replace")
+        if self._part in self.fields or (self._part == "file" and self.filename is not None):
+            raise BadRequest(f"The form has two parts called {self._part!r}.", param=self._part)
+        if self._part == "file":
+            self.filename = options.get(b"filename", b"").decode("utf-8", "replace")
+
+    def _data(self, data: bytes, start: int, end: int) -> None:
+        if self._part == "file":
+            self._sink(data[start:end])
+        elif len(self._value) + end - start > FIELD:
+            raise BadRequest(f"The field {self._part!r} is longer than {FIELD} bytes.", param=self._part)
+        else:
+            self._value += data[start:end]
+
+    def _end(self) -> None:
+        if self._part != "file":
+            self.fields[self._part] = self._value.decode("utf-8", "replace")
+
+    def _finish(self) -> None:
+        self.whole = True
+
+
+async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, stall_s: float) -> Form:
+    """A whole form of at most `limit` bytes in the file. Raises BadRequest, also when it stalls or is cut short."""
+    form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
+    declared = request.headers.get("content-length", "")
+    if declared.isdigit() and int(declared) > limit + FRAME:
+        raise BodyTooLarge(f"The file is larger than {limit} bytes; split it.", param="file")
+    waiting, size, more = bytearray(), 0, True
+    while more:
+        data, more = await _piece(request, stall_s)
+        waiting += data
+        size += len(data)
+        if size > limit + FRAME:
+            raise BodyTooLarge(f"The file is larger than {limit} bytes; split it.", param="file")
+        if len(waiting) >= PIECE or not more:
+            await asyncio.to_thread(form.feed, bytes(waiting))
+            waiting.clear()
+    if not form.whole:
+        raise BadRequest("The form ends before its last boundary.")
+    return form
+
+
+async def _piece(request: Request, stall_s: float) -> tuple[bytes, bool]:
+    """(bytes, are there more)."""
+    try:
+        async with asyncio.timeout(stall_s):
+            message = await request.receive()
+    except TimeoutError:
+        raise BadRequest(f"Nothing of the file arrived for {stall_s:g} seconds.") from None
+    if message["type"] == "http.disconnect":
+        raise BadRequest("The client left before its file was whole.")
+    return message.get("body", b""), message.get("more_body", False)

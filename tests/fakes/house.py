@@ -1,0 +1,216 @@
+"""A whole pipeline of real rooms in front of scripted providers, with a notebook of what happened in which order."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import orjson
+from sqlalchemy import select
+
+from gateway.admission.budget import Budgets
+from gateway.admission.limits import Limits
+from gateway.backends.fleet import Fleet
+from gateway.cache.lookup import Cache
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.dialects import openai_chat
+from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.policy import Policy
+from gateway.domain.protocols import Books
+from gateway.domain.record import Record, new_request_id
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.tenant import Key, Tenant
+from gateway.ledger.journal import Journal
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.spending import Spending
+from gateway.ledger.writer import Writer
+from gateway.pipeline import Pipeline, Reply
+from gateway.routing.choose import Router
+from gateway.routing.grade import Grader
+from gateway.settings.gateway import TelemetrySettings
+from gateway.state.connection import State
+from gateway.state.leases import Leases
+from gateway.state.log import IndexLog
+from gateway.state.sql import Database
+from gateway.state.tables import ledger
+from gateway.telemetry.observe import Telemetry
+from tests.fakes.embedder import FakeEmbedder
+from tests.fakes.provider import Provider
+
+ZONES = [ZoneInfo("UTC")]
+"""Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""
+INPUT, OUTPUT = 1_000_000, 10_000_000
+"""Pico-dollars per token of every backend in the house."""
+
+grader = cache(Grader.load)
+catalogue = cache(Catalogue.load)
+
+
+class Noted:
+    """Stands before a room and notes when some of its methods are called and when its context is left."""
+
+    def __init__(self, real: Any, notes: list[str], left: str = "", **names: str) -> None:
+        self._real, self._notes, self._left, self._names = real, notes, left, names
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._real, name)
+        if name not in self._names:
+            return found
+
+        def noted(*args: Any, **more: Any) -> Any:
+            self._notes.append(self._names[name])
+            return found(*args, **more)
+
+        return noted
+
+    def __enter__(self) -> Noted:
+        self._real.__enter__()
+        return self
+
+    def __exit__(self, *ending: Any) -> Any:
+        self._notes.append(self._left)
+        return self._real.__exit__(*ending)
+
+    async def __aenter__(self) -> Noted:
+        await self._real.__aenter__()
+        return self
+
+    async def __aexit__(self, *ending: Any) -> Any:
+        self._notes.append(self._left)
+        return await self._real.__aexit__(*ending)
+
+
+class NotedBudgets(Noted):
+    def hold(self, *args: Any) -> Noted:
+        return Noted(self._real.hold(*args), self._notes, "hold left", settle="settled", extend="held")
+
+
+class NotedLimits(Noted):
+    async def admit(self, *args: Any) -> Noted:
+        return Noted(await self._real.admit(*args), self._notes, "place left", settle="tokens settled")
+
+
+def backend(provider: Provider, name: str, **more: Any) -> Backend:
+    price = PriceEntry(input=Decimal(INPUT) / 10**6, output=Decimal(OUTPUT) / 10**6)
+    fields: dict[str, Any] = {"kind": "openai", "base_url": provider.url, "model": f"model-{name}", "tier": "small"}
+    return Backend(name=name, **{**fields, "price": price, "window_tokens": 8000, **more})
+
+
+def tenant(key: str = "key_1", team: str = "search", **policy: Any) -> Tenant:
+    return Tenant(Key(key, team), Policy(team=team, **policy), "e1")
+
+
+def ask(text: str = "hello there", *, controls: Controls | None = None, **fields: Any) -> CompletionRequest:
+    """Of the small backend by name, so that nothing is graded."""
+    body = {"model": "small", "messages": [{"role": "user", "content": text}], "temperature": 0, **fields}
+    return openai_chat.parse(orjson.dumps(body), new_request_id(), controls or Controls(), {})
+
+
+@dataclass
+class House:
+    """The rooms, and shorthand for asking."""
+
+    pipeline: Pipeline
+    provider: Provider
+    fleet: Fleet
+    telemetry: Telemetry
+    database: Database
+    writer: Writer
+    notes: list[str]
+    record: Record = field(default_factory=lambda: record_of(ask(), tenant()))
+    """Of the last request."""
+
+    async def serve(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 5.0) -> Reply:
+        self.record = record_of(request, who or tenant())
+        deadline = asyncio.get_running_loop().time() + within_s
+        return await self.pipeline.serve(request, self.record.tenant, self.record, deadline)
+
+    async def read(self, request: CompletionRequest, who: Tenant | None = None) -> bytes:
+        """All of the answer."""
+        async with await self.serve(request, who) as reply:
+            return b"".join([piece async for piece in reply])
+
+    async def rows(self) -> list[dict[str, Any]]:
+        """The ledger, once all that was journalled is in it."""
+        await self.writer.drain_once()
+        query = select(ledger).order_by(ledger.c.at, ledger.c.id)
+        return await self.database.run(lambda link: [dict(row) for row in link.execute(query).mappings()])
+
+    async def stored(self, count: int = 1) -> None:
+        """Wait until the cache has taken up so many answers."""
+        await until(lambda: self.pipeline.cache.stats()["entries"] == count)
+
+    @property
+    def emitted(self) -> int:
+        """Requests that telemetry has heard the end of."""
+        return sum(self.telemetry.totals.requests.values())
+
+    def quiet(self) -> bool:
+        """Is nothing of any request left?"""
+        return not self.telemetry.totals.in_flight and not any(
+            self.fleet.state(each).in_flight for each in self.fleet.backends
+        )
+
+
+def record_of(request: CompletionRequest, who: Tenant) -> Record:
+    return Record(request.id, who, request.model, request.dialect, request.stream)
+
+
+async def until(true: Callable[[], object], within_s: float = 5.0) -> None:
+    """Poll; TimeoutError when it takes longer."""
+    async with asyncio.timeout(within_s):
+        while not true():
+            await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def opened_house(
+    state: State,
+    database: Database,
+    folder: Path,
+    *,
+    books: Books | None = None,
+    more: Callable[[Provider], tuple[Backend, ...]] = lambda provider: (),
+) -> AsyncIterator[House]:
+    """One provider behind the backend `small` and whatever `more` makes of it."""
+    notes: list[str] = []
+    async with AsyncExitStack() as exits:
+        provider = await exits.enter_async_context(Provider())
+
+        async def opened(room: Any) -> Any:
+            exits.push_async_callback(room.aclose)
+            await room.open()
+            return room
+
+        fleet = await opened(Fleet((backend(provider, "small"), *more(provider)), longest_wait_s=0.2))
+        journal = Journal(folder / "journal", prices=catalogue(), worker="0")
+        await journal.start()
+        exits.push_async_callback(journal.aclose)
+        leases = Leases(state, period_s=0.05)
+        budgets = Budgets(state, catalogue(), Spending(folder / "journal", database), leases=leases, patience_s=0.2)
+        log = IndexLog(state, "cache")
+        telemetry = await opened(Telemetry(TelemetrySettings(access_log=False), state))
+        counter = Counter()
+        pipeline = Pipeline(
+            limits=NotedLimits(await opened(Limits(state)), notes),  # type: ignore[arg-type]
+            budgets=NotedBudgets(await opened(budgets), notes),  # type: ignore[arg-type]
+            contexts=Contexts(counter),
+            counter=counter,
+            cache=Noted(await opened(Cache(state, log, FakeEmbedder())), notes, store="stored"),  # type: ignore[arg-type]
+            router=Router(grader(), catalogue(), fleet, fleet.backends),
+            fleet=fleet,
+            books=Noted(books or journal, notes, open="opened", close="journalled", cached="hit journalled"),  # type: ignore[arg-type]
+            telemetry=telemetry,
+        )
+        exits.push_async_callback(pipeline.aclose)
+        writer = Writer(folder / "journal", database)
+        exits.push_async_callback(writer.aclose)
+        yield House(pipeline, provider, fleet, telemetry, database, writer, notes)

@@ -1,0 +1,440 @@
+"""However a request ends: the exits run once and in order, the money is right, nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.request import Controls
+from gateway.domain.usage import Usage
+from gateway.errors import (
+    AllBackendsFailed,
+    BudgetExhausted,
+    CacheOnlyMiss,
+    DeadlineExceeded,
+    LedgerUnavailable,
+    LimitExceeded,
+    StreamBroken,
+)
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, tenant, until
+from tests.fakes.money import StrictBooks
+from tests.fakes.provider import Fail, Raw, Reply
+
+DRIP = Reply(tokens=400, drip_s=0.01)
+ONE_AT_A_TIME: dict[str, Any] = {"limits": {"concurrent": 1}}
+"""A place that is not given back would be missed at once."""
+
+
+@pytest.fixture
+async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+    async with opened_house(state, database, tmp_path) as opened:
+        yield opened
+
+
+async def only_row(house: House) -> dict[str, Any]:
+    (row,) = await house.rows()
+    return row
+
+
+async def nothing_is_left(house: House) -> None:
+    """Places are given back, the exits ran once, and the next request is served."""
+    await house.provider.settled()
+    assert house.quiet()
+    assert house.emitted == 1
+    assert house.notes.count("place left") == 1
+    await house.read(ask("and now something else"), tenant(**ONE_AT_A_TIME))
+
+
+# -- whole ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_stream_read_to_its_end_is_billed_and_stored(house: House) -> None:
+    house.provider.script(Reply(tokens=20, drip_s=0.001))
+    data = await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME))
+    assert data.endswith(b"data: [DONE]\n\n")
+    row = await only_row(house)
+    assert (row["outcome"], row["output_tokens"], row["estimated"], row["cache"]) == ("ok", 20, False, "miss")
+    assert row["cost_pico"] == row["input_tokens"] * INPUT + 20 * OUTPUT == house.record.cost_pico
+    assert (house.record.status, house.record.finish, house.record.error) == (200, "stop", "")
+    await house.stored()
+    await nothing_is_left(house)
+
+
+async def test_a_plain_answer_read_to_its_end_is_billed_and_stored(house: House) -> None:
+    data = await house.read(ask(), tenant(**ONE_AT_A_TIME))
+    assert data == house.record.attempts[0].backend.model.encode().join(data.split(b"model-small"))
+    row = await only_row(house)
+    assert (row["outcome"], row["output_tokens"]) == ("ok", 4)
+    await house.stored()
+    await nothing_is_left(house)
+
+
+async def test_the_exits_of_an_answered_request_run_once_and_in_order(house: House) -> None:
+    await house.read(ask(stream=True))
+    await house.stored()
+    assert house.notes == [
+        "held", "opened", "journalled", "settled", "tokens settled", "stored", "hold left", "place left",
+    ]  # fmt: skip
+    assert house.emitted == 1
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_the_money_is_settled_and_journalled_before_the_terminating_event_is_released(
+    house: House, stream: bool
+) -> None:
+    async with await house.serve(ask(stream=stream)) as reply:
+        pieces = aiter(reply)
+        if stream:
+            assert b"[DONE]" not in await anext(pieces)
+            assert "journalled" not in house.notes
+        last = [piece async for piece in _until_ending(pieces, house)][-1]
+        assert last.endswith(b"[DONE]\n\n") if stream else last.startswith(b"{")
+        assert house.notes.index("journalled") < house.notes.index("settled")
+        assert "stored" not in house.notes
+        row = await only_row(house)  # already on disk, so a crash now loses nothing
+        assert row["outcome"] == "ok"
+        assert house.record.cost_pico == row["cost_pico"] > 0
+
+
+async def _until_ending(pieces: AsyncIterator[bytes], house: House) -> AsyncIterator[bytes]:
+    async for piece in pieces:
+        assert b"[DONE]" not in piece or "settled" in house.notes
+        yield piece
+
+
+async def test_an_answer_from_the_cache_costs_nothing_and_takes_no_tokens(house: House) -> None:
+    who = tenant(limits={"tokens_per_minute": 1000, "concurrent": 1})
+    first = await house.read(ask(), who)
+    await house.stored()
+    count = len(house.provider.exchanges)
+    assert await house.read(ask(), who) == first
+    record = house.record
+    assert (record.cache, record.attempts, record.status) == ("exact", [], 200)
+    assert len(house.provider.exchanges) == count
+    assert record.ratelimit["x-ratelimit-remaining-tokens"]
+    paid, saved = await house.rows()
+    assert (saved["attempt"], saved["cost_pico"], saved["saved_pico"]) == (0, 0, paid["cost_pico"])
+    assert "hit journalled" in house.notes
+    assert house.emitted == 2
+    await house.read(ask("again, the place is free"), who)
+
+
+async def test_a_cached_answer_that_is_never_read_gives_its_place_back(house: House) -> None:
+    await house.read(ask(), tenant(**ONE_AT_A_TIME))
+    await house.stored()
+    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
+        assert reply.answer.attempt is None
+    assert house.quiet()
+    await house.read(ask("next"), tenant(**ONE_AT_A_TIME))
+
+
+# -- not whole -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) -> None:
+    house.provider.script(DRIP)
+    seen: list[bytes] = []
+
+    async def client() -> None:
+        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
+            async for piece in reply:
+                seen.append(piece)
+
+    reading = asyncio.get_running_loop().create_task(client())
+    await until(lambda: len(seen) >= 5)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    await house.provider.until(lambda: house.provider.last.hung_up)
+    row = await only_row(house)
+    assert (row["outcome"], row["estimated"]) == ("interrupted", True)
+    assert 4 <= row["output_tokens"] <= house.provider.last.tokens_sent < 100
+    assert row["cost_pico"] == row["input_tokens"] * INPUT + row["output_tokens"] * OUTPUT
+    assert (house.record.status, house.record.error) == (499, "client_closed_request")
+    assert house.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(house)
+
+
+async def test_a_second_cancellation_does_not_lose_the_spend(house: House) -> None:
+    house.provider.script(DRIP)
+    begun = asyncio.Event()
+
+    async def client() -> None:
+        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
+            async for _ in reply:
+                begun.set()
+
+    reading = asyncio.get_running_loop().create_task(client())
+    await begun.wait()
+    reading.cancel()
+    await asyncio.sleep(0)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert (await only_row(house))["outcome"] == "interrupted"
+    await nothing_is_left(house)
+
+
+async def test_a_stream_that_is_never_read_is_hung_up_on_and_settled(house: House) -> None:
+    house.provider.script(DRIP)
+    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
+        pass
+    await house.provider.until(lambda: house.provider.last.hung_up)
+    row = await only_row(house)
+    assert (row["outcome"], row["estimated"]) == ("interrupted", True)
+    assert row["output_tokens"] <= house.provider.last.tokens_sent
+    assert house.notes.count("journalled") == house.notes.count("settled") == 1
+    assert house.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(house)
+
+
+async def test_a_plain_answer_that_is_never_read_was_whole_all_the_same(house: House) -> None:
+    async with await house.serve(ask(), tenant(**ONE_AT_A_TIME)):
+        pass
+    row = await only_row(house)
+    assert (row["outcome"], row["estimated"], row["output_tokens"]) == ("ok", False, 4)
+    await house.stored()
+    await nothing_is_left(house)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_cancelled_before_the_first_byte_the_prompt_is_billed(house: House, stream: bool) -> None:
+    house.provider.script(Reply(delay_s=10))
+    asking = asyncio.get_running_loop().create_task(house.serve(ask(stream=stream), tenant(**ONE_AT_A_TIME)))
+    await until(lambda: house.provider.exchanges)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    row = await only_row(house)
+    assert (row["outcome"], row["output_tokens"], row["estimated"]) == ("interrupted", 0, True)
+    assert row["cost_pico"] == row["input_tokens"] * INPUT == house.record.cost_pico
+    assert house.record.status == 499
+    await nothing_is_left(house)
+
+
+async def test_a_deadline_that_passes_before_the_first_byte_says_so(house: House) -> None:
+    house.provider.script(Reply(delay_s=10))
+    with pytest.raises(DeadlineExceeded, match="deadline"):
+        await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.1)
+    row = await only_row(house)
+    assert row["outcome"] in ("failed", "interrupted")
+    assert (house.record.status, house.record.error) == (504, "deadline_exceeded")
+    await nothing_is_left(house)
+
+
+async def test_a_deadline_that_passes_midway_ends_the_stream_and_bills_what_came(house: House) -> None:
+    house.provider.script(DRIP)
+    seen = 0
+    with pytest.raises(DeadlineExceeded) as caught:
+        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.3) as reply:
+            async for _ in reply:
+                seen += 1
+    assert seen
+    assert "before an answer began" not in str(caught.value)
+    row = await only_row(house)
+    assert row["outcome"] == "interrupted"
+    assert 0 < row["output_tokens"] <= house.provider.last.tokens_sent
+    assert house.record.status == 504
+    await nothing_is_left(house)
+
+
+async def test_a_backend_that_is_down_costs_nothing(house: House) -> None:
+    house.provider.script(Fail(500), Fail(500))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME))
+    assert caught.value.status == 502
+    rows = await house.rows()
+    assert [row["outcome"] for row in rows] == ["failed", "failed"]
+    assert sum(row["cost_pico"] for row in rows) == 0 == house.record.cost_pico
+    assert house.record.error == "all_backends_failed"
+    assert house.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(house)
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        Reply(tokens=20, drip_s=0.001, cut="fin", after=5),
+        Reply(tokens=20, drip_s=0.001, cut="rst", after=5),
+        Reply(tokens=20, drip_s=0.001, error_event="out of memory", after=5),
+        Reply(tokens=5, drip_s=0.001, cut="fin", after=5),
+    ],
+    ids=["fin", "rst", "error event", "no terminator"],
+)
+async def test_a_stream_that_breaks_midway_is_an_error_and_bills_what_came(house: House, step: Reply) -> None:
+    house.provider.script(step)
+    data = b""
+    with pytest.raises(StreamBroken):
+        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
+            async for piece in reply:
+                data += piece
+    assert b"t0" in data
+    assert b"[DONE]" not in data
+    row = await only_row(house)
+    assert (row["outcome"], row["output_tokens"], row["estimated"]) == ("interrupted", 5, True)
+    assert row["error"] == "stream_broken"
+    assert house.pipeline.cache.stats()["entries"] == 0
+    await nothing_is_left(house)
+
+
+async def test_an_answer_that_was_cut_short_by_its_length_is_whole(house: House) -> None:
+    await house.read(ask(stream=True, max_tokens=2))
+    assert house.record.finish == "length"
+    await house.stored()
+
+
+# -- refused -------------------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_called_when_spend_cannot_be_written_down(
+    state: State, database: Database, tmp_path: Path
+) -> None:
+    books = StrictBooks()
+    books.full = True
+    async with opened_house(state, database, tmp_path, books=books) as house:
+        with pytest.raises(LedgerUnavailable):
+            await house.serve(ask(), tenant(**ONE_AT_A_TIME))
+        assert not house.provider.exchanges
+        assert (house.record.status, house.record.error) == (503, "ledger_unavailable")
+        assert house.quiet()
+        books.full = False
+        await house.read(ask(), tenant(**ONE_AT_A_TIME))
+
+
+async def test_a_spent_budget_refuses_before_the_cache(house: House) -> None:
+    who = tenant(budget={"limit_usd": "0.0001", "window": "day"})
+    await house.read(ask(max_tokens=9), who)
+    await house.stored()
+    house.provider.script(Reply(text="far more than was asked for", usage="wrong"))
+    await house.read(ask("another"), tenant(budget={"limit_usd": "0.0001", "window": "day", "on_state_loss": "allow"}))
+    with pytest.raises(BudgetExhausted, match="has spent its budget"):
+        await house.serve(ask(max_tokens=9), who)
+
+
+async def test_a_stream_whose_budget_runs_out_midway_ends_and_what_came_is_billed(house: House) -> None:
+    """A hold of 512 output tokens is affordable, the rest of the answer is not."""
+    limit = 600 * OUTPUT
+    who = tenant(budget={"limit_usd": str(limit / 1e12), "window": "day"}, **ONE_AT_A_TIME)
+    house.provider.script(Reply(tokens=900, drip_s=0.0005))
+    seen = b""
+    with pytest.raises(BudgetExhausted):
+        async with await house.serve(ask(stream=True), who) as reply:
+            async for piece in reply:
+                seen += piece
+    assert b"t400" in seen
+    assert b"[DONE]" not in seen
+    row = await only_row(house)
+    assert row["outcome"] == "interrupted"
+    assert 500 <= row["output_tokens"] <= house.provider.last.tokens_sent < 900
+    assert row["cost_pico"] == pytest.approx(limit, rel=0.05)
+    assert (house.record.status, house.record.error) == (429, "insufficient_quota")
+    assert house.pipeline.cache.stats()["entries"] == 0
+    assert house.notes.count("settled") == 1
+    assert house.quiet()
+
+
+async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> None:
+    house.provider.script(DRIP)
+    async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
+        with pytest.raises(LimitExceeded):
+            await house.serve(ask("second"), tenant(**ONE_AT_A_TIME))
+        assert house.record.status == 429
+    assert house.quiet()
+    await house.read(ask("third"), tenant(**ONE_AT_A_TIME))
+
+
+async def test_asked_for_the_cache_only_a_miss_calls_nobody(house: House) -> None:
+    with pytest.raises(CacheOnlyMiss):
+        await house.serve(ask(controls=Controls(cache="only")), tenant(**ONE_AT_A_TIME))
+    assert not house.provider.exchanges
+    await house.read(ask(), tenant(**ONE_AT_A_TIME))
+
+
+# -- an exit that fails --------------------------------------------------------------------------------------------
+
+
+class Broken(Exception):
+    """What nobody expected."""
+
+
+def fails(*_: Any, **__: Any) -> Any:
+    raise Broken("as the test wants it")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("part", ["cache.store", "router.learn", "telemetry.flights.add"])
+async def test_a_part_that_fails_at_the_end_does_not_break_an_answer(house: House, stream: bool, part: str) -> None:
+    room: Any = house.pipeline
+    *path, name = part.split(".")
+    for step in path:
+        room = getattr(room, step)
+    setattr(room, name, fails)
+    data = await house.read(ask(stream=stream), tenant(**ONE_AT_A_TIME))
+    assert data.endswith(b"[DONE]\n\n" if stream else b"}")
+    row = await only_row(house)
+    assert row["outcome"] == "ok"
+    assert house.notes.count("settled") == house.notes.count("place left") == 1
+    await nothing_is_left(house)
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_a_connection_that_cannot_be_closed_does_not_break_an_answer(house: House, stream: bool) -> None:
+    async with await house.serve(ask(stream=stream), tenant(**ONE_AT_A_TIME)) as reply:
+        closing = reply.answer.aclose
+        await closing()
+
+    class Sour:
+        """The answer, but for its end."""
+
+        def __init__(self, real: Any) -> None:
+            self.real = real
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.real, name)
+
+        def __aiter__(self) -> AsyncIterator[bytes]:
+            return aiter(self.real)
+
+        async def aclose(self) -> None:
+            await self.real.aclose()
+            raise Broken("the connection is gone")
+
+    call = house.fleet.call
+
+    async def sour(*args: Any, **more: Any) -> Any:
+        return Sour(await call(*args, **more))
+
+    house.fleet.call = sour  # type: ignore[method-assign]
+    data = await house.read(ask("again", stream=stream), tenant(**ONE_AT_A_TIME))
+    assert data.endswith(b"[DONE]\n\n" if stream else b"}")
+    assert (house.record.status, house.record.error) == (200, "")
+    assert house.quiet()
+
+
+# -- what a backend does not say -----------------------------------------------------------------------------------
+
+
+async def test_tokens_that_a_backend_does_not_report_are_counted(house: House) -> None:
+    house.provider.script(Reply(text="one two three four", usage="absent"))
+    await house.read(ask(stream=True))
+    assert house.record.attempts[0].usage == Usage(
+        house.record.attempts[0].input_tokens, output_tokens=4, estimated=True
+    )
+
+
+async def test_long_chunks_are_counted_by_their_text(house: House) -> None:
+    """A stream cut after one chunk of many words: a token a chunk would bill next to nothing."""
+    text = " ".join(f"word{number}" for number in range(200))
+    frame = b'data: {"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
+    event = frame + b'{"role":"assistant","content":"' + text.encode() + b'"},"finish_reason":null}]}\n\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+    house.provider.script(Raw((head + event, 0.02), then="fin"))
+    with pytest.raises(StreamBroken):
+        await house.read(ask(stream=True))
+    assert 150 < (await only_row(house))["output_tokens"] < 1000
