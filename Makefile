@@ -5,6 +5,8 @@ TOUR ?= 1
 DATA ?= .data
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Most tests wait more than they compute; a file stays on one process, so that its real servers start once.
+PARALLEL ?= -n 4 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
 .PHONY: run test check lint test-extras lock clean
@@ -13,10 +15,10 @@ run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a t
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts
-	$(BIN)/python -m pytest -m "not extras"
+	$(BIN)/python -m pytest -m "not extras" $(PARALLEL)
 
 check: lint  ## lint, types, architecture and the tests without heavy parts; at most 90 s
-	$(BIN)/python -m pytest -m "not heavy and not extras"
+	$(BIN)/python -m pytest -m "not heavy and not extras" $(PARALLEL)
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -23,6 +24,8 @@ from gateway.domain.usage import Usage
 from gateway.errors import DeadlineExceeded
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
+
+log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 8
 """Longer chunks than this, on average, hold more than one token each (a token has about four)."""
@@ -79,7 +82,7 @@ class Pipeline:
             )
             close.answer = answer
             exits.callback(lambda: self._stores.spawn(self.cache.store(found, answer, record), "cache store"))
-            exits.push_async_callback(answer.aclose)
+            exits.push_async_callback(let_go, answer)
             return Reply(answer, record, hold, close, exits.pop_all())
 
     def _close(self, record: Record, hold: BudgetHold, admitted: Admitted, answer: Answer | None) -> None:
@@ -94,8 +97,8 @@ class Pipeline:
         spent = [attempt.cost_pico for attempt in record.attempts if attempt.cost_pico is not None]
         record.cost_pico = sum(spent) if spent else None
         hold.settle(sum(spent))
-        self.router.learn(record)
         admitted.settle(sum(attempt.usage.total for attempt in record.attempts if attempt.usage is not None))
+        self.router.learn(record)
 
     def _delivered(self, text: str, chunks: int) -> int:
         """Tokens of an answer whose backend never said: most stream a token a chunk, the others' text is counted."""
@@ -114,12 +117,23 @@ async def until(deadline: float) -> AsyncIterator[None]:
             yield
     except TimeoutError:
         raise DeadlineExceeded(
-            "The request's deadline passed before an answer began; allow more with x-thriftgate-deadline."
+            "The request's deadline passed before its answer was whole; allow more with x-thriftgate-deadline."
         ) from None
 
 
+async def let_go(answer: Answer) -> None:
+    """Close the backend's connection; what goes wrong then is no concern of whoever has the answer."""
+    try:
+        await answer.aclose()
+    except Exception:
+        log.exception("an answer's connection could not be closed")
+
+
 class Once:
-    """Calls `close` with the answer the first time only: the reply calls it early, the exits make sure."""
+    """Calls `close` with the answer the first time only: the reply calls it early, the exits make sure.
+
+    An error in it is logged: it must not break an answer that is whole.
+    """
 
     def __init__(self, close: Callable[[Answer | None], None]) -> None:
         self._close: Callable[[Answer | None], None] | None = close
@@ -127,8 +141,12 @@ class Once:
 
     def __call__(self) -> None:
         close, self._close = self._close, None
-        if close is not None:
+        if close is None:
+            return
+        try:
             close(self.answer)
+        except Exception:
+            log.exception("a request could not be closed in order")
 
 
 class Reply:

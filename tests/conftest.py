@@ -101,3 +101,22 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
     database.upgrade()
     yield database
     database.close()
+
+
+_skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        _skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A skip hides that a real part is missing, so it fails the run."""
+    if _skipped and exitstatus == pytest.ExitCode.OK:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    for test in _skipped:
+        terminalreporter.write_line(f"SKIPPED, which is not allowed: {test}", red=True)

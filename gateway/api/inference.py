@@ -111,30 +111,32 @@ class Inference:
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if reply.answer.stream:
                     begun = True
-                    await self._stream(reply, send)
+                    await self._stream(reply, send, hang_up)
                 else:
                     body = b"".join([piece async for piece in reply])
                     record.first_byte_ms = (time.perf_counter() - record.started) * 1000
+                    hang_up.answered = True
                     await send_whole(send, reply.answer.status, [*JSON, *of_record(record)], body)
-        except GatewayError as error:
-            await self._fail(send, dialect, error, record, begun)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
             task.uncancel()
-        except Exception:
-            log.exception("request %s failed inside the gateway", request.id)
-            failure = GatewayError(f"The gateway failed at this request; its id is {request.id}.")
-            await self._fail(send, dialect, failure, record, begun)
+        except Exception as error:
+            if not isinstance(error, GatewayError):
+                log.exception("request %s failed inside the gateway", request.id)
+                error = GatewayError(f"The gateway failed at this request; its id is {request.id}.")
+            if not hang_up.answered:
+                await self._fail(send, dialect, error, record, begun)
         finally:
             watcher.cancel()
 
-    async def _stream(self, reply: Reply, send: Send) -> None:
+    async def _stream(self, reply: Reply, send: Send, hang_up: HangUp) -> None:
         record = reply.record
         await send({"type": "http.response.start", "status": 200, "headers": [*EVENTS, *of_record(record)]})
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
         async for piece in reply:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
+        hang_up.answered = True
         await send({"type": "http.response.body", "body": b""})
 
     async def _fail(self, send: Send, dialect: ModuleType, error: GatewayError, record: Record, begun: bool) -> None:

@@ -118,9 +118,12 @@ class HangUp:
         self._receive = receive
         self._serving = serving
         self.happened = False
+        self.answered = False
+        """Set before the last bytes go: servers call the end of an answer a disconnect too, and it is none."""
 
     async def watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.happened = True
-        self._serving.cancel()
+        if not self.answered:
+            self.happened = True
+            self._serving.cancel()

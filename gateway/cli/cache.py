@@ -23,6 +23,17 @@ from gateway.state.log import IndexLog
 
 Row = Mapping[str, Any]
 
+MODE = click.option(
+    "--mode",
+    type=click.Choice(list(MAX_ERROR)),
+    default="default",
+    show_default=True,
+    help="default: one wrong answer in a hundred look-ups is allowed; strict: none, only harmless differences pass.",
+)
+
+PATIENCE_S = 5.0
+"""Longest wait for the running gateway's index of answers."""
+
 
 @click.group()
 def cache() -> None:
@@ -31,22 +42,23 @@ def cache() -> None:
 
 @cache.command()
 @common
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
-@click.option("--mode", type=click.Choice(list(MAX_ERROR)), default="default", show_default=True)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@MODE
 def evaluate(context: Context, file: Path, mode: str) -> None:
-    """Pairs of questions through the serving code: would `stored`'s answer have been served to `asked`?
+    """Try pairs of questions: would one's answer serve the other?
 
-    FILE: JSON lines {"id", "stored", "asked"} (text or message list); out come {"id", "hit", "score"}.
+    The code that serves decides, with the packaged embedder. FILE: JSON lines {"id", "stored", "asked"} (text or
+    message list); out come {"id", "hit", "score"}.
     """
     _stream(file, Evaluator(mode).evaluate, ("id", "stored", "asked"))
 
 
 @cache.command()
 @common
-@click.argument("file", type=click.Path(path_type=Path, exists=True))
-@click.option("--mode", type=click.Choice(list(MAX_ERROR)), default="default", show_default=True)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@MODE
 def replay(context: Context, file: Path, mode: str) -> None:
-    """A stream of questions in order, each stored unless it hit.
+    """Play a stream of questions in order, each stored unless it hit.
 
     FILE: JSON lines {"id", "asked"}; out come {"id", "hit", "match", "score"}, match being the id of the row whose
     answer would have been served.
@@ -59,9 +71,12 @@ def replay(context: Context, file: Path, mode: str) -> None:
 @click.option("--team", required=True, help="Whose answers.")
 @click.option("--tag", help="Only those stored with this x-thriftgate-cache-tags tag.")
 @click.option("--older-than", help="Only those older than e.g. 12h.")
-@click.option("--yes", is_flag=True, help="Really do it; without it the number of answers is only counted.")
+@click.option("--yes", is_flag=True, help="Really forget them.")
 def flush(context: Context, team: str, tag: str | None, older_than: str | None, yes: bool) -> None:
-    """Forget a team's cached answers on the running gateway; counts them first unless --yes is given."""
+    """Forget a team's cached answers on the running gateway.
+
+    Without --yes they are only counted.
+    """
     try:
         age_s = parse_duration(older_than) if older_than else None
     except ValueError as error:
@@ -84,10 +99,12 @@ def _on_state(settings: Settings, work: Callable[[Cache], Any]) -> Any:
 
     async def run() -> Any:
         state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
-        room = Cache(state, IndexLog(state, "cache"), None)
+        index = IndexLog(state, "cache")
+        room = Cache(state, index, None)
         try:
             await state.open()
             await room.open()
+            await _caught_up(index)
             return await work(room)
         except StateUnavailable as error:
             raise click.ClickException(
@@ -98,6 +115,16 @@ def _on_state(settings: Settings, work: Callable[[Cache], Any]) -> Any:
             await state.aclose()
 
     return asyncio.run(run())
+
+
+async def _caught_up(index: IndexLog) -> None:
+    """Only then does the room know every answer. Raises StateUnavailable."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            while not index.current:  # noqa: ASYNC110 - the log tells nobody when it is
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise StateUnavailable(f"no answer within {PATIENCE_S:g} s") from None
 
 
 def _stream(file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]) -> None:

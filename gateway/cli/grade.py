@@ -16,7 +16,11 @@ from gateway.routing.grade import Grader, grade_lines
 
 @click.command()
 @common
-@click.option("--artefact", type=click.Path(path_type=Path, exists=True), help="Other weights than the packaged ones.")
+@click.option(
+    "--artefact",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Other weights than the packaged ones.",
+)
 def grade(context: Context, artefact: Path | None) -> None:
     """Difficulty 0..1 of prompts: JSON lines in, JSON lines out.
 
@@ -33,15 +37,21 @@ def grade(context: Context, artefact: Path | None) -> None:
 
 @click.group()
 def router() -> None:
-    """Fit and measure what routing decides by."""
+    """Measure the difficulty grader on your own data."""
 
 
 @router.command("evaluate")
 @common
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
-@click.option("--artefact", type=click.Path(path_type=Path, exists=True), help="Other weights than the packaged ones.")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@click.option(
+    "--artefact",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Other weights than the packaged ones.",
+)
 def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None) -> None:
-    """Area under quality against share sent to the strong tier (.5 is chance), with 95 % intervals, per set.
+    """How well difficulty orders prompts, for each set in FILES.
+
+    Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals.
 
     FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
     """

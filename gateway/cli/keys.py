@@ -7,11 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
+from pydantic import ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
+from gateway.domain.policy import Policy
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 
@@ -25,9 +27,19 @@ def keys() -> None:
     """
 
 
+def _team(_: click.Context, parameter: click.Parameter, value: str) -> str:
+    """A name that a policy could have."""
+    try:
+        return Policy(team=value).team
+    except ValidationError:
+        raise click.BadParameter(
+            f"{value!r} is no team's name; use 1 to 64 letters, digits and . _ -, beginning with a letter or digit."
+        ) from None
+
+
 @keys.command()
 @common
-@click.option("--team", required=True, help="The team that pays; its policy applies.")
+@click.option("--team", required=True, callback=_team, help="The team that pays; its policy applies.")
 @click.option("--name", default="", help="A note for people: which app or person has it.")
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(store.SCOPES), help="Default: inference. Repeatable."
@@ -61,7 +73,7 @@ def list_(context: Context, team: str | None) -> None:
 @keys.command()
 @common
 @click.argument("key_id")
-@click.option("--grace", default="0s", help="How long the old secret keeps working, e.g. 1h.")
+@click.option("--grace", default="0s", show_default=True, help="How long the old secret keeps working, e.g. 1h.")
 def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret; team, scopes and expiry stay."""
     with open_database(context.settings()) as database:

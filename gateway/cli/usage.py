@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from datetime import UTC, datetime
 
@@ -27,7 +28,9 @@ from gateway.policy.load import load_policies
 @click.option("--team", help="Only this team's.")
 @click.option("--since", help="From here on: 2026-01-31, 2026-01-31T12:00+01:00, or 7d for the last seven days.")
 @click.option("--until", help="Up to here, likewise.")
-@click.option("--by", default="model", show_default=True, help="team, key, model, backend, day, tag; commas combine.")
+@click.option(
+    "--by", default="model", show_default=True, help="Group by team, key, model, backend, day or tag; commas combine."
+)
 @click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
 def usage(context: Context, team: str | None, since: str | None, until: str | None, by: str, form: str) -> None:
     """Requests, tokens and exact cost, grouped.
@@ -62,7 +65,13 @@ def prices() -> None:
 @common
 @click.argument("pattern", default="")
 def list_prices(context: Context, pattern: str) -> None:
-    """The packaged price list, USD per 1M tokens; PATTERN narrows it (`thriftgate prices list gpt-4o`)."""
+    """The packaged price list, in USD per 1M tokens.
+
+    PATTERN, a part of a model's name, narrows it.
+
+    \b
+    thriftgate prices list gpt-4o
+    """
     entries = [
         (listed, price) for listed, price in Catalogue.load().entries() if pattern.lower() in listed.name.lower()
     ]
@@ -94,7 +103,10 @@ def list_prices(context: Context, pattern: str) -> None:
 @prices.command("check")
 @common
 def check_prices(context: Context) -> None:
-    """The price that each configured backend is charged at; names those that have none."""
+    """The price of each backend in gateway.yaml, and where it is from.
+
+    A backend without a price is named as unpriced: what it costs is in no total and no budget.
+    """
     catalogue = Catalogue.load()
     rows = []
     for backend in context.settings().config.backends or ():
@@ -140,7 +152,10 @@ def list_alerts(context: Context, team: str | None) -> None:
 @common
 @click.option("--team", required=True, help="Whose receivers.")
 def test_alerts(context: Context, team: str) -> None:
-    """Post a test alert to every receiver that the team's policy names."""
+    """Post a test alert to every receiver in the team's policy.
+
+    Exit status: 0 when every receiver accepted it, 1 otherwise.
+    """
     settings = context.settings()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
 
@@ -156,17 +171,22 @@ def test_alerts(context: Context, team: str) -> None:
     verdicts = asyncio.run(post())
     lines = [f"{target}: {verdict or 'accepted'}" for target, verdict in verdicts.items()]
     context.print(verdicts, "\n".join(lines) or f"The policy of team {team} names no receiver (budget.notify).")
+    if any(verdicts.values()):
+        sys.exit(1)
 
 
 @click.group()
 def ledger() -> None:
-    """The ledger itself."""
+    """Write into the ledger what journals still hold."""
 
 
 @ledger.command()
 @common
 def drain(context: Context) -> None:
-    """Write into the ledger what journals still hold, as a running gateway does by itself."""
+    """Write the journals of this data directory into the ledger.
+
+    A running gateway does so by itself; this is for after it has ended.
+    """
     settings = context.settings()
 
     async def drained() -> int:

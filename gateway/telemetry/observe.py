@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Iterator, Mapping
@@ -20,6 +21,8 @@ from gateway.telemetry.access import AccessLog
 from gateway.telemetry.flight import FLUSH_S, Flights
 from gateway.telemetry.metrics import Stats, Totals, exposition
 from gateway.telemetry.spans import Exporter
+
+log = logging.getLogger(__name__)
 
 
 class Telemetry:
@@ -76,7 +79,10 @@ class Telemetry:
         finally:
             self.totals.in_flight -= 1
             record.duration_ms = round((time.perf_counter() - record.started) * 1000, 3)
-            self._emit(record)
+            try:
+                self._emit(record)
+            except Exception:  # the answer is with the client already
+                log.exception("request %s is missing from the figures", record.request_id)
 
     def _emit(self, record: Record) -> None:
         self.totals.add(record)

@@ -14,6 +14,8 @@ from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
 
+pytestmark = pytest.mark.heavy
+
 ASK: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
 
 

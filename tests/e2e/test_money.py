@@ -14,6 +14,8 @@ from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
+pytestmark = pytest.mark.heavy
+
 
 def ask(text: str, **more: Any) -> dict[str, Any]:
     return {"model": "large", "messages": [{"role": "user", "content": text}], **more}

@@ -20,6 +20,8 @@ HARD = (
     "orders of such a group. Then derive the number of subgroups of index two when the order is 32, step by step."
 )
 
+pytestmark = pytest.mark.heavy
+
 
 async def ask(openai: AsyncOpenAI, text: str, **more: Any) -> tuple[Any, httpx.Headers]:
     """The completion and the response's headers."""

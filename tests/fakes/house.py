@@ -182,6 +182,7 @@ async def opened_house(
 ) -> AsyncIterator[House]:
     """One provider behind the backend `small` and whatever `more` makes of it."""
     notes: list[str] = []
+    prices, grades = await asyncio.to_thread(catalogue), await asyncio.to_thread(grader)
     async with AsyncExitStack() as exits:
         provider = await exits.enter_async_context(Provider())
 
@@ -191,11 +192,11 @@ async def opened_house(
             return room
 
         fleet = await opened(Fleet((backend(provider, "small"), *more(provider)), longest_wait_s=0.2))
-        journal = Journal(folder / "journal", prices=catalogue(), worker="0")
+        journal = Journal(folder / "journal", prices=prices, worker="0")
         await journal.start()
         exits.push_async_callback(journal.aclose)
         leases = Leases(state, period_s=0.05)
-        budgets = Budgets(state, catalogue(), Spending(folder / "journal", database), leases=leases, patience_s=0.2)
+        budgets = Budgets(state, prices, Spending(folder / "journal", database), leases=leases, patience_s=0.2)
         log = IndexLog(state, "cache")
         telemetry = await opened(Telemetry(TelemetrySettings(access_log=False), state))
         counter = Counter()
@@ -205,7 +206,7 @@ async def opened_house(
             contexts=Contexts(counter),
             counter=counter,
             cache=Noted(await opened(Cache(state, log, FakeEmbedder())), notes, store="stored"),  # type: ignore[arg-type]
-            router=Router(grader(), catalogue(), fleet, fleet.backends),
+            router=Router(grades, prices, fleet, fleet.backends),
             fleet=fleet,
             books=Noted(books or journal, notes, open="opened", close="journalled", cached="hit journalled"),  # type: ignore[arg-type]
             telemetry=telemetry,

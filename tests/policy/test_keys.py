@@ -93,3 +93,18 @@ async def test_a_running_gateway_hears_of_a_key_within_a_second(
                     await asyncio.sleep(0.05)
     finally:
         following.cancel()
+
+
+async def test_what_a_key_asked_for_earlier_is_done_under_the_policy_of_now_or_not_at_all(
+    database: Database, tenants: tuple[Tenants, KeyRing]
+) -> None:
+    door, ring = tenants
+    secret, key = await asyncio.to_thread(keys.create, database, "search")
+    with pytest.raises(Overloaded):
+        door.of_key(key.id)
+    await ring.refresh()
+    assert door.of_key(key.id) is door.authenticate(secret.encode())
+    await asyncio.to_thread(keys.revoke, database, key.id)
+    await ring.refresh()
+    with pytest.raises(ExpiredKey, match=key.id):
+        door.of_key(key.id)

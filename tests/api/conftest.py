@@ -1,0 +1,106 @@
+"""The routes of one worker over real rooms, and keys to knock with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+
+from gateway.api.admin import Admin
+from gateway.api.door import Door
+from gateway.api.inference import Drain, Inference
+from gateway.api.service import Service
+from gateway.policy import keys
+from gateway.policy.keys import KeyRing
+from gateway.policy.load import Policies
+from gateway.policy.tenants import Tenants
+from gateway.settings.gateway import Ceilings, RequestLimits
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from gateway.trials.feedback import Feedback
+from tests.fakes.client import JSON, Client
+from tests.fakes.house import House, backend, opened_house
+
+Knock = Callable[..., Awaitable[Client]]
+
+POLICY = "team: search\nmodels: {mine: small, ours: {candidates: [small]}}\ncache: {enabled: false}\n"
+
+
+@dataclass
+class Building:
+    """A house with its doors."""
+
+    house: House
+    inference: Inference
+    routes: Starlette
+    ring: KeyRing
+    policies: Policies
+    drain: Drain
+    folder: Path
+    secrets: dict[str, str]
+    """Name → key; the name is the team's, or its scopes'."""
+
+    async def key(self, name: str, team: str = "search", *scopes: str, **more: Any) -> keys.Key:
+        secret, key = await asyncio.to_thread(
+            lambda: keys.create(self.house.database, team, scopes=scopes or ("inference",), **more)
+        )
+        self.secrets[name] = secret
+        await self.ring.refresh()
+        return key
+
+    async def knock(self, path: str, *, key: str = "search", method: str = "GET", **more: Any) -> Client:
+        """One request of the routes around inference, answered; `key` is a name."""
+        client = Client(self.routes, path, method=method, key=self.secrets.get(key, key), **more)
+        return await client.run()
+
+    def client(self, body: bytes, *, key: str = "search", **more: Any) -> Client:
+        """A request of the inference endpoint, not yet sent."""
+        headers = {**JSON, **more.pop("headers", {})}
+        return Client(self.inference, key=self.secrets.get(key, key), body=body, headers=headers, **more)
+
+
+@pytest.fixture
+async def building(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Building]:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "search.yaml").write_text(POLICY)
+    async with opened_house(
+        state,
+        database,
+        tmp_path,
+        more=lambda provider: (backend(provider, "far", tier="hosted", region="us", api_key="sk-upstream-secret"),),
+    ) as house:
+        policies = await asyncio.to_thread(Policies, [folder], Ceilings())
+        ring = KeyRing(database)
+        tenants = Tenants(ring, policies)
+        drain = Drain()
+        door = Door(tenants)
+        inference = Inference(
+            tenants=tenants,
+            pipeline=house.pipeline,
+            telemetry=house.telemetry,
+            limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5, concurrent=2),
+            drain=drain,
+        )
+        service = Service(
+            door=door,
+            fleet=house.fleet,
+            telemetry=house.telemetry,
+            state=state,
+            database=database,
+            ring=ring,
+            policies=policies,
+            drain=drain,
+            feedback=Feedback(database),
+        )
+        admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies)
+        routes = Starlette(routes=[*service.routes, *admin.routes])
+        opened = Building(house, inference, routes, ring, policies, drain, folder, {})
+        await opened.key("search")
+        yield opened
+        await inference.aclose()

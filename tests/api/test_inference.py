@@ -1,0 +1,281 @@
+"""The endpoint without sockets: what a client is told, and when."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.errors import GatewayError
+from tests.api.conftest import Building
+from tests.fakes.client import Client
+from tests.fakes.house import until
+from tests.fakes.provider import Fail, Raw, Reply
+
+HELLO = [{"role": "user", "content": "hello there"}]
+
+
+def asked(**fields: Any) -> bytes:
+    return orjson.dumps({"model": "small", "messages": HELLO, **fields})
+
+
+async def answered(client: Client) -> Client:
+    async with asyncio.timeout(5):
+        return await client.run()
+
+
+async def test_a_plain_answer_has_its_length_and_the_facts_as_headers(building: Building) -> None:
+    client = await answered(building.client(asked()))
+    assert (client.status, client.complete) == (200, True)
+    assert client.json["choices"][0]["message"]["content"] == building.house.provider.last.text_sent
+    headers = client.headers
+    assert headers["content-type"] == "application/json"
+    assert int(headers["content-length"]) == len(client.body)
+    assert headers["x-request-id"].startswith("req_")
+    assert headers["x-thriftgate-backend"] == "small"
+    assert headers["x-thriftgate-model"] == "model-small"
+    assert headers["x-thriftgate-cache"] == "off"
+    assert float(headers["x-thriftgate-cost-usd"]) > 0
+    assert building.drain.in_flight == 0
+
+
+async def test_a_stream_comes_piece_by_piece_and_ends_once(building: Building) -> None:
+    building.house.provider.script(Reply(tokens=5, drip_s=0.01))
+    client = await answered(building.client(asked(stream=True)))
+    assert client.headers["content-type"].startswith("text/event-stream")
+    assert client.headers["x-accel-buffering"] == "no"
+    assert "content-length" not in client.headers
+    assert client.body.endswith(b"data: [DONE]\n\n")
+    assert client.body.count(b"[DONE]") == 1
+    assert len(client.messages) > 5
+
+
+async def test_a_backends_late_goodbye_is_no_hang_up_of_the_client(building: Building) -> None:
+    """The server tells of a disconnect once an answer is out; the exits still wait for the backend's last bytes."""
+    frame = b'{"id":"x","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":'
+    events = b"data: " + frame + b'{"role":"assistant","content":"hi"},"finish_reason":null}]}\n\n'
+    events += b"data: " + frame + b'{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
+    chunk = b"%x\r\n%b\r\n" % (len(events), events)
+    provider = building.house.provider
+    provider.script(Raw((head + chunk, 0.05, b"0\r\n\r\n")))
+    client = await answered(building.client(asked(stream=True)))
+    assert client.body.endswith(b"[DONE]\n\n")
+    (labels,) = building.house.telemetry.totals.requests
+    assert labels[-1] == "200"
+    await answered(building.client(asked()))
+    assert provider.connections == 1, "the connection was not kept"
+
+
+async def test_hanging_up_midway_cancels_the_backend(building: Building) -> None:
+    house = building.house
+    house.provider.script(Reply(tokens=400, drip_s=0.01))
+    client = building.client(asked(stream=True))
+    serving = client.start()
+    await client.until(5)
+    await client.hang_up()
+    await asyncio.wait_for(serving, 5)
+    await house.provider.until(lambda: house.provider.last.hung_up)
+    (labels,) = house.telemetry.totals.requests
+    assert labels[-1] == "499"
+    assert building.drain.in_flight == 0
+    (row,) = await house.rows()
+    assert row["outcome"] == "interrupted"
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_hanging_up_before_the_first_byte_cancels_the_backend(building: Building, stream: bool) -> None:
+    house = building.house
+    house.provider.script(Reply(delay_s=10))
+    client = building.client(asked(stream=stream))
+    serving = client.start()
+    await until(lambda: house.provider.exchanges)
+    await client.hang_up()
+    await asyncio.wait_for(serving, 5)
+    assert client.messages == []
+    await house.provider.until(lambda: house.provider.last.hung_up)
+    assert house.quiet()
+
+
+async def test_being_cancelled_by_the_server_is_passed_on(building: Building) -> None:
+    building.house.provider.script(Reply(delay_s=10))
+    serving = building.client(asked()).start()
+    await until(lambda: building.house.provider.exchanges)
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    assert building.house.quiet()
+    assert building.drain.in_flight == 0
+
+
+async def test_an_error_before_the_first_byte_has_a_status(building: Building) -> None:
+    building.house.provider.script(Fail(500), Fail(500))
+    client = await answered(building.client(asked(stream=True)))
+    assert (client.status, client.error["code"]) == (502, "all_backends_failed")
+    assert client.headers["content-type"] == "application/json"
+    assert client.headers["x-request-id"].startswith("req_")
+
+
+async def test_an_error_after_the_first_byte_is_an_event_and_no_done_follows(building: Building) -> None:
+    building.house.provider.script(Reply(tokens=9, drip_s=0.002, cut="rst", after=3))
+    client = await answered(building.client(asked(stream=True)))
+    assert (client.status, client.complete) == (200, True)
+    assert b"[DONE]" not in client.body
+    last = client.body.rstrip(b"\n").split(b"\n\n")[-1]
+    error = orjson.loads(last.removeprefix(b"data: "))["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert (error["code"], client.headers["x-request-id"] in error["message"]) == ("stream_broken", True)
+
+
+async def test_a_deadline_of_the_callers_own_is_kept(building: Building) -> None:
+    building.house.provider.script(Reply(delay_s=10), Reply(tokens=400, drip_s=0.01))
+    client = await answered(building.client(asked(), headers={"x-thriftgate-deadline": "0.1"}))
+    assert (client.status, client.error["code"]) == (504, "deadline_exceeded")
+    client = await answered(building.client(asked(stream=True), headers={"x-thriftgate-deadline": "200ms"}))
+    assert client.status == 200
+    assert b"deadline_exceeded" in client.body
+    assert b"[DONE]" not in client.body
+
+
+async def test_what_nobody_expected_is_a_500_that_tells_nothing_but_its_id(
+    building: Building, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def breaks(*_: Any, **__: Any) -> Any:
+        raise ZeroDivisionError("secret detail")
+
+    building.house.fleet.call = breaks  # type: ignore[method-assign]
+    client = await answered(building.client(asked()))
+    assert (client.status, client.error["code"]) == (500, "internal_error")
+    assert client.headers["x-request-id"] in client.error["message"]
+    assert b"secret detail" not in client.body
+    assert "ZeroDivisionError" in caplog.text
+
+
+async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(building: Building) -> None:
+    class Dialect:
+        def __getattr__(self, name: str) -> Any:
+            from gateway.dialects import openai_chat
+
+            return getattr(openai_chat, name)
+
+        def parse(self, *_: Any) -> Any:
+            raise RecursionError("too deep")
+
+    building.inference.paths = {"/v1/chat/completions": Dialect()}  # type: ignore[dict-item]
+    client = await answered(building.client(asked()))
+    assert (client.status, client.error["code"]) == (500, "internal_error")
+
+
+async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: Building) -> None:
+    """Two heads on one response would break the connection."""
+    leave = building.house.pipeline.limits.admit
+
+    async def admit(*args: Any) -> Any:
+        admitted = await leave(*args)
+
+        class Sour:
+            settle = admitted.settle
+
+            def __enter__(self) -> Any:
+                return self
+
+            def __exit__(self, *_: object) -> None:
+                raise GatewayError("too late")
+
+        return Sour()
+
+    building.house.pipeline.limits.admit = admit  # type: ignore[method-assign]
+    for stream in (True, False):
+        client = await answered(building.client(asked(stream=stream)))
+        assert client.complete
+        assert b"too late" not in client.body
+
+
+# -- refused at the door -------------------------------------------------------------------------------------------
+
+
+async def test_while_draining_requests_are_refused_with_when_to_come_back(building: Building) -> None:
+    building.drain.draining = True
+    client = await answered(building.client(asked()))
+    assert (client.status, client.error["code"]) == (503, "overloaded")
+    assert client.headers["retry-after"] == "1"
+    assert not building.house.provider.exchanges
+
+
+async def test_a_stream_under_way_is_finished_while_draining(building: Building) -> None:
+    building.house.provider.script(Reply(tokens=10, drip_s=0.01))
+    client = building.client(asked(stream=True))
+    serving = client.start()
+    await client.until(3)
+    building.drain.draining = True
+    assert building.drain.in_flight == 1
+    await serving
+    assert client.body.endswith(b"[DONE]\n\n")
+
+
+async def test_more_requests_than_the_operator_allows_are_refused(building: Building) -> None:
+    building.house.provider.script(Reply(delay_s=10), Reply(delay_s=10))
+    first, second = building.client(asked()), building.client(asked())
+    serving = [first.start(), second.start()]
+    await until(lambda: len(building.house.provider.exchanges) == 2)
+    third = await answered(building.client(asked()))
+    assert (third.status, third.headers["retry-after"]) == (503, "1")
+    await first.hang_up()
+    await second.hang_up()
+    await asyncio.gather(*serving)
+    assert (await answered(building.client(asked()))).status == 200
+
+
+@pytest.mark.parametrize(
+    ("more", "status", "code"),
+    [
+        ({"key": ""}, 401, "invalid_api_key"),
+        ({"key": "tg-wrong"}, 401, "invalid_api_key"),
+        ({"key": "figures"}, 403, "forbidden"),
+        ({"method": "GET"}, 405, "method_not_allowed"),
+        ({"headers": {"content-type": "text/plain"}}, 415, "unsupported_media_type"),
+        ({"headers": {"content-encoding": "gzip"}}, 415, "unsupported_media_type"),
+        ({"body": b"{" + b" " * 10_001}, 413, "request_too_large"),
+        ({"body": b"not json"}, 400, "invalid_request"),
+        ({"headers": {"x-thriftgate-cache": "maybe"}}, 400, "invalid_request"),
+    ],
+)
+async def test_what_is_refused_at_the_door_is_told_in_shape_and_counted(
+    building: Building, more: dict[str, Any], status: int, code: str
+) -> None:
+    await building.key("figures", "search", "usage")
+    client = await answered(building.client(more.pop("body", asked()), **more))
+    assert (client.status, client.error["code"]) == (status, code)
+    assert client.headers["x-request-id"].startswith("req_")
+    assert building.house.telemetry.totals.refused == {(code,): 1}
+    assert not building.house.telemetry.totals.requests
+
+
+async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(building: Building) -> None:
+    client = building.client([b'{"model":'], whole=False)  # type: ignore[arg-type]
+    serving = client.start()
+    await asyncio.sleep(0.02)
+    await client.hang_up()
+    await asyncio.wait_for(serving, 5)
+    assert client.messages == []
+
+
+async def test_a_body_that_never_ends_is_refused_in_time(building: Building) -> None:
+    client = await answered(building.client([b'{"model":'], whole=False))  # type: ignore[arg-type]
+    assert client.status == 400
+    assert "in time" in client.error["message"]
+
+
+async def test_the_callers_key_is_not_sent_on(building: Building) -> None:
+    await answered(building.client(asked()))
+    sent = building.house.provider.last
+    assert building.secrets["search"].encode() not in sent.body + b"".join(b": ".join(pair) for pair in sent.headers)
+
+
+async def test_tags_and_session_of_the_caller_are_on_the_ledger(building: Building) -> None:
+    headers = {"x-thriftgate-tags": "feature=answers", "x-thriftgate-session": "s-1"}
+    await answered(building.client(asked(), headers=headers))
+    (row,) = await building.house.rows()
+    assert (orjson.loads(row["tags"]), row["session"]) == ({"feature": "answers"}, "s-1")

@@ -1,0 +1,76 @@
+"""A pipeline for tests of who sends lines through it: answers as a script says, with the real Reply around it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import orjson
+
+from gateway.domain.record import Attempt, Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Tenant
+from gateway.pipeline import Reply
+
+
+class PlainAnswer:
+    """Implements Answer: nothing but an ending."""
+
+    stream, status, content_type, complete, finish = False, 200, "application/json", True, "stop"
+    attempt: Attempt | None = None
+
+    def __init__(self, ending: bytes) -> None:
+        self.ending = ending
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        return
+        yield b""
+
+    def completion(self) -> bytes | None:
+        return self.ending
+
+    def delivered_text(self) -> str:
+        return ""
+
+    async def aclose(self) -> None:
+        """Nothing is open."""
+
+
+class FakePipeline:
+    """Answers with what was asked; `script` maps a question to what happens instead, one step a time it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.records: list[Record] = []
+        self.script: dict[str, list[Exception | asyncio.Event]] = {}
+        """A step: raise this, or answer only after that."""
+        self.answered: list[str] = []
+        self.most = self._now = 0
+        """Requests in progress at a time."""
+
+    async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
+        assert deadline > asyncio.get_running_loop().time()
+        assert record.request_id == request.id
+        self.asked.append(request.last_user)
+        self.records.append(record)
+        self._now += 1
+        self.most = max(self.most, self._now)
+        try:
+            await self._play(request.last_user)
+        finally:
+            self._now -= 1
+        self.answered.append(request.last_user)
+        # As an upstream may write it: over several lines.
+        body = orjson.dumps({"said": request.last_user, "team": tenant.team}, option=orjson.OPT_INDENT_2)
+        return Reply(PlainAnswer(body), record, None, lambda: None, AsyncExitStack())
+
+    async def _play(self, question: str) -> None:
+        steps = self.script.get(question)
+        step: Any = steps.pop(0) if steps else None
+        if isinstance(step, Exception):
+            raise step
+        if step is not None:
+            await step.wait()
+        await asyncio.sleep(0)

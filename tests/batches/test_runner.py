@@ -1,0 +1,198 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.batches.run import LINES, TRIES
+from gateway.errors import AllBackendsFailed, BackendFailed, BackendRefused, BudgetExhausted, LimitExceeded
+from gateway.policy.keys import revoke
+from tests.batches.conftest import Host, line
+
+
+async def asked(host: Host, *questions: str) -> None:
+    async with asyncio.timeout(5):
+        while not set(questions) <= set(host.pipeline.asked):
+            await asyncio.sleep(0.005)
+
+
+async def test_every_line_has_one_result(host: Host) -> None:
+    tenant = await host.tenant()
+    host.pipeline.script["q7"] = [BackendRefused("no such thing", status=422)]
+    batch = await host.batch(tenant, *(line(f"q{number}") for number in range(200)))
+    await host.run()
+    ended = await host.until(batch)
+    assert (ended.status, ended.total, ended.completed, ended.failed) == ("completed", 200, 199, 1)
+    assert ended.started_at
+    output = await host.results(ended, ended.output_file_id)
+    errors = await host.results(ended, ended.error_file_id)
+    assert output.keys() | errors.keys() == {f"q{number}" for number in range(200)}
+    assert output["q3"]["response"]["body"] == {"said": "q3", "team": "search"}
+    assert errors["q7"]["response"]["status_code"] == 422
+    assert host.pipeline.most == LINES
+    record = host.pipeline.records[0]
+    assert record.tags == {"batch": batch.id}
+    assert record.tenant is tenant
+
+
+async def test_a_batch_without_failures_has_no_error_file(host: Host) -> None:
+    batch = await host.batch(await host.tenant(), line("a"))
+    await host.run()
+    ended = await host.until(batch)
+    assert ended.error_file_id is None
+    async with asyncio.timeout(5):
+        while host.files.path(batch.result_id("error")) in await asyncio.to_thread(
+            lambda: list(host.files.directory.iterdir())
+        ):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_restart_sends_no_line_again_that_has_a_result(host: Host) -> None:
+    never = asyncio.Event()
+    host.pipeline.script |= {"c": [never], "d": [never]}
+    batch = await host.batch(await host.tenant(), *(line(name) for name in "abcdefgh"))
+    first = await host.run()
+    await asked(host, "c", "d")
+    await host.until(batch, lambda batch: batch.completed >= 2)
+    for task in first._tasks._running:  # as a kill: nothing gets to say goodbye
+        task.cancel()
+    await first.aclose()
+    finished = set(host.pipeline.answered)
+    before = len(host.pipeline.asked)
+    assert {"a", "b"} <= finished
+    assert (await host.jobs.get(batch.team, batch.id)).status == "in_progress"
+    await host.run()
+    ended = await host.until(batch)
+    assert sorted(host.pipeline.asked[before:]) == sorted(set("abcdefgh") - finished)
+    assert (ended.status, ended.completed) == ("completed", 8)
+    assert set(await host.results(ended, ended.output_file_id)) == set("abcdefgh")
+
+
+async def test_closing_lets_lines_in_flight_end(host: Host) -> None:
+    gate = asyncio.Event()
+    names = [f"q{number}" for number in range(LINES + 3)]
+    host.pipeline.script |= {name: [gate] for name in names}
+    batch = await host.batch(await host.tenant(), *map(line, names))
+    runner = await host.run()
+    await asked(host, *names[:LINES])
+    asyncio.get_running_loop().call_later(0.05, gate.set)
+    await runner.aclose()
+    assert host.pipeline.asked == names[:LINES]
+    await host.run()
+    assert (await host.until(batch)).completed == len(names)
+    assert len(host.pipeline.asked) == len(names)
+
+
+async def test_one_runner_at_a_time_and_the_next_takes_over(host: Host) -> None:
+    first = await host.run()
+    second = await host.run()
+    batch = await host.batch(await host.tenant(), line("a"))
+    await host.until(batch)
+    assert (first.stats()["runner"], second.stats()["runner"]) == (1, 0)
+    await first.aclose()
+    await host.until(await host.batch(await host.tenant(), line("b")))
+    assert second.stats()["runner"] == 1
+    assert host.pipeline.asked == ["a", "b"]
+
+
+async def test_a_cancelled_batch_keeps_what_it_has_and_tells_the_rest(host: Host) -> None:
+    gate = asyncio.Event()
+    host.pipeline.script |= {f"q{number}": [gate] for number in range(2, 20)}
+    batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(20)))
+    await host.run()
+    await asked(host, "q5")
+    assert (await host.jobs.cancel(batch.team, batch.id)).status == "cancelling"
+    await asyncio.sleep(0.05)
+    gate.set()
+    ended = await host.until(batch)
+    assert ended.status == "cancelled"
+    assert ended.completed + ended.failed == ended.total == 20
+    output = await host.results(ended, ended.output_file_id)
+    errors = await host.results(ended, ended.error_file_id)
+    assert {"q0", "q5"} <= output.keys()
+    assert output.keys() == set(host.pipeline.asked)
+    assert errors["q19"]["error"]["code"] == "batch_cancelled"
+
+
+async def test_a_batch_whose_day_is_over_expires(host: Host) -> None:
+    host.clock.ahead = 24 * 3600 + 1
+    batch = await host.batch(await host.tenant(), line("a"), line("b"))
+    await host.run()
+    ended = await host.until(batch)
+    assert (ended.status, ended.completed, ended.failed) == ("expired", 0, 2)
+    errors = await host.results(ended, ended.error_file_id)
+    assert errors["a"]["error"]["code"] == "batch_expired"
+    assert host.pipeline.asked == []
+
+
+async def test_a_batch_whose_file_is_elsewhere_is_left_alone_until_it_is_long_over(host: Host) -> None:
+    batch = await host.batch(await host.tenant(), line("a"))
+    await asyncio.to_thread(host.files.path(batch.input_file_id).unlink)
+    host.clock.ahead = 24 * 3600 + 60
+    await host.run()
+    await asyncio.sleep(0.1)
+    assert (await host.jobs.get(batch.team, batch.id)).status == "validating"
+    host.clock.ahead += 3600
+    assert (await host.until(batch)).status == "expired"
+
+
+async def test_a_limit_is_waited_for_and_a_broken_backend_only_for_so_long(host: Host) -> None:
+    down = AllBackendsFailed([BackendFailed("down")])
+    host.pipeline.script |= {
+        "limited": [LimitExceeded("slower", retry_after_s=0.001) for _ in range(TRIES * 3)],
+        "resting": [AllBackendsFailed([]) for _ in range(1)],
+        "flaky": [down, down],
+        "down": [down] * 100,
+        "too large": [LimitExceeded("larger than the limit") for _ in range(100)],
+        "poor": [BudgetExhausted("spent")],
+        "odd": [ZeroDivisionError()],
+    }
+    batch = await host.batch(await host.tenant(), *map(line, list(host.pipeline.script)))
+    await host.run()
+    ended = await host.until(batch)
+    assert set(await host.results(ended, ended.output_file_id)) == {"limited", "resting", "flaky"}
+    errors = await host.results(ended, ended.error_file_id)
+    assert {name: each["response"]["status_code"] for name, each in errors.items()} == {
+        "down": 502, "too large": 429, "poor": 429, "odd": 500,
+    }  # fmt: skip
+    assert host.pipeline.asked.count("down") == TRIES
+
+
+async def test_a_revoked_key_sends_nothing_more(host: Host) -> None:
+    tenant = await host.tenant()
+    batch = await host.batch(tenant, line("a"))
+    await asyncio.to_thread(revoke, host.database, tenant.key.id)
+    await host.ring.refresh()
+    await host.run()
+    ended = await host.until(batch)
+    errors = await host.results(ended, ended.error_file_id)
+    assert errors["a"]["response"]["status_code"] == 401
+    assert host.pipeline.asked == []
+
+
+async def test_one_teams_long_batch_makes_no_other_team_wait(host: Host) -> None:
+    gate = asyncio.Event()
+    host.pipeline.script["slow"] = [gate]
+    long = await host.batch(busy := await host.tenant(), line("slow"))
+    queued = await host.batch(busy, line("queued"))
+    other = await host.batch(await host.tenant("other"), line("quick"))
+    await host.run()
+    assert (await host.until(other)).status == "completed"
+    assert sorted(host.pipeline.asked) == ["quick", "slow"]
+    assert (await host.jobs.get(queued.team, queued.id)).status == "validating"
+    gate.set()
+    await host.until(long)
+    await host.until(queued)
+
+
+@pytest.mark.parametrize("ending", ["cancelled", "expired"])
+async def test_a_line_that_waits_to_be_tried_again_does_not_hold_up_the_end(host: Host, ending: str) -> None:
+    host.pipeline.script["a"] = [LimitExceeded("later", retry_after_s=3600)]
+    batch = await host.batch(await host.tenant(), line("a"))
+    await host.run()
+    await asked(host, "a")
+    if ending == "cancelled":
+        await host.jobs.cancel(batch.team, batch.id)
+    else:
+        host.clock.ahead = 24 * 3600
+    assert (await host.until(batch)).status == ending

@@ -1,0 +1,179 @@
+"""Files and batches with the vendor's SDK against the real gateway, killed in between too."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import openai
+import orjson
+import pytest
+from openai import AsyncOpenAI
+from openai.types import Batch
+
+from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.provider import Fail, Provider, Reply
+
+pytestmark = pytest.mark.heavy
+
+URL = "/v1/chat/completions"
+NIGHT = ("plain", "--scope", "inference", "--scope", "usage")
+"""The team and its key's scopes."""
+
+
+def line(custom_id: str, text: str, **more: Any) -> dict[str, Any]:
+    body = {"model": "small", "messages": [{"role": "user", "content": text}], "max_tokens": 20}
+    return {"custom_id": custom_id, "method": "POST", "url": URL, "body": body, **more}
+
+
+async def start(sdk: AsyncOpenAI, *lines: dict[str, Any]) -> Batch:
+    data = b"\n".join(orjson.dumps(each) for each in lines)
+    file = await sdk.files.create(file=("lines.jsonl", data), purpose="batch")
+    assert (file.bytes, file.filename, file.status) == (len(data), "lines.jsonl", "processed")
+    return await sdk.batches.create(
+        input_file_id=file.id, endpoint=URL, completion_window="24h", metadata={"night": "7"}
+    )
+
+
+async def ended(sdk: AsyncOpenAI, batch: Batch) -> Batch:
+    async with asyncio.timeout(10):
+        while batch.status in ("validating", "in_progress", "finalizing", "cancelling"):
+            await asyncio.sleep(0.05)
+            batch = await sdk.batches.retrieve(batch.id)
+    return batch
+
+
+async def results(sdk: AsyncOpenAI, file_id: str | None) -> dict[str, Any]:
+    """custom_id → result."""
+    assert file_id is not None
+    text = (await sdk.files.content(file_id)).text
+    return {found["custom_id"]: found for found in map(orjson.loads, text.splitlines())}
+
+
+async def test_a_batch_is_answered_line_by_line_and_stands_on_the_ledger(
+    gateway: GatewayProcess, providers: Providers
+) -> None:
+    sdk = client(gateway, await gateway.key(*NIGHT))
+    batch = await start(sdk, *(line(f"l{number}", f"Question {number} of the night") for number in range(8)),
+                        line("bad", "[[fail status=422 message=nonsense]]"))  # fmt: skip
+    assert batch.status == "validating"
+    assert batch.metadata == {"night": "7"}
+    batch = await ended(sdk, batch)
+    assert batch.status == "completed"
+    assert batch.completed_at
+    assert batch.request_counts
+    assert batch.request_counts.model_dump() == {"total": 9, "completed": 8, "failed": 1}
+    output, errors = await results(sdk, batch.output_file_id), await results(sdk, batch.error_file_id)
+    assert set(output) == {f"l{number}" for number in range(8)}
+    texts = {exchange.text_sent for exchange in providers.small.exchanges}
+    assert output["l3"]["response"]["status_code"] == 200
+    assert output["l3"]["response"]["body"]["choices"][0]["message"]["content"] in texts
+    assert errors["bad"]["response"]["status_code"] == 422
+    async with asyncio.timeout(10):
+        while True:
+            usage: Any = await sdk.get("/usage?by=tag", cast_to=object)
+            mine = [row for row in usage["rows"] if row["tag"] == f"batch={batch.id}"]
+            if mine and mine[0]["attempts"] == 9:
+                break
+            await asyncio.sleep(0.05)
+    sent = [exchange.usage for exchange in providers.small.exchanges if exchange.usage]
+    assert mine[0]["output_tokens"] == sum(usage.output_tokens for usage in sent)
+    assert float(mine[0]["cost_usd"]) > 0
+
+
+async def test_a_bad_line_is_told_with_its_number(gateway: GatewayProcess, providers: Providers) -> None:
+    sdk = client(gateway, await gateway.key(*NIGHT))
+    batch = await start(sdk, line("a", "good"), line("b", "bad", body={"model": "small"}))
+    assert batch.status == "failed"
+    assert batch.errors
+    assert batch.errors.data
+    problem = batch.errors.data[0]
+    assert (problem.line, problem.param) == (2, "messages")
+    assert not providers.small.exchanges
+
+
+async def test_another_team_sees_neither_files_nor_batches(gateway: GatewayProcess, providers: Providers) -> None:
+    mine, theirs = client(gateway, await gateway.key(*NIGHT)), client(gateway, await gateway.key("strangers"))
+    batch = await ended(mine, await start(mine, line("a", "our secret")))
+    assert batch.output_file_id
+    attempts: list[Any] = [
+        lambda: theirs.batches.retrieve(batch.id),
+        lambda: theirs.batches.cancel(batch.id),
+        lambda: theirs.files.retrieve(batch.output_file_id),
+        lambda: theirs.files.content(batch.output_file_id),
+        lambda: theirs.files.delete(batch.output_file_id),
+        lambda: theirs.batches.create(input_file_id=batch.input_file_id, endpoint=URL, completion_window="24h"),
+    ]
+    for attempt in attempts:
+        with pytest.raises(openai.NotFoundError):
+            await attempt()
+    assert [file async for file in theirs.files.list()] == []
+    assert [found async for found in theirs.batches.list()] == []
+    ids = [found.id async for found in mine.batches.list(limit=1)]
+    assert ids[0] == batch.id
+    assert len(set(ids)) == len(ids)
+    assert (await mine.files.delete(batch.output_file_id)).deleted
+    with pytest.raises(openai.NotFoundError):
+        await mine.files.retrieve(batch.output_file_id)
+
+
+async def test_a_batch_can_be_cancelled(gateway: GatewayProcess, providers: Providers) -> None:
+    sdk = client(gateway, await gateway.key(*NIGHT))
+    providers.small.default = Reply(delay_s=0.3)
+    batch = await start(sdk, *(line(f"l{number}", f"Slow question {number}") for number in range(40)))
+    await providers.small.until(lambda: len(providers.small.exchanges) >= 2)
+    assert (await sdk.batches.cancel(batch.id)).status == "cancelling"
+    batch = await ended(sdk, batch)
+    assert batch.status == "cancelled"
+    assert batch.cancelled_at
+    sent = len(providers.small.exchanges)
+    assert 2 <= sent < 40
+    assert len(await results(sdk, batch.output_file_id)) == sent
+    assert len(await results(sdk, batch.error_file_id)) == 40 - sent
+    with pytest.raises(openai.BadRequestError, match="cancelled"):
+        await sdk.batches.cancel(batch.id)
+
+
+async def test_what_is_no_upload_is_refused_in_openais_words(gateway: GatewayProcess) -> None:
+    sdk = client(gateway, await gateway.key(*NIGHT))
+    with pytest.raises(openai.BadRequestError) as caught:
+        await sdk.files.create(file=("x", b"x"), purpose="fine-tune")
+    assert caught.value.param == "purpose"
+    with pytest.raises(openai.BadRequestError) as caught:
+        await sdk.batches.create(input_file_id="file-x", endpoint="/v1/embeddings", completion_window="24h")
+    assert caught.value.param == "endpoint"
+    with pytest.raises(openai.APIStatusError) as wrong:
+        await sdk.post("/files", body={}, cast_to=object)
+    assert wrong.value.status_code == 415
+
+
+async def test_a_batch_outlives_kill_9_without_sending_an_answered_line_again(tmp_path: Path) -> None:
+    ports = {name: free_port() for name in ("small", "large", "claude")}
+    gateway = GatewayProcess(tmp_path / "home", CONFIG.format(**ports), POLICIES, {"SMALL_KEY": "k"})
+    await asyncio.to_thread(gateway.start)
+    try:
+        async with Provider(port=ports["small"], default=Reply(delay_s=0.05)) as provider:
+            provider.script(Fail(422, "nonsense"))
+            key = await gateway.key(*NIGHT)
+            sdk = client(gateway, key)
+            batch = await start(sdk, *(line(f"l{number}", f"Question {number}.") for number in range(24)))
+            await provider.until(lambda: len(provider.exchanges) >= 12)
+            await asyncio.to_thread(gateway.kill)
+            files = gateway.home / "data" / "files"
+            kept = b"".join(path.read_bytes() for path in files.glob("file-*-*")).splitlines()
+            done = {orjson.loads(each)["custom_id"] for each in kept if each.endswith(b"}")}
+            before = len(provider.exchanges)
+            await asyncio.to_thread(gateway.start)
+            batch = await ended(sdk, batch)
+            assert batch.status == "completed"
+            again = [each.json["messages"][0]["content"] for each in list(provider.exchanges)[before:]]
+            output, errors = await results(sdk, batch.output_file_id), await results(sdk, batch.error_file_id)
+    finally:
+        gateway.stop()
+    assert 8 <= len(done) < 24
+    assert not {f"Question {each.removeprefix('l')}." for each in done} & set(again)
+    assert len(again) == len(set(again)) == 24 - len(done)
+    assert len(output) == 23
+    assert len(errors) == 1
