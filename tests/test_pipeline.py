@@ -139,15 +139,8 @@ async def test_a_cached_answer_that_is_never_read_gives_its_place_back(house: Ho
 
 async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) -> None:
     house.provider.script(DRIP)
-    seen: list[bytes] = []
-
-    async def client() -> None:
-        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
-            async for piece in reply:
-                seen.append(piece)
-
-    reading = asyncio.get_running_loop().create_task(client())
-    await until(lambda: len(seen) >= 5)
+    reading = asyncio.get_running_loop().create_task(house.read(ask(stream=True), tenant(**ONE_AT_A_TIME)))
+    await until(lambda: len(house.pieces) >= 5)
     reading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reading
@@ -163,15 +156,8 @@ async def test_a_client_that_hangs_up_midway_pays_for_what_came(house: House) ->
 
 async def test_a_second_cancellation_does_not_lose_the_spend(house: House) -> None:
     house.provider.script(DRIP)
-    begun = asyncio.Event()
-
-    async def client() -> None:
-        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
-            async for _ in reply:
-                begun.set()
-
-    reading = asyncio.get_running_loop().create_task(client())
-    await begun.wait()
+    reading = asyncio.get_running_loop().create_task(house.read(ask(stream=True), tenant(**ONE_AT_A_TIME)))
+    await until(lambda: house.pieces)
     reading.cancel()
     await asyncio.sleep(0)
     reading.cancel()
@@ -230,12 +216,9 @@ async def test_a_deadline_that_passes_before_the_first_byte_says_so(house: House
 
 async def test_a_deadline_that_passes_midway_ends_the_stream_and_bills_what_came(house: House) -> None:
     house.provider.script(DRIP)
-    seen = 0
     with pytest.raises(DeadlineExceeded) as caught:
-        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.3) as reply:
-            async for _ in reply:
-                seen += 1
-    assert seen
+        await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME), within_s=0.3)
+    assert house.pieces
     assert "before an answer began" not in str(caught.value)
     row = await only_row(house)
     assert row["outcome"] == "interrupted"
@@ -269,11 +252,9 @@ async def test_a_backend_that_is_down_costs_nothing(house: House) -> None:
 )
 async def test_a_stream_that_breaks_midway_is_an_error_and_bills_what_came(house: House, step: Reply) -> None:
     house.provider.script(step)
-    data = b""
     with pytest.raises(StreamBroken):
-        async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)) as reply:
-            async for piece in reply:
-                data += piece
+        await house.read(ask(stream=True), tenant(**ONE_AT_A_TIME))
+    data = b"".join(house.pieces)
     assert b"t0" in data
     assert b"[DONE]" not in data
     row = await only_row(house)
@@ -325,11 +306,9 @@ async def test_a_stream_whose_budget_runs_out_midway_ends_and_what_came_is_bille
     limit = 600 * OUTPUT
     who = tenant(budget={"limit_usd": str(limit / 1e12), "window": "day"}, **ONE_AT_A_TIME)
     house.provider.script(Reply(tokens=900, drip_s=0.0005))
-    seen = b""
     with pytest.raises(BudgetExhausted):
-        async with await house.serve(ask(stream=True), who) as reply:
-            async for piece in reply:
-                seen += piece
+        await house.read(ask(stream=True), who)
+    seen = b"".join(house.pieces)
     assert b"t400" in seen
     assert b"[DONE]" not in seen
     row = await only_row(house)

@@ -73,8 +73,12 @@ class Admin:
         """`{"team", "name"?, "scopes"?, "expires"?: "90d"}` → the secret, this once."""
         asked = await read_object(request)
         team, scopes = asked.get("team"), asked.get("scopes", ["inference"])
-        if not isinstance(team, str) or not team:
+        if not isinstance(team, str):
             raise BadRequest("team must name the team that pays.", param="team")
+        try:
+            keys.check_team(team)
+        except ValueError as error:
+            raise BadRequest(f"team {error}.", param="team") from error
         if not isinstance(scopes, list) or not scopes or any(scope not in keys.SCOPES for scope in scopes):
             raise BadRequest(f"scopes must be a list out of {', '.join(keys.SCOPES)}.", param="scopes")
         try:

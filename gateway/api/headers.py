@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 from gateway.domain.record import Record
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
@@ -34,8 +36,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
     if error.retry_after_s is None:
         return []
-    seconds = max(0.0, error.retry_after_s)
+    milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: who comes earlier is refused again
     return [
-        (b"retry-after", str(max(1, -(-int(seconds * 1000) // 1000))).encode()),
-        (b"retry-after-ms", str(max(1, int(seconds * 1000))).encode()),
+        (b"retry-after", str(-(-milliseconds // 1000)).encode()),
+        (b"retry-after-ms", str(milliseconds).encode()),
     ]

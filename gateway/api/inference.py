@@ -66,11 +66,12 @@ class Inference:
         dialect = self.paths[scope["path"]]
         try:
             tenant, request = await self._admit(scope, receive, request_id, dialect)
-        except GatewayError as error:
-            self._telemetry.refused(request_id, error, scope["path"])
-            await self._refuse(send, dialect, error, [(b"x-request-id", request_id.encode())])
-            return
         except ConnectionResetError:
+            return
+        except Exception as error:
+            refusal = _told(error, request_id)
+            self._telemetry.refused(request_id, refusal, scope["path"])
+            await self._refuse(send, dialect, refusal, [(b"x-request-id", request_id.encode())])
             return
         self._drain.in_flight += 1
         try:
@@ -122,11 +123,9 @@ class Inference:
                 raise
             task.uncancel()
         except Exception as error:
-            if not isinstance(error, GatewayError):
-                log.exception("request %s failed inside the gateway", request.id)
-                error = GatewayError(f"The gateway failed at this request; its id is {request.id}.")
+            failure = _told(error, request.id)
             if not hang_up.answered:
-                await self._fail(send, dialect, error, record, begun)
+                await self._fail(send, dialect, failure, record, begun)
         finally:
             watcher.cancel()
 
@@ -151,3 +150,11 @@ class Inference:
 
     async def aclose(self) -> None:
         await self._watchers.aclose()
+
+
+def _told(error: Exception, request_id: str) -> GatewayError:
+    """What a client hears of `error`; one that nobody expected is logged and stays inside."""
+    if isinstance(error, GatewayError):
+        return error
+    log.error("request %s failed inside the gateway", request_id, exc_info=error)
+    return GatewayError(f"The gateway failed at this request; its id is {request_id}.")

@@ -61,11 +61,12 @@ class Service:
         self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         inference, spend, admin = door.needs("inference"), door.needs("usage", "admin"), door.needs("admin")
+        asked = door.needs("inference", "admin")
         self.routes = [
             Route("/v1/models", inference(self.models)),
             Route("/v1/models/{name:path}", inference(self.model)),
-            Route("/v1/requests/{id}", inference(self.flight)),
-            Route("/v1/requests/{id}/feedback", inference(self.feedback), methods=["POST"]),
+            Route("/v1/requests/{id}", asked(self.flight)),
+            Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
             Route("/v1/usage", spend(self.usage)),
             Route("/metrics", admin(self.metrics)),
             Route("/health", self.health),

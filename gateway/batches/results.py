@@ -9,6 +9,8 @@ from pathlib import Path
 
 import orjson
 
+from gateway.batches.lines import numbered
+
 
 class Results:
     """Blocking: off the loop only. Survives a kill between any two instructions. Raises OSError."""
@@ -49,13 +51,12 @@ class _File:
             raise
 
     def _read(self, done: set[str]) -> None:
-        with self.path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                done.add(orjson.loads(line)["custom_id"])
-                self.lines += 1
-                self.size += len(line)
+        for _, line in numbered(self.path):
+            if not line.endswith(b"\n"):
+                return
+            done.add(orjson.loads(line)["custom_id"])
+            self.lines += 1
+            self.size += len(line)
 
     def append(self, line: bytes) -> None:
         try:

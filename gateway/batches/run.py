@@ -166,6 +166,8 @@ class Run:
 def undone(path: Path, endpoint: str, results: Results) -> Iterator[Line]:
     """The lines of a file that have no result yet."""
     for number, raw in lines.numbered(path):
+        if not raw.strip():
+            continue
         line = lines.read(number, raw, endpoint)
         if line.custom_id not in results.done:
             yield line

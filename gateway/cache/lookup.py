@@ -85,6 +85,10 @@ class Cache:
         self._tasks.spawn(self._log.follow(self._apply, self._reset), "cache-log")
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
+    async def caught_up(self, timeout_s: float) -> None:
+        """Wait until all answers that other workers stored are known here. Raises StateUnavailable."""
+        await self._log.caught_up(timeout_s)
+
     async def aclose(self) -> None:
         await self._tasks.aclose()
         await self._semantic.aclose()

@@ -31,7 +31,7 @@ MODE = click.option(
     help="default: one wrong answer in a hundred look-ups is allowed; strict: none, only harmless differences pass.",
 )
 
-PATIENCE_S = 5.0
+CATCH_UP_S = 30.0
 """Longest wait for the running gateway's index of answers."""
 
 
@@ -99,12 +99,12 @@ def _on_state(settings: Settings, work: Callable[[Cache], Any]) -> Any:
 
     async def run() -> Any:
         state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
-        index = IndexLog(state, "cache")
-        room = Cache(state, index, None)
+        room = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()
+            await state.call("GET", state.key("epoch"))  # says at once why, if there is no server
             await room.open()
-            await _caught_up(index)
+            await room.caught_up(CATCH_UP_S)
             return await work(room)
         except StateUnavailable as error:
             raise click.ClickException(
@@ -115,16 +115,6 @@ def _on_state(settings: Settings, work: Callable[[Cache], Any]) -> Any:
             await state.aclose()
 
     return asyncio.run(run())
-
-
-async def _caught_up(index: IndexLog) -> None:
-    """Only then does the room know every answer. Raises StateUnavailable."""
-    try:
-        async with asyncio.timeout(PATIENCE_S):
-            while not index.current:  # noqa: ASYNC110 - the log tells nobody when it is
-                await asyncio.sleep(0.02)
-    except TimeoutError:
-        raise StateUnavailable(f"no answer within {PATIENCE_S:g} s") from None
 
 
 def _stream(file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from importlib.util import find_spec
 import click
 import orjson
 from rich.console import Console
-from sqlalchemy.exc import SQLAlchemyError
+from rich.markup import escape
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.cli.model import FILE
 from gateway.cli.options import Context, common
@@ -97,7 +98,10 @@ async def _reaches(state: State) -> bool:
 def _database(settings: Settings) -> Finding:
     if settings.config.ledger.database_url is None:
         return Finding(True, f"ledger: SQLite at {settings.paths.sqlite}")
-    database = Database(settings.database_url)
+    try:
+        database = Database(settings.database_url)
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
+        return Finding(False, f"ledger.database_url: {error}", "for PostgreSQL: pip install 'thriftgate[postgres]'")
     try:
         with database.begin():
             return Finding(True, "ledger: the database of ledger.database_url answers")
@@ -124,4 +128,4 @@ def _show(findings: list[Finding]) -> None:
     console = Console(highlight=False)
     for one in findings:
         mark = "[green]✓[/]" if one.well else "[red]✗[/]"
-        console.print(f"{mark} {one.what}" + ("" if one.well or not one.remedy else f" — {one.remedy}"))
+        console.print(mark, escape(one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")))

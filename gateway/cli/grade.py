@@ -13,14 +13,13 @@ from gateway.errors import BadRequest
 from gateway.routing.evaluate import DataError, evaluate, table
 from gateway.routing.grade import Grader, grade_lines
 
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+ARTEFACT = click.option("--artefact", type=FILE, help="Other weights than the packaged ones.")
+
 
 @click.command()
 @common
-@click.option(
-    "--artefact",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Other weights than the packaged ones.",
-)
+@ARTEFACT
 def grade(context: Context, artefact: Path | None) -> None:
     """Difficulty 0..1 of prompts: JSON lines in, JSON lines out.
 
@@ -42,12 +41,8 @@ def router() -> None:
 
 @router.command("evaluate")
 @common
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option(
-    "--artefact",
-    type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Other weights than the packaged ones.",
-)
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@ARTEFACT
 def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None) -> None:
     """How well difficulty orders prompts, for each set in FILES.
 

@@ -11,6 +11,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 from gateway.domain.units import DurationS, Share, Usd
 
 
+TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+TEAM_NAME_LENGTH = 64
+
+
 class Section(BaseModel):
     """Strict and immutable: an unknown key is an error, a loaded policy never changes."""
 
@@ -128,7 +132,7 @@ class DataPolicy(Section):
 class Policy(Section):
     """policies/TEAM.yaml."""
 
-    team: str = Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", description="Who pays.")
+    team: str = Field(min_length=1, max_length=TEAM_NAME_LENGTH, pattern=f"^{TEAM_NAME}$", description="Who pays.")
     organisation: str = Field("default", min_length=1, max_length=64, description="Whose team it is.")
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")

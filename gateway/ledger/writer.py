@@ -13,8 +13,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import orjson
-from sqlalchemy import Connection, delete, select
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from gateway.domain.protocols import Clock
@@ -33,6 +32,12 @@ SLOWEST_S = 10.0
 """Longest pause between tries while the database is away."""
 LOUD_AFTER_S = 60.0
 """So long behind is worth an error in the log, not only a warning."""
+_SAVE_PLACE = text(
+    "INSERT INTO journal_offsets (lane, segment, position, updated_at) "
+    "VALUES (:lane, :segment, :position, :updated_at) ON CONFLICT (lane) DO UPDATE "
+    "SET segment = excluded.segment, position = excluded.position, updated_at = excluded.updated_at"
+)
+"""SQLite and PostgreSQL read it alike; as SQLAlchemy's expression it takes the import of both dialects."""
 
 
 class Writer:
@@ -261,16 +266,10 @@ class Writer:
 
 
 def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> None:
-    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = insert(journal_offsets)
-    statement = statement.on_conflict_do_update(
-        index_elements=["lane"],
-        set_={name: statement.excluded[name] for name in ("segment", "position", "updated_at")},
-    )
     values = [
         {"lane": lane.name, "segment": lane.resume[0], "position": lane.resume[1], "updated_at": now} for lane in lanes
     ]
-    connection.execute(statement, values)
+    connection.execute(_SAVE_PLACE, values)
 
 
 def _fitted(row: Row) -> Row:

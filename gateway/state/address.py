@@ -1,11 +1,10 @@
-"""A state URL, understood: where the server is, how to log in, and whether TLS is spoken."""
+"""A state URL, understood: what kind of server, where, and the URL by which redis-py reaches it."""
 
 from __future__ import annotations
 
-import ssl
 from dataclasses import dataclass
 from typing import Literal
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 Kind = Literal["unix", "tcp", "sentinel", "cluster"]
 
@@ -30,26 +29,28 @@ class Address:
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()
     path: str = ""
-    username: str = ""
-    password: str = ""
+    login: str = ""
+    """`user:password@`, percent-encoded, or nothing."""
     database: int = 0
+    query: str = ""
+    """Options that redis-py understands, `ssl_ca_certs` and the like."""
+    tls: bool = False
     service: str = ""
     """Sentinel's name of the master."""
     sentinel_password: str = ""
-    tls: ssl.SSLContext | None = None
 
     def __str__(self) -> str:
         """For messages: never a password."""
         return self.path or ",".join(f"{host}:{port}" for host, port in self.hosts)
 
-    def login(self) -> list[tuple[str, ...]]:
-        """The commands that a fresh connection begins with."""
-        commands: list[tuple[str, ...]] = []
-        if self.password:
-            commands.append(("AUTH", self.username, self.password) if self.username else ("AUTH", self.password))
-        if self.database:
-            commands.append(("SELECT", str(self.database)))
-        return commands
+    def url(self, host: str = "", port: int = 0) -> str:
+        """In redis-py's form: of the server at `host`, or of the first one named."""
+        if self.kind == "unix":
+            return f"unix://{self.login}{self.path}?{self.query}"
+        if not host:
+            host, port = self.hosts[0]
+        place = f"[{host}]" if ":" in host else host
+        return f"{'rediss' if self.tls else 'redis'}://{self.login}{place}:{port}/{self.database}?{self.query}"
 
 
 def parse(url: str) -> Address:
@@ -59,20 +60,20 @@ def parse(url: str) -> Address:
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"state.redis_url: unknown scheme {parts.scheme!r}; use one of {', '.join(_SCHEMES)}")
     kind, secure = _SCHEMES[parts.scheme]
-    options = {name: values[-1] for name, values in parse_qs(parts.query).items()}
-    login, _, places = parts.netloc.rpartition("@")
-    username, _, password = login.partition(":")
+    options = dict(parse_qsl(parts.query))
+    sentinel_password = options.pop("sentinel_password", "")
+    login, at, places = parts.netloc.rpartition("@")
     service, database = _segments(kind, parts, options)
     return Address(
         kind=kind,
         hosts=() if kind == "unix" else tuple(_host(place, kind) for place in places.split(",")),
-        path=unquote(parts.path) if kind == "unix" else "",
-        username=unquote(username),
-        password=unquote(password) or options.get("password", ""),
+        path=parts.path if kind == "unix" else "",
+        login=login + at,
         database=database,
+        query=urlencode(options),
+        tls=secure,
         service=service,
-        sentinel_password=options.get("sentinel_password", ""),
-        tls=_tls(options) if secure else None,
+        sentinel_password=sentinel_password,
     )
 
 
@@ -87,21 +88,11 @@ def _segments(kind: Kind, parts: SplitResult, options: dict[str, str]) -> tuple[
     number = options.get("db") or (segments[0] if segments else "0")
     if not number.isdecimal():
         raise ValueError(f"state.redis_url: the database must be a number, not {number!r}")
+    if kind == "cluster" and int(number):
+        raise ValueError("state.redis_url: a cluster has one database only, number 0")
     return service, int(number)
 
 
 def _host(place: str, kind: Kind) -> tuple[str, int]:
     split = urlsplit(f"//{place}")
     return split.hostname or "localhost", split.port or _DEFAULT_PORT[kind]
-
-
-def _tls(options: dict[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
-    if options.get("ssl_check_hostname", "").lower() in ("false", "0", "no"):
-        context.check_hostname = False
-    if options.get("ssl_cert_reqs") == "none":
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    if "ssl_certfile" in options:
-        context.load_cert_chain(options["ssl_certfile"], options.get("ssl_keyfile"))
-    return context

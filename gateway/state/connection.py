@@ -13,10 +13,8 @@ from typing import Any
 
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
-from gateway.state import address as addresses
-from gateway.state.cluster import Cluster
-from gateway.state.link import Command, Door, dial
-from gateway.state.sentinel import find_master
+from gateway.state.address import Address, parse
+from gateway.state.door import Client, Command, Door
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +46,8 @@ class State:
 
     def __init__(self, url: str, *, timeout_s: float = 0.25, namespace: str = "tg") -> None:
         """Raises ValueError for a URL that cannot be meant."""
-        self._address = addresses.parse(url)
+        self._address = parse(url)
+        self._client: Client | None = None
         self.timeout_s = timeout_s
         self._namespace = namespace
         self._door: Door | None = None
@@ -72,11 +71,13 @@ class State:
         self._reason = "closed"
         if door:
             await door.aclose()
+        if self._client:
+            await self._client.aclose()
 
     @property
     def healthy(self) -> bool:
         door = self._door
-        return door is not None and door.alive and time.monotonic() - self._seen <= FRESH_S
+        return door is not None and time.monotonic() - self._seen <= FRESH_S
 
     @property
     def epoch(self) -> str:
@@ -116,7 +117,7 @@ class State:
 
     async def dial(self) -> Door:
         """A connection of its caller's own, for commands that block. Raises StateUnavailable."""
-        return await self._connect(None)
+        return await (await self._reach()).dial()
 
     def stats(self) -> dict[str, int | float | str]:
         return {"healthy": int(self.healthy), "epoch": self._epoch, **self._counts}
@@ -173,7 +174,7 @@ class State:
         if door is not None:
             self._learn(await self._read_epoch(door))
             return
-        door = await self._connect(self._down)
+        door = await (await self._reach()).connect(self._down)
         try:
             epoch = await self._read_epoch(door)
         except BaseException:
@@ -203,12 +204,15 @@ class State:
         for listener in self._listeners:
             listener(epoch)
 
-    async def _connect(self, on_lost: Callable[[str], None] | None) -> Door:
-        timeout_s = max(CONNECT_S, self.timeout_s)
-        match self._address.kind:
-            case "cluster":
-                return await Cluster.open(self._address, timeout_s)
-            case "sentinel":
-                return await dial(await find_master(self._address, timeout_s), timeout_s, on_lost)
-            case _:
-                return await dial(self._address, timeout_s, on_lost)
+    async def _reach(self) -> Client:
+        if self._client is None:
+            connect_s = max(CONNECT_S, self.timeout_s)
+            self._client = await asyncio.to_thread(_make_client, self._address, connect_s, self.timeout_s)
+        return self._client
+
+
+def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
+    """In a thread: redis-py takes its time to import, which only those pay who open the door."""
+    from gateway.state.client import make_client
+
+    return make_client(address, connect_s, call_s)

@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
-from gateway.state.link import Door
+from gateway.state.door import Door
 
 log = logging.getLogger(__name__)
 
@@ -30,13 +30,21 @@ class IndexLog:
         self._key = state.key("log", name)
         self._max_length = max_length
         self._cursor = _START
-        self._current = False
+        self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
 
     @property
     def current(self) -> bool:
         """The follower has handled everything there was when it last looked, and state is up."""
-        return self._current and self._state.healthy
+        return self._current.is_set() and self._state.healthy
+
+    async def caught_up(self, timeout_s: float) -> None:
+        """Wait until the follower has handled what there was. Raises StateUnavailable when that takes too long."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._current.wait()
+        except TimeoutError as error:
+            raise StateUnavailable(f"{self._key} was not read to its end within {timeout_s:g} s") from error
 
     async def append(self, fields: Mapping[str | bytes, bytes]) -> str:
         """The entry's id. The oldest entries beyond the maximum length go. Raises StateUnavailable."""
@@ -60,7 +68,7 @@ class IndexLog:
                     while self._state.epoch == epoch:
                         await self._page(door, handle)
                 finally:
-                    self._current = False
+                    self._current.clear()
                     await door.aclose()
             except StateUnavailable as error:
                 log.debug("index log %s: %s", self._key, error)
@@ -88,14 +96,18 @@ class IndexLog:
         return _order(facts[b"last-generated-id"]) < _order(self._cursor.encode())
 
     async def _page(self, door: Door, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
-        command = ("XREAD", "COUNT", PAGE, "BLOCK", int(BLOCK_S * 1000), "STREAMS", self._key, self._cursor)
+        block = ("BLOCK", int(BLOCK_S * 1000)) if self._current.is_set() else ()
+        command = ("XREAD", "COUNT", PAGE, *block, "STREAMS", self._key, self._cursor)
         (reply,) = await door.exchange((command,), BLOCK_S + READ_S)
         if isinstance(reply, Exception):
             raise StateUnavailable(str(reply)) from reply
         entries = reply[0][1] if reply else []
         for entry, words in entries:
             self._handle(entry.decode(), words, handle)
-        self._current = len(entries) < PAGE
+        if len(entries) < PAGE:
+            self._current.set()
+        else:
+            self._current.clear()
         await asyncio.sleep(0)
 
     def _handle(self, entry: str, words: list[bytes], handle: Callable[[str, dict[bytes, bytes]], None]) -> None:

@@ -290,3 +290,13 @@ async def test_a_frozen_state_server_costs_a_moment_and_not_the_answer(
 
 async def test_closing_a_cache_that_was_never_opened_is_fine(state: State) -> None:
     await Cache(state, IndexLog(state, "cache"), None).aclose()
+
+
+async def test_one_that_has_caught_up_counts_what_others_stored(worker: Worker, state: State) -> None:
+    for number in range(5):
+        await worker.serve(request(f"What is {number} + 1?"), tenant())
+    late = Cache(state, IndexLog(state, "cache"), None)
+    await late.open()
+    await late.caught_up(5.0)
+    assert await late.flush("search", dry_run=True) == 5
+    await late.aclose()

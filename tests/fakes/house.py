@@ -127,16 +127,21 @@ class House:
     notes: list[str]
     record: Record = field(default_factory=lambda: record_of(ask(), tenant()))
     """Of the last request."""
+    pieces: list[bytes] = field(default_factory=list)
+    """What the client of the last request has got so far."""
 
     async def serve(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 5.0) -> Reply:
         self.record = record_of(request, who or tenant())
         deadline = asyncio.get_running_loop().time() + within_s
         return await self.pipeline.serve(request, self.record.tenant, self.record, deadline)
 
-    async def read(self, request: CompletionRequest, who: Tenant | None = None) -> bytes:
+    async def read(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 5.0) -> bytes:
         """All of the answer."""
-        async with await self.serve(request, who) as reply:
-            return b"".join([piece async for piece in reply])
+        self.pieces.clear()
+        async with await self.serve(request, who, within_s) as reply:
+            async for piece in reply:
+                self.pieces.append(piece)
+        return b"".join(self.pieces)
 
     async def rows(self) -> list[dict[str, Any]]:
         """The ledger, once all that was journalled is in it."""

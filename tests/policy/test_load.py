@@ -31,7 +31,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("team: a\nbudget:\n  limit_usd: 0\n", "a.yaml:3: budget.0.limit_usd: must be above 0"),
+        ("team: a\nbudget:\n  limit_usd: 0\n", "a.yaml:3: budget.limit_usd: must be above 0"),
         ("team: a\nbugdet: {}\n", "a.yaml:2: bugdet: unknown key"),
         ("team: a\ncache:\n  scope: world\n", "a.yaml:3: cache.scope: must be 'key', 'team'"),
         ("team: a\nbudget: {limit_usd: 5, timezone: Europe/Nowhere}\n", "unknown time zone 'Europe/Nowhere'"),
@@ -70,7 +70,7 @@ def test_a_team_cannot_exceed_the_operators_ceilings(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\nbudget: {limit_usd: 900}\nlimits: {requests_per_minute: 50}\n")
     with pytest.raises(ConfigError) as caught:
         load_policies([tmp_path], Ceilings.model_validate({"limit_usd": 100, "requests_per_minute": 10}))
-    assert "budget.0.limit_usd: 900 is above the operator's ceiling of 100" in str(caught.value)
+    assert "budget.limit_usd: 900 is above the operator's ceiling of 100" in str(caught.value)
     assert "limits.requests_per_minute" in str(caught.value)
 
 

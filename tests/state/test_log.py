@@ -7,6 +7,7 @@ import asyncio
 import pytest
 
 from gateway.domain.tasks import Tasks
+from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.log import PAGE, IndexLog
@@ -125,3 +126,19 @@ async def test_a_follower_may_start_before_the_server(server: EmbeddedServer, un
     await until(lambda: follower.known == [b"1"])
     await follower.tasks.aclose()
     await state.aclose()
+
+
+async def test_one_can_wait_until_all_that_is_there_was_handled(own: State) -> None:
+    for number in range(PAGE + 1):
+        await IndexLog(own, "index").append({"v": b"%d" % number})
+    follower, empty = Follower(IndexLog(own, "index")), Follower(IndexLog(own, "empty"))
+    await empty.log.caught_up(5.0)
+    await follower.log.caught_up(5.0)
+    assert len(follower.known) == PAGE + 1
+    for one in (follower, empty):
+        await one.tasks.aclose()
+
+
+async def test_waiting_for_a_log_that_nobody_can_read_ends_in_time(own: State) -> None:
+    with pytest.raises(StateUnavailable, match=r"within 0\.05 s"):
+        await IndexLog(own, "index").caught_up(0.05)

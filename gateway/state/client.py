@@ -1,0 +1,100 @@
+"""How redis-py is told to reach a server: directly, or the master that Sentinel names."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+from redis import exceptions
+from redis.asyncio import BlockingConnectionPool, Sentinel
+from redis.asyncio.connection import parse_url
+from redis.asyncio.retry import Retry
+from redis.asyncio.sentinel import MasterNotFoundError
+from redis.backoff import NoBackoff
+
+from gateway.errors import StateUnavailable
+from gateway.state.address import Address
+from gateway.state.door import Client, Lost
+from gateway.state.line import Line, Shared, reason
+
+CONNECTIONS = 16
+"""One is shared by all; the others are for those who block."""
+
+
+def make_client(address: Address, connect_s: float, call_s: float) -> Client:
+    """`connect_s` is the time to connect, `call_s` what callers wait for a reply."""
+    if address.kind == "cluster":
+        from gateway.state.cluster import ClusterClient
+
+        return ClusterClient(address, connect_s, call_s)
+    return ServerClient(address, connect_s)
+
+
+def options(url: str, connect_s: float) -> dict[str, Any]:
+    """redis-py's, as the URL says them; what deadlines and callers rely on is not the URL's to say."""
+    return {
+        **parse_url(url),
+        "driver_info": None,  # to say its version, redis-py reads the package's metadata from disk for every connection
+        "decode_responses": False,
+        "protocol": 2,  # no HELLO to say, and streams look the same from every server
+        "retry": Retry(NoBackoff(), 0),  # nothing is tried again behind a deadline's back
+        "health_check_interval": 0,
+        "socket_timeout": None,
+        "socket_connect_timeout": connect_s,
+    }
+
+
+class ServerClient:
+    """Implements Client for one server, or for the master that Sentinel names at the moment of connecting."""
+
+    def __init__(self, address: Address, connect_s: float) -> None:
+        self._address, self._connect_s = address, connect_s
+        self._pools: dict[str, BlockingConnectionPool] = {}
+
+    async def connect(self, on_lost: Lost) -> Shared:
+        return Shared(await self.dial(), on_lost)
+
+    async def dial(self) -> Line:
+        try:
+            url = self._address.url(*await self._master()) if self._address.kind == "sentinel" else self._address.url()
+            pool = self._pools.get(url) or self._pools.setdefault(url, self._make_pool(url))
+            async with asyncio.timeout(self._connect_s):  # redis-py's own ends before logging in
+                connection = await pool.get_connection()
+        except (exceptions.RedisError, OSError, TypeError, ValueError) as error:
+            raise StateUnavailable(f"{self._address}: {reason(error)}") from error
+        return Line(str(self._address), pool, connection)
+
+    async def aclose(self) -> None:
+        for pool in self._pools.values():
+            with suppress(exceptions.RedisError, OSError):  # a farewell that takes too long
+                await pool.disconnect()
+
+    def _make_pool(self, url: str) -> BlockingConnectionPool:
+        """Waits for a connection instead of raising. Raises TypeError or ValueError for options there are not."""
+        limits = {"max_connections": CONNECTIONS, "timeout": self._connect_s}
+        return BlockingConnectionPool(**{**options(url, self._connect_s), **limits})
+
+    async def _master(self) -> tuple[str, int]:
+        """Raises redis-py's MasterNotFoundError without its text, which spells out how to log in."""
+        sentinel = Sentinel(self._address.hosts, sentinel_kwargs=self._sentinel_options())
+        try:
+            host, port = await sentinel.discover_master(self._address.service)
+        except MasterNotFoundError:
+            raise MasterNotFoundError(f"no sentinel names a master called {self._address.service!r}") from None
+        finally:
+            for one in sentinel.sentinels:
+                await one.aclose()
+        return host, port
+
+    def _sentinel_options(self) -> dict[str, Any]:
+        """As for the server, but for where it is and the password."""
+        given = options(self._address.url(), self._connect_s)
+        for name in ("host", "port", "db", "username", "password", "connection_class"):
+            given.pop(name, None)
+        return {
+            **given,
+            "password": self._address.sentinel_password or None,
+            "ssl": self._address.tls,
+            "socket_timeout": self._connect_s,
+        }

@@ -1,0 +1,38 @@
+"""What State sends commands through, whatever stands behind it: one server, a Sentinel's master, a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+Command = Sequence[str | bytes | int | float]
+Lost = Callable[[str], None]
+
+
+class Door(Protocol):
+    """One way to the server. After a failure it is of no more use: close it and connect again."""
+
+    def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
+        """One reply per command in its order; for a command that the server refused, a StateUnavailable in its place.
+
+        Raises StateUnavailable when there is no telling what the server did, because it is away or slow.
+        """
+        ...
+
+    async def aclose(self) -> None: ...
+
+
+class Client(Protocol):
+    """Makes doors for one address."""
+
+    async def connect(self, on_lost: Lost) -> Door:
+        """The door that all callers share; `on_lost(reason)` once, when it fails. Raises StateUnavailable."""
+        ...
+
+    async def dial(self) -> Door:
+        """A door of one caller's own, for commands that block. Raises StateUnavailable."""
+        ...
+
+    async def aclose(self) -> None:
+        """Also what was lent and not given back, as by a caller cancelled while it waited for its door."""
+        ...

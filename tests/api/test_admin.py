@@ -1,0 +1,204 @@
+"""What an admin key may do over HTTP, and that nobody else may."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from blockbuster import BlockBuster
+from sqlalchemy import select
+from starlette.types import ASGIApp
+
+from gateway.app import Application, Worker
+from gateway.policy import keys
+from gateway.settings.gateway import GatewayConfig, Paths, Settings
+from gateway.state.sql import Database
+from gateway.state.tables import audit
+from tests.api.conftest import Building
+from tests.fakes.client import Client
+
+
+@pytest.fixture
+async def admin(building: Building) -> Building:
+    await building.key("admin", "ops", "admin")
+    return building
+
+
+def body(**fields: Any) -> bytes:
+    return orjson.dumps(fields)
+
+
+ROUTES = [
+    ("GET", "/admin/fleet"),
+    ("GET", "/admin/policies"),
+    ("POST", "/admin/policies/reload"),
+    ("GET", "/admin/keys"),
+    ("POST", "/admin/keys"),
+    ("DELETE", "/admin/keys/key_1"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+async def test_only_an_admin_key_may(admin: Building, method: str, path: str) -> None:
+    await admin.key("figures", "search", "usage")
+    for key in ("search", "figures"):
+        client = await admin.knock(path, method=method, key=key, body=body(team="search"))
+        assert (client.status, client.error["code"]) == (403, "forbidden")
+    assert (await admin.knock(path, method=method, key="")).status == 401
+
+
+async def test_a_key_that_is_made_works_within_a_second_and_is_shown_once(admin: Building) -> None:
+    made = await admin.knock(
+        "/admin/keys", method="POST", key="admin", body=body(team="fresh", name="app", expires="90d")
+    )
+    assert made.status == 201
+    assert re.fullmatch(r"tg-[A-Za-z0-9_-]{32,}", made.json["key"])
+    assert made.json["team"] == "fresh"
+    assert made.json["expires_at"] == pytest.approx(time.time() + 90 * 86_400, abs=60)
+    await admin.ring.refresh()
+    assert (await admin.knock("/v1/models", key=made.json["key"])).status == 200
+    listed = await admin.knock("/admin/keys", key="admin", query="team=fresh")
+    assert [row["id"] for row in listed.json] == [made.json["id"]]
+    assert made.json["key"].encode() not in listed.body
+    assert b"digest" not in listed.body
+
+
+async def test_the_list_of_keys_tells_teams_apart(admin: Building) -> None:
+    everyone = await admin.knock("/admin/keys", key="admin")
+    assert {row["team"] for row in everyone.json} == {"search", "ops"}
+    assert (await admin.knock("/admin/keys", key="admin", query="team=nobody")).json == []
+
+
+async def test_a_key_that_is_revoked_ends_and_only_once(admin: Building) -> None:
+    key = await admin.key("short", "search")
+    path = f"/admin/keys/{key.id}"
+    assert (await admin.knock("/v1/models", key="short")).status == 200
+    done = await admin.knock(path, method="DELETE", key="admin")
+    assert (done.status, done.json) == (200, {"id": key.id, "revoked": True})
+    await admin.ring.refresh()
+    assert (await admin.knock("/v1/models", key="short")).status == 401
+    again = await admin.knock(path, method="DELETE", key="admin")
+    assert (again.status, again.error["code"]) == (404, "not_found")
+
+
+async def test_every_change_is_in_the_audit_table_under_the_keys_name(admin: Building) -> None:
+    acting = (await admin.knock("/admin/keys", key="admin", query="team=ops")).json[0]["id"]
+    made = await admin.knock("/admin/keys", method="POST", key="admin", body=body(team="fresh"))
+    await admin.knock(f"/admin/keys/{made.json['id']}", method="DELETE", key="admin")
+    rows = await admin.house.database.run(lambda link: link.execute(select(audit).order_by(audit.c.id)).all())
+    assert [(row.actor, row.action, row.subject) for row in rows[-2:]] == [
+        (acting, "key.create", made.json["id"]),
+        (acting, "key.revoke", made.json["id"]),
+    ]
+    assert made.json["key"] not in str(rows)
+
+
+@pytest.mark.parametrize(
+    ("asked", "param"),
+    [
+        ({}, "team"),
+        ({"team": ""}, "team"),
+        ({"team": 5}, "team"),
+        ({"team": "x" * 65}, "team"),
+        ({"team": "a\nb"}, "team"),
+        ({"team": "a", "scopes": []}, "scopes"),
+        ({"team": "a", "scopes": "admin"}, "scopes"),
+        ({"team": "a", "scopes": ["root"]}, "scopes"),
+        ({"team": "a", "scopes": [["admin"]]}, "scopes"),
+        ({"team": "a", "expires": "soon"}, "expires"),
+        ({"team": "a", "expires": -5}, "expires"),
+        ({"team": "a", "expires": None}, "expires"),
+    ],
+)
+async def test_a_wish_that_makes_no_sense_is_told_with_its_field(
+    admin: Building, asked: dict[str, Any], param: str
+) -> None:
+    client = await admin.knock("/admin/keys", method="POST", key="admin", body=body(**asked))
+    assert (client.status, client.error["param"]) == (400, param)
+
+
+async def test_the_fleet_is_shown_without_addresses_and_keys(admin: Building) -> None:
+    client = await admin.knock("/admin/fleet", key="admin")
+    assert [(row["name"], row["available"]) for row in client.json] == [("small", True), ("far", True)]
+    assert b"127.0.0.1" not in client.body
+    assert b"sk-upstream" not in client.body
+
+
+async def test_policies_are_shown_and_reloaded(admin: Building) -> None:
+    shown = await admin.knock("/admin/policies", key="admin")
+    assert set(shown.json["teams"]) == {"default", "search"}
+    assert shown.json["teams"]["search"]["policy"]["cache"]["enabled"] is False
+    (admin.folder / "fresh.yaml").write_text("team: fresh\n")
+    done = await admin.knock("/admin/policies/reload", method="POST", key="admin")
+    assert (done.status, done.json) == (200, {"reloaded": True, "problem": None})
+    assert "fresh" in (await admin.knock("/admin/policies", key="admin")).json["teams"]
+
+
+async def test_a_broken_policy_is_not_taken_up_and_is_told(admin: Building) -> None:
+    (admin.folder / "search.yaml").write_text("team: search\nbudget: {limit_usd: 0}\n")
+    refused = await admin.knock("/admin/policies/reload", method="POST", key="admin")
+    assert (refused.status, refused.json["reloaded"]) == (409, False)
+    assert "search.yaml:2: budget.limit_usd: must be above 0" in refused.json["problem"]
+    shown = await admin.knock("/admin/policies", key="admin")
+    assert shown.json["teams"]["search"]["policy"]["cache"]["enabled"] is False
+    assert shown.json["problem"]
+    (admin.folder / "search.yaml").write_text("team: search\n")
+    assert (await admin.knock("/admin/policies/reload", method="POST", key="admin")).status == 200
+    assert (await admin.knock("/admin/policies", key="admin")).json["problem"] is None
+
+
+class Lifespan:
+    """An ASGI application, started and ended as a server does it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._stop = asyncio.Event()
+        self._started = asyncio.Event()
+        self._said: list[str] = []
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(
+            self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._receive, self._send)  # type: ignore[arg-type]
+        )
+        async with asyncio.timeout(10):
+            await self._started.wait()
+        assert self._said == ["lifespan.startup.complete"]
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        async with asyncio.timeout(10):
+            await self._task
+        assert self._said[-1] == "lifespan.shutdown.complete"
+
+    async def _receive(self) -> dict[str, str]:
+        if not self._said:
+            return {"type": "lifespan.startup"}
+        await self._stop.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: Any) -> None:
+        self._said.append(message["type"])
+        self._started.set()
+
+
+async def test_it_is_closed_unless_the_operator_opens_it(
+    state_url: str, database: Database, tmp_path: Path, no_blocking_calls: BlockBuster
+) -> None:
+    """Routes that do not exist: not even an admin key learns that they could."""
+    for function in no_blocking_calls.functions.values():
+        function.can_block_in("gateway/app.py", "_open")  # nobody is served yet
+    secret, _ = await asyncio.to_thread(lambda: keys.create(database, "ops", scopes=("admin",)))
+    settings = Settings(GatewayConfig(backends=()), Paths(tmp_path), ())
+    assert settings.database_url == f"sqlite:///{tmp_path}/ledger.sqlite"
+    app = Application(Worker(settings, state_url))
+    async with Lifespan(app):
+        for method, path in ROUTES:
+            client = await Client(app, path, method=method, key=secret, body=body(team="x")).run()
+            assert (client.status, client.error["code"]) == (404, "not_found"), path
+        ready = await Client(app, "/health/ready", method="GET").run()
+        assert ready.status in (200, 503)

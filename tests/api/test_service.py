@@ -1,0 +1,186 @@
+"""The routes around inference: each team sees its own, and only that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from sqlalchemy import select
+
+from gateway.domain.policy import DataPolicy, Policy
+from gateway.state.tables import feedback
+from tests.api.conftest import Building
+from tests.fakes.provider import Reply
+
+
+async def served(building: Building, key: str = "search", **fields: Any) -> str:
+    """The id of an answered request."""
+    told = {"model": "small", "messages": [{"role": "user", "content": "hello"}], **fields}
+    client = await building.client(orjson.dumps(told), key=key).run()
+    assert client.status == 200
+    return client.headers["x-request-id"]
+
+
+# -- models --------------------------------------------------------------------------------------------------------
+
+
+async def test_models_are_those_that_the_policy_knows(building: Building) -> None:
+    listed = await building.knock("/v1/models")
+    assert listed.json["object"] == "list"
+    owners = {row["id"]: row["owned_by"] for row in listed.json["data"]}
+    assert owners == {"auto": "thriftgate", "mine": "small", "ours": "thriftgate", "small": "openai", "far": "openai"}
+
+
+async def test_one_model_is_shown_as_it_is_listed(building: Building) -> None:
+    for row in (await building.knock("/v1/models")).json["data"]:
+        assert (await building.knock(f"/v1/models/{row['id']}")).json == row
+    missing = await building.knock("/v1/models/gpt-99")
+    assert (missing.status, missing.error["code"], missing.error["param"]) == (404, "not_found", "model")
+
+
+@pytest.mark.parametrize(
+    "rule", [DataPolicy(hosted="forbidden"), DataPolicy(regions=("eu",)), DataPolicy(hosted="forbidden", regions=("us",))]
+)
+def test_backends_that_the_data_rule_forbids_are_not_shown(building: Building, rule: DataPolicy) -> None:
+    from gateway.api.service import visible_models
+
+    names = dict(visible_models(Policy(team="a", data=rule), building.house.fleet))
+    assert "far" not in names
+    assert "auto" in names
+
+
+# -- flight records ------------------------------------------------------------------------------------------------
+
+
+async def test_a_flight_record_is_for_the_key_that_asked_and_its_teams_admin(building: Building) -> None:
+    await building.key("colleague")
+    await building.key("admin of search", "search", "admin")
+    await building.key("stranger", "other", "inference", "admin")
+    path = f"/v1/requests/{await served(building)}"
+    own = await building.knock(path)
+    assert own.status == 200
+    assert own.json["attempts"][0]["backend"] == "small"
+    assert b"hello" not in own.body
+    assert (await building.knock(path, key="admin of search")).status == 200
+    for key in ("colleague", "stranger"):
+        assert (await building.knock(path, key=key)).status == 404
+    assert (await building.knock("/v1/requests/req_nothing")).status == 404
+
+
+async def test_feedback_is_heard_once_per_key_and_request(building: Building) -> None:
+    request_id = await served(building)
+    path = f"/v1/requests/{request_id}/feedback"
+    for rating in ("bad", "good"):
+        said = await building.knock(path, method="POST", body=orjson.dumps({"rating": rating}))
+        assert (said.status, said.json) == (201, {"heard": True})
+    rows = await building.house.database.run(lambda link: link.execute(select(feedback)).all())
+    assert [(row.request_id, row.score, row.backend) for row in rows] == [(request_id, 1.0, "small")]
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"{", b'{"rating": "meh"}', b'{"score": 2}', b'{"stars": 5}'])
+async def test_feedback_that_says_nothing_is_a_400(building: Building, body: bytes) -> None:
+    path = f"/v1/requests/{await served(building)}/feedback"
+    said = await building.knock(path, method="POST", body=body)
+    assert (said.status, said.error["type"]) == (400, "invalid_request_error")
+
+
+async def test_feedback_on_another_keys_request_is_not_heard(building: Building) -> None:
+    await building.key("stranger", "other")
+    path = f"/v1/requests/{await served(building)}/feedback"
+    said = await building.knock(path, method="POST", key="stranger", body=b'{"rating": "bad"}')
+    assert said.status == 404
+
+
+# -- usage ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+async def spent(building: Building) -> Building:
+    """Two teams with a request each, five output tokens for search and nine for other."""
+    await building.key("other", "other")
+    await building.key("figures", "search", "usage")
+    await building.key("other's figures", "other", "usage")
+    await building.key("admin", "ops", "admin")
+    building.house.provider.script(Reply(tokens=5), Reply(tokens=9))
+    await served(building)
+    await served(building, key="other")
+    await building.house.rows()
+    return building
+
+
+async def tokens(building: Building, key: str, query: str = "") -> int:
+    client = await building.knock("/v1/usage", key=key, query=query)
+    assert client.status == 200, client.body
+    found: int = client.json["total"]["output_tokens"]
+    return found
+
+
+async def test_a_team_sees_its_own_spend(spent: Building) -> None:
+    assert await tokens(spent, "figures") == 5
+    assert await tokens(spent, "other's figures") == 9
+    assert await tokens(spent, "figures", "since=1h&by=backend") == 5
+    assert await tokens(spent, "figures", "until=1h") == 0
+
+
+@pytest.mark.parametrize("query", ["team=other", "team=", "team=other&team=search", "team=%2A"])
+async def test_a_teams_usage_key_cannot_name_another_team(spent: Building, query: str) -> None:
+    client = await spent.knock("/v1/usage", key="figures", query=query + "&by=team")
+    assert client.json["total"]["output_tokens"] == 5
+    assert b"other" not in client.body
+
+
+async def test_an_admin_key_may_name_another_team(spent: Building) -> None:
+    assert await tokens(spent, "admin", "team=search") == 5
+    assert await tokens(spent, "admin", "team=other") == 9
+    assert await tokens(spent, "admin") == 0
+
+
+async def test_a_key_for_inference_alone_sees_no_money(spent: Building) -> None:
+    assert (await spent.knock("/v1/usage", key="search")).status == 403
+
+
+@pytest.mark.parametrize("query", ["since=yesterday", "until=x", "by=nothing", "by="])
+async def test_a_report_that_makes_no_sense_is_a_400(spent: Building, query: str) -> None:
+    client = await spent.knock("/v1/usage", key="figures", query=query)
+    assert (client.status, client.error["code"]) == (400, "invalid_request")
+
+
+# -- health and metrics --------------------------------------------------------------------------------------------
+
+
+async def test_metrics_are_for_admins_and_parse(spent: Building) -> None:
+    assert (await spent.knock("/metrics", key="figures")).status == 403
+    shown = await spent.knock("/metrics", key="admin")
+    assert shown.headers["content-type"].startswith("text/plain")
+    families = {family.name: family for family in text_string_to_metric_families(shown.body.decode())}
+    teams = {sample.labels["team"] for sample in families["thriftgate_requests"].samples}
+    assert teams == {"search", "other"}
+
+
+async def test_health_tells_the_parts_but_no_address_and_no_team(building: Building) -> None:
+    well = await building.knock("/health", key="")
+    assert (well.status, well.json["status"]) == (200, "ok")
+    assert well.json["parts"]["backends"] == {"small": "ok", "far": "ok"}
+    assert b"127.0.0.1" not in well.body
+    assert b"search" not in well.body
+    (building.folder / "search.yaml").write_text("nonsense: 1\n")
+    await building.policies.reload()
+    ill = await building.knock("/health", key="")
+    assert ill.json["status"] == "degraded"
+    assert "stale" in ill.json["parts"]["policies"]
+    assert b"nonsense" not in ill.body
+
+
+async def test_ready_means_that_keys_are_known_and_nothing_is_shut_down(building: Building) -> None:
+    assert (await building.knock("/health/live", key="")).status == 200
+    assert (await building.knock("/health/ready", key="")).status == 200
+    building.drain.draining = True
+    assert (await building.knock("/health/ready", key="")).status == 503
+    assert (await building.knock("/health/live", key="")).status == 200
+    building.drain.draining = False
+    building.ring.ready = False
+    assert (await building.knock("/health/ready", key="")).status == 503
+    await asyncio.sleep(0)
