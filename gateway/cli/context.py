@@ -35,7 +35,9 @@ def context() -> None:
 @click.option("--max-tokens", type=click.IntRange(1), required=True, help="Input tokens to keep, at most.")
 @click.option("--model", default="gpt-4o", show_default=True, help="Whose tokenizer counts.")
 def trim(options: Context, file: Path, max_tokens: int, model: str) -> None:
-    """What would stay of the request in FILE (a chat-completions JSON body; - reads standard input).
+    """What would be left out of a request, turn by turn.
+
+    FILE: the JSON body of a chat completion; - reads it from standard input.
 
     \b
     thriftgate context trim request.json --max-tokens 4000

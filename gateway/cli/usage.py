@@ -31,7 +31,14 @@ from gateway.policy.load import load_policies
 @click.option(
     "--by", default="model", show_default=True, help="Group by team, key, model, backend, day or tag; commas combine."
 )
-@click.option("--format", "form", type=click.Choice(["table", "json", "csv"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv"]),
+    default="table",
+    show_default=True,
+    help="How to print it; csv has the rows alone, for spreadsheets.",
+)
 def usage(context: Context, team: str | None, since: str | None, until: str | None, by: str, form: str) -> None:
     """Requests, tokens and exact cost, grouped.
 

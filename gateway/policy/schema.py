@@ -31,7 +31,8 @@ def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
             found.append(f"{key}: {value} is above the operator's ceiling of {ceiling}; lower it")
 
     for number, budget in enumerate(policy.budget):
-        exceeds(f"budget.{number}.limit_usd", budget.limit_usd, ceilings.limit_usd)
+        place = f"budget.{number}" if len(policy.budget) > 1 else "budget"
+        exceeds(f"{place}.limit_usd", budget.limit_usd, ceilings.limit_usd)
     for key in ("requests_per_minute", "tokens_per_minute", "concurrent"):
         exceeds(f"limits.{key}", getattr(policy.limits, key), getattr(ceilings, key))
         exceeds(f"limits.per_key.{key}", getattr(policy.limits.per_key, key), getattr(ceilings, key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
 from typing import Any
@@ -9,6 +10,8 @@ from typing import Any
 import orjson
 
 from gateway.domain.record import Record
+
+log = logging.getLogger(__name__)
 
 
 class AccessLog:
@@ -54,11 +57,15 @@ class AccessLog:
             self._waiting.append({"request": request_id, "status": status, "error": code, "path": path[:200]})
 
     def flush(self) -> None:
-        """Write what waits, in one call."""
+        """Write what waits, in one call. Lines that standard output does not take are lost."""
         lines = [orjson.dumps(self._waiting.popleft()) for _ in range(len(self._waiting))]
-        if lines:
+        if not lines:
+            return
+        try:
             sys.stdout.write(b"\n".join(lines).decode() + "\n")
             sys.stdout.flush()
+        except OSError as error:
+            log.warning("the access log cannot be written, %d lines are lost: %s", len(lines), error)
 
     def __len__(self) -> int:
         return len(self._waiting)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -11,6 +12,8 @@ from gateway.domain.record import Record
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
+
+log = logging.getLogger(__name__)
 
 Labels = tuple[str, ...]
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -72,7 +75,7 @@ class Totals:
                 self.tokens[team, name, "output"] += usage.all_output
             if attempt.cost_pico is not None:
                 self.cost_pico[team, name] += attempt.cost_pico
-            elif attempt.backend.kind != "simulated":
+            elif attempt.usage is not None and attempt.backend.kind != "simulated":  # without usage: never called
                 self.unpriced[(name,)] += 1
         if record.saved_pico:
             self.saved_pico[(team,)] += record.saved_pico
@@ -101,6 +104,19 @@ COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
 Stats = Callable[[], Mapping[str, int | float | str]]
 
 
+def figures(rooms: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
+    """(room, figure, value) of all that is a number. A room that fails is left out."""
+    for room, stats in rooms.items():
+        try:
+            found = stats()
+        except Exception:
+            log.exception("the figures of %s cannot be read", room)
+            continue
+        for figure, value in found.items():
+            if isinstance(value, int | float):
+                yield room, figure, value
+
+
 class Collector:
     """Prometheus' view: nothing is computed before a scrape."""
 
@@ -126,10 +142,8 @@ class Collector:
             yield family
         yield GaugeMetricFamily("thriftgate_in_flight", "Requests in progress.", value=self._totals.in_flight)
         rooms = GaugeMetricFamily("thriftgate_room", "Figures of each part.", labels=("room", "figure"))
-        for room, stats in self._rooms.items():
-            for figure, value in stats().items():
-                if isinstance(value, int | float):
-                    rooms.add_metric((room, figure), value)
+        for room, figure, value in figures(self._rooms):
+            rooms.add_metric((room, figure), value)
         yield rooms
 
 

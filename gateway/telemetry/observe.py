@@ -55,9 +55,12 @@ class Telemetry:
     async def _run(self) -> None:
         while True:
             await asyncio.sleep(FLUSH_S)
-            await self.flights.flush()
-            if self._access:
-                await asyncio.to_thread(self._access.flush)
+            try:
+                await self.flights.flush()
+                if self._access:
+                    await asyncio.to_thread(self._access.flush)
+            except Exception:  # one odd record must not silence all that follow
+                log.exception("flight records or access log could not be written")
 
     @contextmanager
     def observe(self, record: Record) -> Iterator[None]:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import logging
+import time
 from collections.abc import Iterable, Mapping
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from gateway.domain.record import Record
 from gateway.telemetry import attributes as names
-from gateway.telemetry.metrics import COUNTERS, Stats, Totals
+from gateway.telemetry.metrics import COUNTERS, Stats, Totals, figures
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
+
+log = logging.getLogger(__name__)
+
+CLOSE_S = 3.0
+UNNAMED = "unknown_service"
+"""What the SDK calls a service that the environment does not name."""
 
 
 class Exporter:
@@ -34,11 +43,15 @@ class Exporter:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-        resource = Resource.create({"service.name": "thriftgate", "service.version": version})
-        self._traces = TracerProvider(resource=resource)
+        resource = Resource.create({"service.version": version})
+        if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):  # no OTEL_SERVICE_NAME
+            resource = resource.merge(Resource({"service.name": "thriftgate"}))
+        self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
         self._metrics = MeterProvider(
-            resource=resource, metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())]
+            resource=resource,
+            metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())],
+            shutdown_on_exit=False,
         )
         self._observe()
 
@@ -67,10 +80,8 @@ class Exporter:
         meter.create_observable_counter(names.TOKEN_USAGE, [tokens], unit="{token}")
 
         def rooms(options: CallbackOptions) -> Iterable[Observation]:
-            for room, stats in self._rooms.items():
-                for figure, value in stats().items():
-                    if isinstance(value, int | float):
-                        yield Observation(value, {"room": room, "figure": figure})
+            for room, figure, value in figures(self._rooms):
+                yield Observation(value, {"room": room, "figure": figure})
 
         meter.create_observable_gauge("thriftgate.room", [rooms], description="Figures of each part.")
 
@@ -122,11 +133,17 @@ class Exporter:
         self.spans += 1 + len(record.attempts)
 
     def close(self) -> None:
-        """Sends what is left; blocks up to a few seconds, so call it off the loop."""
-        if self._traces is not None:
-            self._traces.shutdown()
-        if self._metrics is not None:
-            self._metrics.shutdown()
+        """Sends what is left; blocks for up to `CLOSE_S`, so call it off the loop."""
+        providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
+        # The SDK tries for half a minute when nobody listens; these threads do not keep the process alive.
+        ending = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
+        until = time.monotonic() + CLOSE_S
+        for thread in ending:
+            thread.start()
+        for thread in ending:
+            thread.join(max(0.0, until - time.monotonic()))
+        if any(thread.is_alive() for thread in ending):
+            log.warning("the OTLP endpoint does not take the last spans and metrics; they are lost")
 
 
 def _nanoseconds(seconds: float) -> int:

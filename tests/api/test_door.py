@@ -70,7 +70,9 @@ async def test_every_route_but_the_open_ones_asks_for_a_key(building: Building) 
     for route in building.routes.routes:
         assert isinstance(route, Route)
         for method in (route.methods or set()) - {"HEAD"}:
-            client = await building.knock(route.path.replace("{id}", "x").replace("{name:path}", "x"), key="", method=method)
+            client = await building.knock(
+                route.path.replace("{id}", "x").replace("{name:path}", "x"), key="", method=method
+            )
             assert (client.status == 401) == (route.path not in OPEN), (method, route.path)
             closed += client.status == 401
     assert closed >= 10

@@ -42,7 +42,8 @@ async def test_one_model_is_shown_as_it_is_listed(building: Building) -> None:
 
 
 @pytest.mark.parametrize(
-    "rule", [DataPolicy(hosted="forbidden"), DataPolicy(regions=("eu",)), DataPolicy(hosted="forbidden", regions=("us",))]
+    "rule",
+    [DataPolicy(hosted="forbidden"), DataPolicy(regions=("eu",)), DataPolicy(hosted="forbidden", regions=("us",))],
 )
 def test_backends_that_the_data_rule_forbids_are_not_shown(building: Building, rule: DataPolicy) -> None:
     from gateway.api.service import visible_models

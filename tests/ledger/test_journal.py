@@ -234,6 +234,7 @@ async def test_a_call_refused_but_for_its_last_byte_never_becomes_an_entry(books
     books.open(attempt, entry)
     length = int(books.stats()["segment_bytes"]) - int(size)
     second = begin(entry)
+    second.started_at = attempt.started_at  # so that both lines are equally long
     with full_disk(length - 1, directory), pytest.raises(LedgerUnavailable):
         books.open(second, entry)
     books.close(finish(attempt), entry)

@@ -1,0 +1,99 @@
+"""Every command explains itself, takes the common options, and is spelled in the README as it is called."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from gateway.cli.main import COMMANDS, cli, main
+from tests.docs.markdown import README, commands
+
+COMMON = ("--config FILE", "--data-dir DIR", "--policies DIR", "--json")
+
+
+def tree(command: click.Command = cli, *path: str) -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """(words, command) of every command, groups first."""
+    yield path, command
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            sub = command.get_command(context, name)
+            assert sub is not None
+            yield from tree(sub, *path, name)
+
+
+TREE = dict(tree())
+
+
+def helped(*words: str) -> str:
+    """What --help prints, which must end well."""
+    result = CliRunner().invoke(cli, [*words, "--help"], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.output
+
+
+@pytest.mark.parametrize("words", TREE, ids=" ".join)
+def test_every_command_explains_itself(words: tuple[str, ...]) -> None:
+    text = " ".join(helped(*words).split())
+    assert text.startswith("Usage: ")
+    if not isinstance(TREE[words], click.Group):
+        for option in COMMON:
+            assert option in text
+
+
+@pytest.mark.parametrize("words", TREE, ids=" ".join)
+def test_every_option_says_what_it_is_for(words: tuple[str, ...]) -> None:
+    for parameter in TREE[words].params:
+        if isinstance(parameter, click.Option):
+            assert parameter.help, parameter.name
+
+
+@pytest.mark.parametrize("words", [words for words, command in TREE.items() if isinstance(command, click.Group)])
+def test_no_line_in_a_list_of_commands_is_cut_short(words: tuple[str, ...]) -> None:
+    _, _, listed = helped(*words).partition("Commands:")
+    assert listed
+    assert "..." not in listed
+
+
+def test_the_list_is_told_without_loading_a_command() -> None:
+    text = helped()
+    for name, (_, line) in COMMANDS.items():
+        assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("line", [part for line in commands(README) for part in re.findall(r"thriftgate [^|>]+", line)])
+def test_every_command_in_the_readme_exists(line: str) -> None:
+    words = shlex.split(line)[1:]
+    while words and tuple(words) not in TREE:
+        words.pop()
+    assert words, line
+    assert not isinstance(TREE[tuple(words)], click.Group), line
+
+
+@pytest.mark.parametrize("words", TREE, ids=" ".join)
+def test_the_examples_in_the_help_can_be_typed(words: tuple[str, ...]) -> None:
+    for line in re.findall(r"^ *(?:.*\| )?(thriftgate .+?)(?: > .+)?$", TREE[words].help or "", re.MULTILINE):
+        typed = shlex.split(re.split(r"  +", line)[0])[1:]
+        command: click.Command = cli
+        while isinstance(command, click.Group):
+            found = command.get_command(click.Context(command), typed.pop(0))
+            assert found is not None, line
+            command = found
+        with command.make_context(command.name, typed):
+            pass
+
+
+def test_a_mistake_in_a_file_is_told_without_a_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "gateway.yaml").write_text("listen: {prot: 8080}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.argv", ["thriftgate", "check", "--config", str(tmp_path / "gateway.yaml")])
+        with pytest.raises(SystemExit) as ended:
+            main()
+    assert ended.value.code == 2
+    assert "gateway.yaml:1: listen.prot: unknown key" in capsys.readouterr().out

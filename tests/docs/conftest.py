@@ -1,0 +1,75 @@
+"""The gateway as the README has it: its own gateway.yaml and policy, scripted providers where it names addresses."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import README, yaml_block
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.provider import Provider
+
+
+@pytest.fixture(autouse=True)
+def no_blocking_calls() -> None:
+    """A command may block its own loop: nobody else is on it."""
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("small", "large", "claude")}
+
+
+@pytest.fixture(scope="module")
+def receiver() -> Iterator[str]:
+    """The URL of a webhook receiver that accepts everything."""
+
+    class Accept(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, format: str, *arguments: object) -> None: ...
+
+    server = HTTPServer(("127.0.0.1", 0), Accept)
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/alerts"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def environment(receiver: str) -> dict[str, str]:
+    """What the README's files refer to."""
+    return {"SMALL_KEY": "sk-small", "ANTHROPIC_API_KEY": "sk-ant", "SEARCH_ALERT_URL": receiver}
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int], environment: dict[str, str]
+) -> Iterator[GatewayProcess]:
+    config = yaml_block(README, "gateway.yaml")
+    for told, name in (("http://127.0.0.1:9001", "small"), ("http://127.0.0.1:9002", "large"),
+                       ("https://api.anthropic.com", "claude")):  # fmt: skip
+        assert told in config
+        config = config.replace(told, f"http://127.0.0.1:{ports[name]}")
+    home: Path = tmp_path_factory.mktemp("readme") / "home"
+    process = GatewayProcess(home, config + "admin_api: true\n", environment=environment)
+    (process.folder / "search.yaml").write_text(yaml_block(README, "policies/search.yaml"))
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+async def small(ports: dict[str, int]) -> AsyncIterator[Provider]:
+    """What answers easy questions, for one test."""
+    async with Provider(port=ports["small"]) as provider:
+        yield provider

@@ -1,0 +1,139 @@
+"""The flight record: for its own team, from any worker, and without what nobody should see."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.domain.route import Considered, Grade, Route
+from gateway.state.connection import State
+from gateway.state.embedded import EmbeddedServer
+from gateway.telemetry.flight import KEEP_S, RECENT, Flights, flight
+from tests.fakes.house import until
+from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served
+
+
+async def test_it_is_there_as_soon_as_the_request_has_ended(state: State) -> None:
+    flights = Flights(state)
+    seen = served()
+    assert await flights.find(seen.request_id, "search") is None
+    flights.add(seen)
+    found = await flights.find(seen.request_id, "search")
+    assert found is not None
+    assert found["id"] == seen.request_id
+
+
+async def test_another_team_does_not_see_it(state: State) -> None:
+    flights, elsewhere = Flights(state), Flights(state)
+    seen = served("search")
+    flights.add(seen)
+    await flights.flush()
+    for worker in (flights, elsewhere):
+        assert await worker.find(seen.request_id, "other") is None
+        assert await worker.find(seen.request_id, "") is None
+
+
+async def test_another_worker_reads_it_through_the_state(state: State) -> None:
+    flights, elsewhere = Flights(state), Flights(state)
+    seen = served(trimmed_tokens=3, cost_pico=1)
+    flights.add(seen)
+    assert await elsewhere.find(seen.request_id, "search") is None
+    await flights.flush()
+    assert await elsewhere.find(seen.request_id, "search") == orjson.loads(orjson.dumps(flight(seen)))
+
+
+async def test_it_is_kept_for_an_hour(state: State) -> None:
+    flights = Flights(state)
+    seen = served()
+    flights.add(seen)
+    await flights.flush()
+    left = await state.call("TTL", state.key("flight", "search", seen.request_id))
+    assert KEEP_S - 5 <= left <= KEEP_S
+
+
+async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: State) -> None:
+    flights = Flights(state)
+    records = [served() for _ in range(RECENT + 40)]
+    for number, seen in enumerate(records):
+        flights.add(seen)
+        if number % 200 == 0:
+            await flights.flush()
+    while flights._waiting:
+        await flights.flush()
+    for seen in (records[0], records[-1]):
+        assert await flights.find(seen.request_id, "search") is not None
+
+
+async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path) -> None:
+    server = EmbeddedServer(tmp_path)
+    await asyncio.to_thread(server.start)
+    state = State(server.url, timeout_s=0.2)
+    await state.open()
+    try:
+        flights, elsewhere = Flights(state), Flights(state)
+        before, after = served(), served()
+        flights.add(before)
+        await flights.flush()
+        await asyncio.to_thread(server.kill)
+        await until(lambda: not state.healthy)
+        flights.add(after)
+        await flights.flush()
+        assert await flights.find(after.request_id, "search") is not None
+        assert await elsewhere.find(before.request_id, "search") is None
+    finally:
+        await state.aclose()
+        await asyncio.to_thread(server.stop)
+
+
+async def test_one_record_that_cannot_be_written_does_not_stop_the_next(state: State) -> None:
+    flights = Flights(state)
+    odd, fine = served(), served()
+    odd.note("odd", value=object())
+    flights.add(odd)
+    flights.add(fine)
+    with pytest.raises(TypeError):
+        orjson.dumps(flight(odd))
+    await flights.flush()
+    assert await Flights(state).find(fine.request_id, "search") is not None
+
+
+def test_it_tells_what_was_decided_and_why() -> None:
+    seen = record(difficulty=0.7, cost_pico=8_000_000, escalated=True, finish="stop", tags={"f": "x"}, session="s")
+    seen.route = Route(
+        (SMALL, LARGE),
+        "cheapest adequate",
+        escalate_to=LARGE,
+        grade=Grade(0.7, abstained=True),
+        reference=LARGE,
+        considered=(Considered("small", adequacy=0.9, cost_pico=10), Considered("far", "not in this region")),
+    )
+    attempted(seen, SMALL, outcome="escalated", confidence=0.3, cost_pico=None)
+    attempted(seen, LARGE, cost_pico=8_000_000)
+    told = flight(seen)
+    assert told["route"] == {
+        "reason": "cheapest adequate",
+        "order": ["small", "large"],
+        "reference": "large",
+        "escalate_to": "large",
+        "observed": None,
+        "considered": [
+            {"backend": "small", "excluded": None, "adequacy": 0.9, "cost_usd": "0.00000000001"},
+            {"backend": "far", "excluded": "not in this region", "adequacy": None, "cost_usd": None},
+        ],
+    }
+    assert [(one["outcome"], one["cost_usd"]) for one in told["attempts"]] == [("escalated", None), ("ok", "0.000008")]
+    assert (told["difficulty"], told["abstained"], told["escalated"]) == (0.7, True, True)
+    assert (told["tags"], told["session"], told["cost_usd"]) == ({"f": "x"}, "s", "0.000008")
+    assert orjson.loads(orjson.dumps(told)) == told
+
+
+def test_it_holds_no_address_and_no_secret() -> None:
+    seen = record()
+    attempted(seen, SMALL.model_copy(update={"api_key": "sk-upstream"}))
+    told: Any = orjson.dumps(flight(seen))
+    assert b"sk-upstream" not in told
+    assert b"127.0.0.1" not in told
