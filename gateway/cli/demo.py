@@ -48,7 +48,8 @@ def demo(context: Context, team: str | None) -> None:
         runtime["tour"]["alert_url"]
     except (OSError, ValueError, KeyError):
         raise click.ClickException(
-            f"No gateway is running on {settings.paths.data}; start one with `thriftgate serve --demo`."
+            f"No gateway that was started with --demo runs on {settings.paths.data}; start one with "
+            f"`thriftgate serve --demo --data-dir {settings.paths.data}`."
         ) from None
     tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", Console(stderr=context.as_json))
     rows = asyncio.run(tour.play())

@@ -52,7 +52,10 @@ class Flights:
             return
         try:
             await self._state.pipeline(
-                [("SET", self._key(r.tenant.team, r.request_id), orjson.dumps(flight(r)), "EX", KEEP_S) for r in batch]
+                [
+                    ("SET", self._key(r.tenant.team, r.request_id), orjson.dumps(flight(r), default=str), "EX", KEEP_S)
+                    for r in batch
+                ]
             )
         except StateUnavailable:
             return

@@ -61,6 +61,12 @@ class GatewayProcess:
     def log(self) -> str:
         return (self.home / "log").read_text(errors="replace")
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """runtime.json: what runs where."""
+        found: dict[str, Any] = orjson.loads((self.home / "data" / "runtime.json").read_bytes())
+        return found
+
     def write_policy(self, team: str, text: str) -> None:
         (self.folder / f"{team}.yaml").write_text(f"team: {team}\n{text}")
 

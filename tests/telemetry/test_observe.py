@@ -38,10 +38,17 @@ async def telemetry(state: State, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 async def test_what_ends_a_request_is_on_its_record(
     telemetry: Telemetry, error: BaseException, status: int, code: str, what: str | None
 ) -> None:
-    seen = served()
-    with pytest.raises(type(error)), telemetry.observe(seen):
-        assert telemetry.totals.in_flight == 1
-        raise error
+    seen, busy = served(), 0
+
+    def serve() -> None:
+        nonlocal busy
+        with telemetry.observe(seen):
+            busy = telemetry.totals.in_flight
+            raise error
+
+    with pytest.raises(type(error)):
+        serve()
+    assert busy == 1
     assert telemetry.totals.in_flight == 0
     assert (seen.status, seen.error) == (status, code)
     assert [note["what"] for note in seen.notes] == ([what] if what else [])

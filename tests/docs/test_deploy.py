@@ -1,0 +1,87 @@
+"""The operator's examples: the file passes `thriftgate check`, the unit starts and stops what it should."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+import yaml
+from click import Command, Context, Group
+from click.testing import CliRunner
+
+from gateway.cli.main import cli
+from gateway.domain.units import parse_duration
+from gateway.settings.gateway import GatewayConfig
+from gateway.supervisor.books import LAST_DRAIN_S
+from gateway.supervisor.supervisor import GRACE_S, STOP_S
+from tests.docs.markdown import ROOT, fences
+
+DEPLOY = ROOT / "deploy"
+EXAMPLE = DEPLOY / "gateway.example.yaml"
+
+
+@pytest.fixture
+def unit() -> ConfigParser:
+    parser = ConfigParser(interpolation=None, strict=False)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(DEPLOY / "thriftgate.service")
+    return parser
+
+
+def test_the_example_passes_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = EXAMPLE.read_text(encoding="utf-8")
+    for name in re.findall(r"env:(\w+)", re.sub(r"#.*", "", text)):
+        monkeypatch.setenv(name, "a-secret")
+    (tmp_path / "contract.key").write_text("a-secret")
+    copy = tmp_path / "gateway.yaml"
+    copy.write_text(text.replace("/etc/thriftgate/", f"{tmp_path}/"))
+    words = ["check", "--config", str(copy), "--policies", str(ROOT / "policies")]
+    result = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+
+
+def test_the_example_shows_every_section() -> None:
+    assert set(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))) == set(GatewayConfig.model_fields)
+
+
+def test_the_examples_settings_are_the_defaults_where_it_says_so() -> None:
+    shown = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
+    told, default = GatewayConfig.model_validate(shown), GatewayConfig()
+    for section in ("listen", "state", "ledger", "requests", "telemetry", "embedder"):
+        assert getattr(told, section) == getattr(default, section)
+
+
+def test_every_command_in_unit_and_guide_can_be_typed(unit: ConfigParser) -> None:
+    guide = "".join(fence.text for fence in fences(DEPLOY / "README.md", "sh"))
+    lines = [unit["Service"]["ExecStart"], *re.findall(r"/opt/thriftgate/bin/thriftgate .+", guide)]
+    assert len(lines) > 3
+    for line in lines:
+        assert line.startswith("/opt/thriftgate/bin/thriftgate ")
+        type_in(shlex.split(line)[1:])
+
+
+def type_in(words: list[str], command: Command = cli) -> None:
+    """Raises UsageError for words that the command does not understand."""
+    while isinstance(command, Group):
+        found = command.get_command(Context(command), words.pop(0))
+        assert found is not None
+        command = found
+    with command.make_context(command.name, words):
+        pass
+
+
+def test_stopping_waits_for_streams_and_tells_the_supervisor_alone(unit: ConfigParser) -> None:
+    service = unit["Service"]
+    drain = parse_duration(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["requests"]["drain"])
+    assert service["KillMode"] == "mixed"
+    assert float(service["TimeoutStopSec"]) >= drain + GRACE_S + LAST_DRAIN_S + 2 * STOP_S
+    assert service["RestartPreventExitStatus"] == "2"
+
+
+def test_files_that_the_guide_installs_exist() -> None:
+    guide = "".join(fence.text for fence in fences(DEPLOY / "README.md", "sh"))
+    for name in re.findall(r"install -m \d+ (?:-g \w+ )?([\w./-]+\.\w+) /etc", guide):
+        assert (ROOT / name).is_file(), name
