@@ -47,18 +47,23 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
-    """Names in policies that are neither a tier nor a backend; only decidable when gateway.yaml lists backends."""
-    if not settings.config.backends:
+    """Names in policies that nothing answers to; only decidable when gateway.yaml lists backends."""
+    backends = settings.config.backends
+    if not backends:
         return []
-    known = {backend.name for backend in settings.config.backends} | set(RANK)
+    known = {backend.name for backend in backends} | set(RANK)
+    models = {backend.model for backend in backends}
     problems = []
     for team, policy in policies.policies.items():
         for model, entry in policy.models.items():
-            names = [entry] if isinstance(entry, str) else [*entry.candidates, entry.reference]
+            if isinstance(entry, str):
+                names, fits = [entry], known | models | {"auto", *policy.models}
+            else:
+                names, fits = [name for name in (*entry.candidates, entry.reference) if name], known
             problems += [
                 f"team {team}: models.{model}: there is no backend or tier called {name!r}; "
                 f"there are {', '.join(sorted(known))}"
                 for name in names
-                if name is not None and name not in known and name not in policy.models and name != "auto"
+                if name not in fits
             ]
     return problems
