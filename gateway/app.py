@@ -368,4 +368,6 @@ def __getattr__(name: str) -> Application:
 
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("uvicorn", "watchfiles"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
     serve(told())

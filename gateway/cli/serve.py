@@ -48,6 +48,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     from gateway.supervisor import Supervisor
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     settings = context.settings()
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:

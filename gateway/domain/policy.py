@@ -26,7 +26,7 @@ class ModelRule(Section):
     candidates: tuple[str, ...] = Field((), description="Backends or tiers to choose among; empty: all.")
     quality: Share = Field(0.95, description="Wanted probability that the answer is as good as the reference's.")
     reference: str | None = Field(
-        None, description="Backend that answers when in doubt; no route is dearer. Null: the dearest candidate."
+        None, description="Backend or tier that answers when in doubt; no route is dearer. Null: the dearest candidate."
     )
     escalate: bool = Field(True, description="Ask a stronger backend when the small one is unsure (plain requests).")
     confidence: Share = Field(0.6, description="Mean token probability under which an answer is escalated.")

@@ -49,8 +49,12 @@ def choose(
 
 
 def reference_of(candidates: Sequence[Candidate], named: str | None) -> Candidate:
-    """The named one, else the strongest tier's dearest; if it cannot serve, the strongest that can and is no dearer."""
-    first = next((each for each in candidates if each.backend.name == named), None) or max(candidates, key=_strength)
+    """The named one (or the dearest of the tier of that name), else the strongest tier's dearest; if it cannot serve,
+    the strongest that can and is no dearer."""
+    meant = [each for each in candidates if each.backend.name == named] or [
+        each for each in candidates if each.backend.tier == named
+    ]
+    first = max(meant or candidates, key=_strength)
     if not first.excluded:
         return first
     able = [each for each in candidates if not each.excluded]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -80,8 +80,13 @@ def parse(text: str, model: type[Model], name: str) -> Model:
     except ValidationError as error:
         raise ConfigError(
             "{}:{}: {}{}".format(name, *_place(root, problem["loc"]), _remedy(problem))
-            for problem in error.errors(include_url=False)
+            for problem in _meant(error.errors(include_url=False))
         ) from error
+
+
+def _meant(problems: Sequence[Any]) -> list[Any]:
+    """Without what a mapping is told for not being the text that could stand in its place."""
+    return [each for each in problems if not (each["loc"][-1:] == ("str",) and isinstance(each["input"], dict))]
 
 
 _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")

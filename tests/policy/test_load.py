@@ -33,6 +33,7 @@ def test_a_team_without_a_file_gets_the_default_policy_under_its_own_name(tmp_pa
     [
         ("team: a\nbudget:\n  limit_usd: 0\n", "a.yaml:3: budget.limit_usd: must be above 0"),
         ("team: a\nbugdet: {}\n", "a.yaml:2: bugdet: unknown key"),
+        ("team: a\nmodels:\n  auto: {qualty: 1}\n", "a.yaml:3: models.auto.qualty: unknown key"),
         ("team: a\ncache:\n  scope: world\n", "a.yaml:3: cache.scope: must be 'key', 'team'"),
         ("team: a\nbudget: {limit_usd: 5, timezone: Europe/Nowhere}\n", "unknown time zone 'Europe/Nowhere'"),
         ("team: a\nmodels: {x: y, y: x}\n", "the alias leads back to itself"),
