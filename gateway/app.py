@@ -119,107 +119,89 @@ class Rooms:
 
     async def open(self) -> None:
         try:
-            await self._open()
+            await self._open_ground()
+            await self._open_path()
+            await self._open_sides()
         except BaseException:
             await self.aclose()
             raise
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
 
-    async def _open(self) -> None:
+    async def _open_ground(self) -> None:
+        """State, database, and who may ask: all that readiness waits for."""
         settings, config = self.worker.settings, self.worker.settings.config
-        exits = self._exits
-        self.state = State(self.worker.redis_url, timeout_s=config.state.timeout)
-        await self.state.open()
-        exits.push_async_callback(self.state.aclose)
+        self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = Database(settings.database_url)
-        exits.callback(self.database.close)
-        exits.push_async_callback(self._tasks.aclose)
-
+        self._exits.callback(self.database.close)
+        self._exits.push_async_callback(self._tasks.aclose)
         self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
         self.ring = KeyRing(self.database)
+        self.tenants = Tenants(self.ring, self.policies)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
-        self.tenants = Tenants(self.ring, self.policies)
-
-        catalogue = await asyncio.to_thread(Catalogue.load)
-        backends = await self._backends(catalogue)
         self.telemetry = await self._enter(Telemetry(config.telemetry, self.state))
-        self.counter = Counter()
-        self.contexts = Contexts(self.counter)
+        self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
+
+    async def _open_path(self) -> None:
+        """The rooms that a request goes through, and the pipeline over them."""
+        settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
+        self.prices = await asyncio.to_thread(Catalogue.load)
+        backends = await self._backends()
         self.fleet = await self._enter(Fleet(backends))
-        journal = Journal(settings.paths.journal, prices=catalogue, worker=str(self.worker.number))
+        journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number))
+        self._exits.push_async_callback(journal.aclose)
         await journal.start()
-        exits.push_async_callback(journal.aclose)
-        self.feedback, self.holdout = Feedback(self.database), Holdout(config.trials.holdout)
-        self.dashboard = await self._enter(
-            Dashboard(
-                guard=Door(self.tenants).needs("usage", "admin"),
-                database=self.database,
-                policies=self.policies,
-                prices=catalogue,
-                feedback=self.feedback,
-            )
-        )
-        self.limits = await self._enter(Limits(self.state, workers=self.worker.workers))
-        self.budgets = await self._enter(
-            Budgets(
-                self.state,
-                catalogue,
-                Spending(settings.paths.journal, self.database),
-                workers=self.worker.workers,
-            )
-        )
-        self.embedder = await self._enter(embedder(config.embedder))
-        self.cache = await self._enter(
-            Cache(
-                self.state,
-                IndexLog(self.state, "cache", max_length=MOST_CACHED),
-                self.embedder,
-                revision=fingerprint(backends),
-            )
-        )
-        self.router = Router(
-            await asyncio.to_thread(Grader.load), catalogue, self.fleet, self.fleet.backends, sampler=self.holdout
-        )
+        limits = await self._enter(Limits(self.state, workers=workers))
+        spending = Spending(settings.paths.journal, self.database)
+        budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers))
+        vectors = await self._enter(embedder(config.embedder))
+        known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
+        cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
+        counter = Counter()
+        contexts = Contexts(counter)
+        holdout = Holdout(config.trials.holdout)
+        grader = await asyncio.to_thread(Grader.load)
+        router = Router(grader, self.prices, self.fleet, self.fleet.backends, sampler=holdout)
         self.pipeline = Pipeline(
-            limits=self.limits,
-            budgets=self.budgets,
-            contexts=self.contexts,
-            counter=self.counter,
-            cache=self.cache,
-            router=self.router,
+            limits=limits,
+            budgets=budgets,
+            contexts=contexts,
+            counter=counter,
+            cache=cache,
+            router=router,
             fleet=self.fleet,
             books=journal,
             telemetry=self.telemetry,
         )
-        exits.push_async_callback(self.pipeline.aclose)
+        self._exits.push_async_callback(self.pipeline.aclose)
+        self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=cache, embedder=vectors)
+        self._watch(context=contexts, routing=router, trials=holdout)
+
+    async def _open_sides(self) -> None:
+        """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
+        settings, config = self.worker.settings, self.worker.settings.config
+        self.door = Door(self.tenants)
+        self.feedback = Feedback(self.database)
+        self.dashboard = await self._enter(
+            Dashboard(
+                guard=self.door.needs("usage", "admin"),
+                database=self.database,
+                policies=self.policies,
+                prices=self.prices,
+                feedback=self.feedback,
+            )
+        )
         self.files = await self._enter(Files(settings.paths.files, self.database))
         self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
-        self.batches = await self._enter(
+        batches = await self._enter(
             Runner(self.jobs, self.files, self.pipeline, self.tenants, deadline_s=config.requests.deadline)
         )
-        if self.worker.fd is None:  # nobody above drains the journals
+        self._watch(feedback=self.feedback, dashboard=self.dashboard, batches=batches)
+        if self.worker.fd is None:
             writer = Writer(settings.paths.journal, self.database)
+            self._exits.push_async_callback(writer.aclose)
             self._tasks.spawn(writer.run(), "ledger writer")
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
-        self._watch(
-            state=self.state,
-            keys=self.ring,
-            policies=self.policies,
-            fleet=self.fleet,
-            journal=journal,
-            limits=self.limits,
-            budgets=self.budgets,
-            context=self.contexts,
-            cache=self.cache,
-            embedder=self.embedder,
-            routing=self.router,
-            feedback=self.feedback,
-            dashboard=self.dashboard,
-            trials=self.holdout,
-            batches=self.batches,
-            telemetry=self.telemetry,
-        )
 
     async def _enter(self, room: Opened) -> Opened:
         """Open a room and remember to close it."""
@@ -231,14 +213,14 @@ class Rooms:
         for name, room in rooms.items():
             self.telemetry.watch(name, room.stats)
 
-    async def _backends(self, catalogue: Catalogue) -> list[Backend]:
+    async def _backends(self) -> list[Backend]:
         """What the operator listed, else what this machine has; completed with what the catalogue knows."""
         config = self.worker.settings.config
         if config.backends is None:
             found = await discover(config, self.worker.local_model_url, self.worker.simulate)
         else:
             found = list(config.backends)
-        return [catalogue.complete(backend) for backend in found]
+        return [self.prices.complete(backend) for backend in found]
 
     async def aclose(self) -> None:
         await self._exits.aclose()
@@ -266,9 +248,8 @@ class Application:
                 drain=rooms.drain,
             )
             self._hot = self._inference.paths
-            door = Door(rooms.tenants)
             service = Service(
-                door=door,
+                door=rooms.door,
                 fleet=rooms.fleet,
                 telemetry=rooms.telemetry,
                 state=rooms.state,
@@ -279,10 +260,10 @@ class Application:
                 feedback=rooms.feedback,
             )
             self._service.router.routes.extend([*service.routes, *rooms.dashboard.routes])
-            batches = BatchRoutes(door=door, files=rooms.files, jobs=rooms.jobs)
+            batches = BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs)
             self._service.router.routes.extend(batches.routes)
             if rooms.worker.settings.config.admin_api:
-                admin = Admin(door=door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
+                admin = Admin(door=rooms.door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
                 self._service.router.routes.extend(admin.routes)
             yield
             await self._inference.aclose()

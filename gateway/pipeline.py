@@ -81,8 +81,9 @@ class Pipeline:
                 deadline=deadline,
             )
             close.answer = answer
+            exits.push_async_callback(let_go, answer)  # may take a moment, so it comes last
             exits.callback(lambda: self._stores.spawn(self.cache.store(found, answer, record), "cache store"))
-            exits.push_async_callback(let_go, answer)
+            exits.callback(close)
             return Reply(answer, record, hold, close, exits.pop_all())
 
     def _close(self, record: Record, hold: BudgetHold, admitted: Admitted, answer: Answer | None) -> None:

@@ -76,6 +76,8 @@ class Cache:
         self._bodies = Bodies(state)
         self._semantic = Semantic(embedder, max_bytes=index_bytes)
         self._known = Known(quota or Quota(), self._gone)
+        self._fresh: dict[bytes, tuple[str, Stored]] = {}
+        """What this worker is storing, with its team, until the log tells of it: asked again at once, it is there."""
         self._author = uuid.uuid4().hex
         self._tasks = Tasks()
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0, "flushed": 0}
@@ -148,16 +150,23 @@ class Cache:
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
     ) -> Hit | None:
         """The stored answer; None, and no longer known, when the server has let it go."""
-        if self._known.get(digest, time.time()) is None:
-            return None
-        stored = await self._bodies.get(digest, recall=self._log.current)
+        stored = await self._find(digest)
         if stored is None:
-            self._known.remove(digest)
             return None
         self._counts[result] += 1
         record.cache, record.saved_pico = result, stored.cost_pico
         record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
         return Hit(Replayed(request, stored.completion), stored.cost_pico, stored.usage)
+
+    async def _find(self, digest: bytes) -> Stored | None:
+        if digest in self._fresh:
+            return self._fresh[digest][1]
+        if self._known.get(digest, time.time()) is None:
+            return None
+        stored = await self._bodies.get(digest, recall=self._log.current)
+        if stored is None:
+            self._known.remove(digest)
+        return stored
 
     def _miss(self, record: Record, result: CacheResult, ticket: Ticket | None, control: str) -> Miss:
         record.cache, record.cache_score = result, None
@@ -182,10 +191,15 @@ class Cache:
             self._counts["unkept"] += 1
             return
         stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
+        self._fresh[ticket.digest] = ticket.team, stored
         try:
             await self._keep(ticket, stored, by_meaning=answer.finish == "stop")
         except StateUnavailable:
+            self._fresh.pop(ticket.digest, None)
             record.degraded.add("state")
+        except BaseException:
+            self._fresh.pop(ticket.digest, None)
+            raise
 
     async def _keep(self, ticket: Ticket, stored: Stored, *, by_meaning: bool) -> None:
         question = ticket.question if by_meaning else None
@@ -217,7 +231,7 @@ class Cache:
         covered = [entry.digest for entry in self._known.covered(flush)]
         if not dry_run:
             await self._log.append(encode_flush(flush))
-            self._known.flush(flush)
+            self._forget(flush)
             await self._bodies.delete(covered)
             self._counts["flushed"] += len(covered)
         return len(covered)
@@ -227,13 +241,19 @@ class Cache:
     def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
         change, author = decode(fields)
         if isinstance(change, Flush):
-            self._known.flush(change)
+            self._forget(change)
             return
         evicted = self._known.put(change, time.time())
+        if author == self._author:
+            self._fresh.pop(change.digest, None)
         if self._known.get(change.digest, 0.0) is change:
             self._semantic.add(change)
         if evicted and author == self._author:
             self._tasks.spawn(self._delete([entry.digest for entry in evicted]), "cache-evict")
+
+    def _forget(self, flush: Flush) -> None:
+        self._known.flush(flush)
+        self._fresh = {digest: found for digest, found in self._fresh.items() if found[0] != flush.team}
 
     async def _delete(self, digests: list[bytes]) -> None:
         try:
@@ -248,6 +268,7 @@ class Cache:
     def _reset(self) -> None:
         log.warning("the state server lost its data; the cache begins anew")
         self._known.clear()
+        self._fresh.clear()
 
     async def _tidy(self) -> None:
         while True:

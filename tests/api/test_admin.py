@@ -191,7 +191,7 @@ async def test_it_is_closed_unless_the_operator_opens_it(
 ) -> None:
     """Routes that do not exist: not even an admin key learns that they could."""
     for function in no_blocking_calls.functions.values():
-        function.can_block_in("gateway/app.py", "_open")  # nobody is served yet
+        function.can_block_in("gateway/app.py", "open")  # nobody is served yet
     secret, _ = await asyncio.to_thread(lambda: keys.create(database, "ops", scopes=("admin",)))
     settings = Settings(GatewayConfig(backends=()), Paths(tmp_path), ())
     assert settings.database_url == f"sqlite:///{tmp_path}/ledger.sqlite"

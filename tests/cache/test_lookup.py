@@ -39,6 +39,34 @@ async def test_a_stored_answer_is_streamed_to_a_client_that_streams(worker: Work
     assert found.answer.ending == b"data: [DONE]\n\n"
 
 
+async def test_asked_again_at_once_the_worker_that_answered_has_it_already(worker: Worker) -> None:
+    who, asked = tenant(), request()
+    miss = await worker.cache.lookup(asked, who, record(who))
+    assert not isinstance(miss, Hit)
+    storing = asyncio.get_running_loop().create_task(worker.cache.store(miss, Given(), record(who)))
+    await asyncio.sleep(0)
+    assert not storing.done()
+    assert (await worker.ask(asked, who)).cache == "exact"
+    assert (await worker.ask(asked, tenant("other"))).cache == "miss"
+    await storing
+    await worker.catch_up()
+    assert (await worker.ask(asked, who)).cache == "exact"
+    assert not worker.cache._fresh
+
+
+async def test_a_flush_forgets_what_is_being_stored_too(worker: Worker) -> None:
+    who, asked = tenant(), request()
+    miss = await worker.cache.lookup(asked, who, record(who))
+    assert not isinstance(miss, Hit)
+    storing = asyncio.get_running_loop().create_task(worker.cache.store(miss, Given(), record(who)))
+    await asyncio.sleep(0)
+    await worker.cache.flush("search")
+    assert (await worker.ask(asked, who)).cache == "miss"
+    await storing
+    await worker.catch_up()
+    assert (await worker.ask(asked, who)).cache == "miss"
+
+
 async def test_harmless_edits_are_the_same_question(worker: Worker) -> None:
     await worker.serve(request("What is the capital of Peru?"), tenant())
     seen = await worker.ask(request("what's the capital of peru"), tenant())

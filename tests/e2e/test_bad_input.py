@@ -14,7 +14,7 @@ from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
 
 ASK: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
 

@@ -15,7 +15,7 @@ from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
 
 URL = "/v1/chat/completions"
 NIGHT = ("plain", "--scope", "inference", "--scope", "usage")

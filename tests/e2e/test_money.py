@@ -14,7 +14,7 @@ from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
 
 
 def ask(text: str, **more: Any) -> dict[str, Any]:

@@ -20,7 +20,7 @@ HARD = (
     "orders of such a group. Then derive the number of subgroups of index two when the order is 32, step by step."
 )
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
 
 
 async def ask(openai: AsyncOpenAI, text: str, **more: Any) -> tuple[Any, httpx.Headers]:
