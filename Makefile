@@ -36,12 +36,12 @@ test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	@touch $@
 
 .venv/dev: .venv/run requirements-dev.lock
-	$(PIP) install --require-hashes --no-deps -r requirements-dev.lock
+	$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
 	@touch $@
 
 .venv/st: .venv/dev requirements-st.lock  # torch by name: a range would take a build with gigabytes of CUDA
 	$(PIP) install torch==2.13.0
-	$(PIP) install --require-hashes --no-deps -r requirements-st.lock
+	$(PIP) install --quiet --require-hashes --no-deps -r requirements-st.lock
 	@touch $@
 
 $(DATA)/models/$(GGUF): | .venv/run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import secrets
 import socket
 import subprocess
@@ -65,7 +66,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         announce=lambda line: console.print(f"  {line}"),
     )
     if demo:
-        threading.Thread(target=_welcome, args=(settings, team, console), daemon=True).start()
+        threading.Thread(target=_welcome, args=(settings, context.config, team, console), daemon=True).start()
     supervisor.run()
 
 
@@ -85,7 +86,7 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
     return replace(settings, policies=(*settings.policies, folder))
 
 
-def _welcome(settings: Settings, team: str, console: Console) -> None:
+def _welcome(settings: Settings, config: Path | None, team: str, console: Console) -> None:
     """Once requests are answered: what to paste, and the tour."""
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
@@ -98,13 +99,13 @@ def _welcome(settings: Settings, team: str, console: Console) -> None:
     if variable("TOUR", "1") == "0":
         return
     command = [sys.executable, "-m", "gateway.cli.main", "demo", "--data-dir", str(settings.paths.data)]
-    command += ["--team", team]
+    command += ["--team", team, *(["--config", str(config)] if config else [])]
     subprocess.run(command, check=False)  # noqa: S603 - our own command
     console.print(f"Still serving on {base}; Ctrl-C ends it.")
 
 
 def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
-    """The running gateway's facts, as soon as it answers /health/ready."""
+    """This gateway's facts, as soon as it answers /health/ready."""
     from urllib.error import URLError
     from urllib.request import urlopen
 
@@ -112,6 +113,8 @@ def _ready(runtime: Path, patience_s: float = 60.0) -> dict[str, Any] | None:
     while time.monotonic() < until:
         try:
             found: dict[str, Any] = orjson.loads(runtime.read_bytes())
+            if found["pid"] != os.getpid():
+                raise ValueError("another gateway's, or one that was killed")
             with urlopen(f"http://{found['host']}:{found['port']}/health/ready", timeout=1):
                 return found
         except (OSError, URLError, ValueError, KeyError):

@@ -245,9 +245,7 @@ async def test_a_wrong_key_and_an_unknown_path_are_refused(session: aiohttp.Clie
 def test_it_runs_as_a_process_of_its_own_and_writes_what_it_answered(tmp_path: Path) -> None:
     async def run() -> bytes:
         command = [sys.executable, "-m", "tests.fakes.provider", "--record", str(tmp_path / "record.jsonl")]
-        process = await asyncio.create_subprocess_exec(
-            *command, "--tokens", "2", stdout=asyncio.subprocess.PIPE
-        )
+        process = await asyncio.create_subprocess_exec(*command, "--tokens", "2", stdout=asyncio.subprocess.PIPE)
         assert process.stdout
         url = (await process.stdout.readline()).decode().strip()
         async with aiohttp.ClientSession() as session, session.post(url + "/chat/completions", json=QUESTION) as answer:

@@ -1,0 +1,201 @@
+"""The tour as a newcomer sees it: `thriftgate serve --demo` with the real local model, and nothing else installed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import orjson
+import pytest
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(90)]
+
+REPOSITORY = Path(__file__).parents[2]
+GGUF = "smollm2-135m-instruct-q4_1.gguf"
+
+
+def thriftgate(*words: str) -> list[str]:
+    return [sys.executable, "-m", "gateway.cli.main", *words]
+
+
+class Demo:
+    """A gateway started with --demo, in a folder without any file of ours."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.data = home, home / "data"
+        models = self.data / "models"
+        models.mkdir(parents=True)
+        weights = REPOSITORY / ".models" / GGUF
+        assert weights.is_file(), "the local model is missing; `make test` fetches it"
+        (models / GGUF).symlink_to(weights)
+        bare = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+        self.environment = {**bare, "TOUR": "1", "PYTHONPATH": str(REPOSITORY), "COLUMNS": "80"}
+        with (home / "log").open("wb") as log:
+            self.process = subprocess.Popen(
+                thriftgate("serve", "--demo", "--port", "0", "--data-dir", str(self.data)),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=home,
+                env=self.environment,
+                start_new_session=True,
+            )
+
+    @property
+    def log(self) -> str:
+        return (self.home / "log").read_text(errors="replace")
+
+    def until(self, true: Callable[[], object], within_s: float) -> None:
+        deadline = time.monotonic() + within_s
+        while not true():
+            assert self.process.poll() is None, self.log
+            assert time.monotonic() < deadline, self.log
+            time.sleep(0.1)
+
+    def json(self, *words: str) -> Any:
+        done = subprocess.run(
+            thriftgate(*words, "--json", "--data-dir", str(self.data)),
+            capture_output=True,
+            text=True,
+            cwd=self.home,
+            env=self.environment,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return orjson.loads(done.stdout)
+
+    def end(self) -> int:
+        self.process.send_signal(signal.SIGINT)
+        try:
+            return self.process.wait(timeout=15)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """Its first tour is over."""
+    demo = Demo(tmp_path_factory.mktemp("demo"))
+    try:
+        demo.until(lambda: "Still serving on" in demo.log, within_s=60)
+        yield demo
+    finally:
+        assert demo.end() == 0, demo.log
+
+
+@pytest.fixture(scope="module")
+def rows(demo: Demo) -> list[dict[str, Any]]:
+    """A second tour, told as JSON."""
+    told: list[dict[str, Any]] = demo.json("demo")
+    return told
+
+
+def row(rows: list[dict[str, Any]], ask: str, nth: int = 0) -> dict[str, Any]:
+    return [each for each in rows if ask in each["ask"]][nth]
+
+
+def test_the_first_tour_is_played_and_summed_up(demo: Demo) -> None:
+    assert re.search(r"requests\s+│ 20, of which answered 20 ", demo.log)
+    assert int(re.search(r"from cache\s+│ (\d+)", demo.log)[1]) >= 4  # type: ignore[index]
+    assert re.search(r"alert received at the webhook: Team demo-\w+ has spent", demo.log)
+    assert "[simulated]" not in demo.log
+    for text in ("Traceback", "ERROR", "did not take up the tour's policy"):
+        assert text not in demo.log
+
+
+def test_what_to_paste_is_shown_and_works(demo: Demo) -> None:
+    found = re.search(r"Demo key\s+(tg-[A-Za-z0-9_-]{32,})", demo.log)
+    base = re.search(r"Base URL\s+(http://127\.0\.0\.1:\d+/v1)", demo.log)
+    assert found
+    assert base
+    assert f"curl {base[1]}/chat/completions" in demo.log
+    assert f'OpenAI(base_url="{base[1]}", api_key="{found[1]}")' in demo.log
+    from urllib.request import Request
+
+    with urlopen(Request(f"{base[1]}/models", headers={"authorization": f"Bearer {found[1]}"}), timeout=5) as reply:
+        names = {model["id"] for model in orjson.loads(reply.read())["data"]}
+    assert {"auto", "local-smollm2", "simulated-large"} <= names
+
+
+def test_every_request_of_the_tour_is_answered(rows: list[dict[str, Any]]) -> None:
+    assert len(rows) == 20
+    assert [each["status"] for each in rows] == [200] * 20
+    assert all(each["answer"].strip() for each in rows)
+
+
+def test_repeats_and_paraphrases_come_from_the_cache(rows: list[dict[str, Any]]) -> None:
+    assert row(rows, "How many days are in a week?", 1)["cache"] == "exact"
+    assert row(rows, "How many days are there in a week?")["cache"] == "semantic"
+    assert row(rows, "opposite of hot", 1)["cache"] == "exact"
+    assert row(rows, "Please, how do I turn on")["cache"] == "semantic"
+    assert sum(each["cache"] in ("exact", "semantic") for each in rows) >= 4
+
+
+def test_a_replayed_stream_says_what_the_first_one_said(rows: list[dict[str, Any]]) -> None:
+    assert row(rows, "opposite of hot", 0)["answer"] == row(rows, "opposite of hot", 1)["answer"]
+
+
+def test_one_word_or_another_team_is_a_miss(rows: list[dict[str, Any]]) -> None:
+    assert row(rows, "turn off the guest network")["cache"] == "miss"
+    neighbour = next(each for each in rows if each["look"].startswith("another team"))
+    assert neighbour["cache"] == "miss"
+
+
+def test_bypass_asks_a_backend_again(rows: list[dict[str, Any]]) -> None:
+    again = row(rows, "Which animal says meow?", 1)
+    assert (again["cache"], again["backend"]) == ("bypass", "local-smollm2")
+
+
+def test_both_tiers_serve_and_an_unsure_answer_is_escalated(rows: list[dict[str, Any]]) -> None:
+    assert {"local-smollm2", "simulated-large"} <= {each["backend"] for each in rows}
+    assert row(rows, "finite group")["backend"] == "simulated-large"
+    (escalated,) = [each for each in rows if each["escalated"]]
+    assert escalated["backend"] == "simulated-large"
+    assert escalated["answer"].startswith("[simulated]")
+    assert float(escalated["cost_usd"]) > 0, "the weak answer cost something"
+
+
+def test_a_long_conversation_is_trimmed(rows: list[dict[str, Any]]) -> None:
+    trimmed = row(rows, "wrong address")
+    assert trimmed["trimmed_tokens"] > 0
+    assert trimmed["input_tokens"] <= 600
+
+
+def test_the_answer_comes_while_the_local_model_is_dead(rows: list[dict[str, Any]], demo: Demo) -> None:
+    assert rows[-1]["look"].startswith("the local model's process was just killed")
+    assert rows[-1]["status"] == 200
+    assert "ended by SIGKILL" in demo.log
+
+
+def test_simulated_answers_are_labelled_and_in_no_total(rows: list[dict[str, Any]], demo: Demo) -> None:
+    simulated = [each for each in rows if each["backend"] == "simulated-large"]
+    assert all(each["answer"].startswith("[simulated]") for each in simulated)
+    assert all(each["saved_usd"] is None for each in simulated)
+    report = demo.json("usage", "--by", "model")
+    models = {line["model"]: line for line in report["rows"]}
+    assert "smollm2-135m-instruct" in models
+    assert not any("simulated" in name for name in models)
+    assert [line["model"] for line in report["simulated"]] == ["simulated-large"]
+    assert report["simulated"][0]["requests"] >= 2 * (len(simulated) - 1)
+    assert report["total"]["requests"] == sum(line["requests"] for line in report["rows"])
+    assert report["total"]["output_tokens"] == sum(line["output_tokens"] for line in report["rows"])
+    spent = sum(float(each["cost_usd"] or 0) for each in rows)
+    assert float(report["total"]["cost_usd"]) >= spent > 0
+    assert report["total"]["unpriced"] == 0
+
+
+def test_the_tours_keys_end_with_it(rows: list[dict[str, Any]], demo: Demo) -> None:
+    listed = demo.json("keys", "list")
+    tour = [key for key in listed if key["name"] == "tour"]
+    assert len(tour) >= 4
+    assert all(key["revoked_at"] for key in tour)
