@@ -10,12 +10,15 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
+from math import ceil
 from pathlib import Path
+from threading import current_thread, main_thread
 from types import FrameType
 from typing import Protocol, TypeVar
 
 import orjson
 import uvicorn
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -125,8 +128,9 @@ class Rooms:
         except BaseException:
             await self.aclose()
             raise
-        loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
+        if current_thread() is main_thread():  # inside another application it may be any
+            loop = asyncio.get_running_loop()
+            loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
 
     async def _open_ground(self) -> None:
         """State, database, and who may ask: all that readiness waits for."""
@@ -135,6 +139,8 @@ class Rooms:
         self.database = Database(settings.database_url)
         self._exits.callback(self.database.close)
         self._exits.push_async_callback(self._tasks.aclose)
+        if self.worker.fd is None:
+            await self._migrate()
         self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
         self.ring = KeyRing(self.database)
         self.tenants = Tenants(self.ring, self.policies)
@@ -143,12 +149,23 @@ class Rooms:
         self.telemetry = await self._enter(Telemetry(config.telemetry, self.state))
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
+    async def _migrate(self) -> None:
+        """Nobody above did it. A database that is away leaves the keys unread, and so the worker not ready."""
+        try:
+            await asyncio.to_thread(self.database.upgrade)
+        except SQLAlchemyError as error:
+            log.error("the ledger database cannot be brought up to date: %s", error)
+
     async def _open_path(self) -> None:
         """The rooms that a request goes through, and the pipeline over them."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         self.prices = await asyncio.to_thread(Catalogue.load)
         backends = await self._backends()
         self.fleet = await self._enter(Fleet(backends))
+        for each in backends:
+            price = "priced" if self.prices.price(each) else "no price known"
+            nature = "simulated, not a real model" if each.kind == "simulated" else price
+            log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
         journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number))
         self._exits.push_async_callback(journal.aclose)
         await journal.start()
@@ -332,7 +349,7 @@ def serve(worker: Worker) -> None:
         date_header=False,
         backlog=2048,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=int(requests.drain),
+        timeout_graceful_shutdown=ceil(requests.drain),
     )
     # Not uvicorn's own `fd`: it takes every descriptor for a unix socket, so that Nagle's algorithm stays on and each
     # answer on a kept connection waits 40 ms for an acknowledgement.

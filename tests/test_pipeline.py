@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,21 @@ from typing import Any
 import pytest
 
 from gateway.domain.request import Controls
+from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
     BudgetExhausted,
     CacheOnlyMiss,
     DeadlineExceeded,
+    GatewayError,
     LedgerUnavailable,
     LimitExceeded,
     StreamBroken,
 )
 from gateway.state.connection import State
 from gateway.state.sql import Database
-from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, tenant, until
+from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply
 
@@ -79,7 +82,7 @@ async def test_the_exits_of_an_answered_request_run_once_and_in_order(house: Hou
     await house.read(ask(stream=True))
     await house.stored()
     assert house.notes == [
-        "held", "opened", "journalled", "settled", "tokens settled", "stored", "hold left", "place left",
+        "admitted", "held", "opened", "journalled", "settled", "tokens settled", "stored", "hold left", "place left",
     ]  # fmt: skip
     assert house.emitted == 1
 
@@ -422,3 +425,80 @@ async def test_long_chunks_are_counted_by_their_text(house: House) -> None:
     with pytest.raises(StreamBroken):
         await house.read(ask(stream=True))
     assert 150 < (await only_row(house))["output_tokens"] < 1000
+
+
+# -- all of it at once ---------------------------------------------------------------------------------------------
+
+STEPS = (
+    Reply(),
+    Reply(tokens=30, drip_s=0.001),
+    Reply(tokens=30, drip_s=0.001, usage="absent"),
+    Reply(tokens=9, drip_s=0.001, cut="rst", after=3),
+    Reply(tokens=9, drip_s=0.001, cut="fin", after=3),
+    Reply(tokens=9, error_event="oh", after=3),
+    Reply(delay_s=0.05),
+    Reply(prefill_s=0.05),
+    Fail(500),
+    Fail(429),
+    Fail(400),
+    Fail(200, body="html"),
+    Fail(200, body="truncated"),
+)
+
+
+async def one(house: House, chance: random.Random, who: Tenant) -> None:
+    """A client: patient, in a hurry, gone midway, gone before the beginning, or one that never reads."""
+    temper = chance.choice(("patient", "patient", "hurried", "leaves midway", "leaves early", "never reads"))
+    request = ask(f"question {chance.random()}", stream=chance.random() < 0.6, max_tokens=40)
+    record = record_of(request, who)
+    deadline = asyncio.get_running_loop().time() + (0.03 if temper == "hurried" else 5.0)
+
+    async def client() -> None:
+        async with await house.pipeline.serve(request, who, record, deadline) as reply:
+            if temper != "never reads":
+                async for _ in reply:
+                    pass
+
+    serving = asyncio.get_running_loop().create_task(client())
+    if temper.startswith("leaves"):
+        await asyncio.sleep(chance.random() * (0.01 if temper == "leaves early" else 0.05))
+        serving.cancel()
+    await asyncio.wait([serving])
+    if not serving.cancelled() and (error := serving.exception()):
+        assert isinstance(error, GatewayError)
+        assert record.status == error.status
+    assert all(attempt.outcome != "open" for attempt in record.attempts)
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
+    house: House, state: State, seed: int
+) -> None:
+    chance = random.Random(seed)
+    who = tenant(budget={"limit_usd": 5, "window": "day"}, limits={"concurrent": 200}, cache={"enabled": False})
+    house.provider.script(*chance.choices(STEPS, k=200))
+    await asyncio.gather(*(one(house, chance, who) for _ in range(100)))
+    await house.provider.settled()
+    assert house.quiet()
+    assert house.emitted == 100
+    assert house.notes.count("admitted") == house.notes.count("place left") > 50
+    rows = await house.rows()
+    assert len({row["id"] for row in rows}) == len(rows) == house.fleet.stats()["attempts"]
+    spent = sum(row["cost_pico"] for row in rows)
+
+    async def settled() -> int:
+        (key,) = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
+        return int(await state.call("HGET", key, "s"))
+
+    async with asyncio.timeout(5):  # told to the counter a moment later, each request rounded up to a nano-dollar
+        while not spent <= await settled() * 1000 <= spent + 1000 * len(rows):
+            await asyncio.sleep(0.02)
+    (gauge,) = await state.call("KEYS", state.key("lease", "team", "concurrent", tag="search"))
+    async with asyncio.timeout(5):
+        while any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part):
+            await asyncio.sleep(0.02)
+
+
+async def workers(state: State, key: bytes) -> str:
+    """What each worker has of a counter: name=leased=in use=…;"""
+    return str(await state.call("HGET", key, "w") or b"", "ascii")

@@ -177,6 +177,6 @@ def _budget(connection: Connection, team: str, budget: Budget, now: float) -> di
         "used": spent / limit,
         "forecast_usd": None if ahead is None else dollars(ahead),
         "forecast_used": None if ahead is None else ahead / limit,
-        "alerts": [one if one == "forecast" else f"{one:.0%}" for one in budget.alerts],
+        "alerts": [one if one == "forecast" else f"{one * 100:.4g}%" for one in budget.alerts],
         "on_exhausted": budget.on_exhausted,
     }

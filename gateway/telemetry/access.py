@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections import deque
 from typing import Any
 
@@ -54,7 +55,8 @@ class AccessLog:
     def refusal(self, request_id: str, status: int, code: str, path: str) -> None:
         """A request that was refused before its tenant was known."""
         if self._enabled:
-            self._waiting.append({"request": request_id, "status": status, "error": code, "path": path[:200]})
+            line = {"at": round(time.time(), 3), "request": request_id, "status": status, "error": code}
+            self._waiting.append({**line, "path": path[:200]})
 
     def flush(self) -> None:
         """Write what waits, in one call. Lines that standard output does not take are lost."""

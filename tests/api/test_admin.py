@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from blockbuster import BlockBuster
 from sqlalchemy import select
-from starlette.types import ASGIApp
 
-from gateway.app import Application, Worker
-from gateway.policy import keys
-from gateway.settings.gateway import GatewayConfig, Paths, Settings
-from gateway.state.sql import Database
 from gateway.state.tables import audit
 from tests.api.conftest import Building
-from tests.fakes.client import Client
 
 
 @pytest.fixture
@@ -150,55 +141,3 @@ async def test_a_broken_policy_is_not_taken_up_and_is_told(admin: Building) -> N
     (admin.folder / "search.yaml").write_text("team: search\n")
     assert (await admin.knock("/admin/policies/reload", method="POST", key="admin")).status == 200
     assert (await admin.knock("/admin/policies", key="admin")).json["problem"] is None
-
-
-class Lifespan:
-    """An ASGI application, started and ended as a server does it."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-        self._stop = asyncio.Event()
-        self._started = asyncio.Event()
-        self._said: list[str] = []
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.get_running_loop().create_task(
-            self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._receive, self._send)  # type: ignore[arg-type]
-        )
-        async with asyncio.timeout(10):
-            await self._started.wait()
-        assert self._said == ["lifespan.startup.complete"]
-
-    async def __aexit__(self, *_: object) -> None:
-        self._stop.set()
-        async with asyncio.timeout(10):
-            await self._task
-        assert self._said[-1] == "lifespan.shutdown.complete"
-
-    async def _receive(self) -> dict[str, str]:
-        if not self._said:
-            return {"type": "lifespan.startup"}
-        await self._stop.wait()
-        return {"type": "lifespan.shutdown"}
-
-    async def _send(self, message: Any) -> None:
-        self._said.append(message["type"])
-        self._started.set()
-
-
-async def test_it_is_closed_unless_the_operator_opens_it(
-    state_url: str, database: Database, tmp_path: Path, no_blocking_calls: BlockBuster
-) -> None:
-    """Routes that do not exist: not even an admin key learns that they could."""
-    for function in no_blocking_calls.functions.values():
-        function.can_block_in("gateway/app.py", "open")  # nobody is served yet
-    secret, _ = await asyncio.to_thread(lambda: keys.create(database, "ops", scopes=("admin",)))
-    settings = Settings(GatewayConfig(backends=()), Paths(tmp_path), ())
-    assert settings.database_url == f"sqlite:///{tmp_path}/ledger.sqlite"
-    app = Application(Worker(settings, state_url))
-    async with Lifespan(app):
-        for method, path in ROUTES:
-            client = await Client(app, path, method=method, key=secret, body=body(team="x")).run()
-            assert (client.status, client.error["code"]) == (404, "not_found"), path
-        ready = await Client(app, "/health/ready", method="GET").run()
-        assert ready.status in (200, 503)

@@ -234,6 +234,35 @@ async def test_sigterm_lets_an_open_stream_finish_and_takes_no_new_request(
     assert (total["total"]["requests"], total["total"]["output_tokens"], total["total"]["interrupted"]) == (1, 40, 0)
 
 
+async def test_a_stream_longer_than_the_drain_is_cut_and_billed_for_what_came(
+    tmp_path: Path, port: int, provider: Provider
+) -> None:
+    gateway = gateway_in(tmp_path / "home", port)
+    config = (tmp_path / "home" / "gateway.yaml").read_text().replace("drain: 10s", "drain: 0.5s")
+    (tmp_path / "home" / "gateway.yaml").write_text(config)
+    await asyncio.to_thread(gateway.start)
+    provider.script(Reply(tokens=1000, drip_s=0.05))
+    text = ""
+    headers = {"authorization": f"Bearer {await gateway.key('plain')}"}
+    async with httpx.AsyncClient(timeout=5, headers=headers) as client:
+        url = f"{gateway.base}/v1/chat/completions"
+        async with client.stream("POST", url, json=body(stream=True)) as reply:
+            try:
+                async for line in reply.aiter_lines():
+                    text += line
+                    if "t3 " in line:
+                        assert gateway.process
+                        gateway.process.terminate()
+            except httpx.RemoteProtocolError:
+                text += "<cut>"
+    assert text.endswith("<cut>")
+    assert "[DONE]" not in text
+    assert await asyncio.to_thread(gateway.stop) == 0
+    total = (await asyncio.to_thread(gateway.usage, "plain"))["total"]
+    assert (total["requests"], total["interrupted"]) == (1, 1)
+    assert 5 <= total["output_tokens"] <= provider.last.tokens_sent + 1
+
+
 async def test_a_connection_that_was_kept_is_told_to_come_back_while_draining(
     tmp_path: Path, port: int, provider: Provider
 ) -> None:

@@ -113,3 +113,37 @@ class Client:
         found: dict[str, Any] = self.json["error"]
         assert set(found) == {"message", "type", "param", "code"}
         return found
+
+
+class Lifespan:
+    """An ASGI application, started and ended as a server does it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+        self._stop = asyncio.Event()
+        self._started = asyncio.Event()
+        self._said: list[str] = []
+
+    async def __aenter__(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(
+            self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._receive, self._send)  # type: ignore[arg-type]
+        )
+        async with asyncio.timeout(10):
+            await self._started.wait()
+        assert self._said == ["lifespan.startup.complete"]
+
+    async def __aexit__(self, *_: object) -> None:
+        self._stop.set()
+        async with asyncio.timeout(10):
+            await self._task
+        assert self._said[-1] == "lifespan.shutdown.complete"
+
+    async def _receive(self) -> dict[str, str]:
+        if not self._said:
+            return {"type": "lifespan.startup"}
+        await self._stop.wait()
+        return {"type": "lifespan.shutdown"}
+
+    async def _send(self, message: Any) -> None:
+        self._said.append(message["type"])
+        self._started.set()

@@ -95,7 +95,9 @@ class NotedBudgets(Noted):
 
 class NotedLimits(Noted):
     async def admit(self, *args: Any) -> Noted:
-        return Noted(await self._real.admit(*args), self._notes, "place left", settle="tokens settled")
+        admitted = await self._real.admit(*args)
+        self._notes.append("admitted")
+        return Noted(admitted, self._notes, "place left", settle="tokens settled")
 
 
 def backend(provider: Provider, name: str, **more: Any) -> Backend:

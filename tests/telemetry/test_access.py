@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,7 @@ def test_a_refusal_without_a_tenant_is_a_short_line(capsys: pytest.CaptureFixtur
     log.flush()
     (line,) = lines(capsys)
     assert (line["request"], line["status"], line["error"]) == ("req_1", 401, "invalid_api_key")
+    assert abs(line["at"] - time.time()) < 60
     assert len(line["path"]) == 200
 
 

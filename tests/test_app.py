@@ -1,0 +1,107 @@
+"""The application as any ASGI server starts it: rooms open and close, routes are those that the operator wants."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+
+import orjson
+import pytest
+from blockbuster import BlockBuster
+from starlette.routing import Route
+
+from gateway.api.door import OPEN
+from gateway.app import Application, Worker
+from gateway.policy import keys
+from gateway.settings.gateway import GatewayConfig, Paths, Settings
+from gateway.state.sql import Database
+from tests.fakes.client import JSON, Client, Lifespan
+
+ADMIN = [
+    ("GET", "/admin/fleet"),
+    ("GET", "/admin/policies"),
+    ("POST", "/admin/policies/reload"),
+    ("GET", "/admin/keys"),
+    ("POST", "/admin/keys"),
+    ("DELETE", "/admin/keys/key_1"),
+]
+
+
+@pytest.fixture(autouse=True)
+def may_start(no_blocking_calls: BlockBuster) -> None:
+    """While it opens its rooms nobody is served, so it may block."""
+    for function in no_blocking_calls.functions.values():
+        function.can_block_in("gateway/app.py", "open")
+
+
+def worker(state_url: str, folder: Path, **config: object) -> Worker:
+    return Worker(Settings(GatewayConfig(backends=(), **config), Paths(folder), ()), state_url)
+
+
+async def ready(app: Application) -> None:
+    async with asyncio.timeout(5):
+        while (await Client(app, "/health/ready", method="GET").run()).status != 200:
+            await asyncio.sleep(0.02)
+
+
+async def key(folder: Path, *scopes: str) -> str:
+    database = await asyncio.to_thread(Database, f"sqlite:///{Paths(folder).sqlite}")
+    secret, _ = await asyncio.to_thread(lambda: keys.create(database, "ops", scopes=scopes))
+    await asyncio.to_thread(database.close)
+    return secret
+
+
+async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: str, tmp_path: Path) -> None:
+    app = Application(worker(state_url, tmp_path / "new"))
+    async with Lifespan(app):
+        await ready(app)
+        secret = await key(tmp_path / "new", "inference")
+        body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}]})
+        async with asyncio.timeout(5):
+            while True:
+                client = await Client(app, key=secret, headers=JSON, body=body).run()
+                if client.status != 401:  # known within a second
+                    break
+                await asyncio.sleep(0.05)
+        assert (client.status, client.error["code"]) == (503, "no_backend_configured")
+
+
+async def test_inside_another_applications_thread_it_works_too(state_url: str, tmp_path: Path) -> None:
+    async def live() -> None:
+        app = Application(worker(state_url, tmp_path))
+        async with Lifespan(app):
+            await ready(app)
+
+    await asyncio.to_thread(asyncio.run, live())
+
+
+async def test_the_admin_routes_are_closed_unless_the_operator_opens_them(state_url: str, tmp_path: Path) -> None:
+    """Routes that do not exist: not even an admin key learns that they could."""
+    closed = Application(worker(state_url, tmp_path))
+    async with Lifespan(closed):
+        await ready(closed)
+        secret = await key(tmp_path, "admin")
+        for method, path in ADMIN:
+            client = await Client(closed, path, method=method, key=secret, body=b"{}").run()
+            assert (client.status, client.error["code"]) == (404, "not_found"), path
+
+
+async def test_every_route_but_the_open_ones_asks_for_a_key(state_url: str, tmp_path: Path) -> None:
+    app = Application(worker(state_url, tmp_path, admin_api=True))
+    async with Lifespan(app):
+        await ready(app)
+        known = {}
+        for route in app._service.routes:
+            assert isinstance(route, Route)
+            path = re.sub(r"{[^}]*}", "x", route.path)
+            for method in (route.methods or set()) - {"HEAD"}:
+                client = await Client(app, path, method=method, body=b"{}").run()
+                assert (client.status == 401) == (route.path not in OPEN), (method, route.path, client.status)
+                known[method, path] = client.status
+        assert {(method, path.replace("key_1", "x")) for method, path in ADMIN} <= known.keys()
+        for path in app._hot:
+            assert (await Client(app, path, body=b"{}").run()).error["code"] == "invalid_api_key"
+        for method, path, status in (("GET", "/nothing", 404), ("PUT", "/v1/models", 405), ("GET", "/v1", 404)):
+            client = await Client(app, path, method=method).run()
+            assert (client.status, client.error["type"]) == (status, "invalid_request_error")
