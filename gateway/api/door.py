@@ -57,6 +57,8 @@ class Door:
                     return await endpoint(request, tenant)
                 except GatewayError as error:
                     return error_response(error)
+                except ConnectionResetError:  # the client left while it sent its body: nobody reads this
+                    return Response(status_code=400)
                 except (SQLAlchemyError, OSError) as error:
                     log.error(
                         "%s %s: the database or the disk does not answer: %s", request.method, request.url.path, error

@@ -15,6 +15,11 @@ _GRACE_S = 0.1
 """After its last event a backend may take this long to end the response, so that the connection can be kept."""
 
 
+def told(reader: StreamReader) -> int:
+    """Chunks that carry content: the first only says who speaks, the last only why it ended."""
+    return max(0, reader.chunks - 1 - bool(reader.finish))
+
+
 class Relayed:
     """Implements `Answer` over a stream: bytes in, bytes out, nothing between but the reader's look at them."""
 
@@ -55,7 +60,7 @@ class Relayed:
                 attempt.first_byte_at = self._time()
             attempt.output_bytes += len(piece)
             self._first += reader.feed(piece)
-            attempt.chunks = reader.chunks
+            attempt.chunks = told(reader)
             if reader.chunks or reader.finish or reader.ended or (self._first and now() >= patient_until):
                 break
         else:
@@ -75,7 +80,7 @@ class Relayed:
                 async for piece in self._pieces:
                     out = reader.feed(piece)
                     attempt.output_bytes += len(piece)
-                    attempt.chunks = reader.chunks
+                    attempt.chunks = told(reader)
                     if out:
                         yield out
                     if reader.ended:

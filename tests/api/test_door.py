@@ -65,6 +65,15 @@ async def test_a_database_that_is_away_is_told_in_shape(error: Exception) -> Non
     assert "SELECT" not in client.error["message"]
 
 
+async def test_a_client_that_leaves_is_not_taken_for_a_broken_disk(caplog: pytest.LogCaptureFixture) -> None:
+    async def endpoint(request: Request, tenant: Tenant) -> Response:
+        raise ConnectionResetError("the client left")
+
+    door = Door(Tenants("usage"))  # type: ignore[arg-type]
+    await Client(Route("/", door.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
+    assert not caplog.records
+
+
 async def test_every_route_but_the_open_ones_asks_for_a_key(building: Building) -> None:
     closed = 0
     for route in building.routes.routes:
