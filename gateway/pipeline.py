@@ -64,6 +64,7 @@ class Pipeline:
             found = await self.cache.lookup(request, tenant, record)
             if isinstance(found, Hit):
                 self.books.cached(record, found.usage, found.saved_pico)
+                record.cost_pico = 0
                 admitted.settle(0)
                 return Reply(found.answer, record, None, lambda: None, exits.pop_all())
 
