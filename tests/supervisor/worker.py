@@ -47,6 +47,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler, bind_and_activate=False)
         self.socket.close()
         self.socket = socket.socket(fileno=TOLD["fd"])
+        self.socket.setblocking(False)  # another worker may have taken the connection that `select` saw
         self.server_name, self.server_port = "worker", 0
 
 
