@@ -11,6 +11,8 @@ import pytest
 from gateway.state.embedded import EmbeddedServer
 from tests.supervisor.conftest import Gateway, gone, until
 
+pytestmark = pytest.mark.heavy  # whole process trees
+
 
 def valkey(gateway: Gateway) -> EmbeddedServer:
     """A view of the running server, to ask it things."""
