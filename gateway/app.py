@@ -136,8 +136,8 @@ class Rooms:
         """State, database, and who may ask: all that readiness waits for."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
-        self.database = Database(settings.database_url)
-        self._exits.callback(self.database.close)
+        self.database = await asyncio.to_thread(Database, settings.database_url)
+        self._exits.push_async_callback(asyncio.to_thread, self.database.close)  # may wait for what still runs
         self._exits.push_async_callback(self._tasks.aclose)
         if self.worker.fd is None:
             await self._migrate()
