@@ -30,6 +30,8 @@ TEXTS = (
 )
 
 
+@pytest.mark.extras
+@pytest.mark.timeout(120)
 async def test_without_its_model_it_fails_and_says_so() -> None:
     embedder = SentenceTransformerEmbedder("nowhere")
     with pytest.raises(EmbedderUnavailable):
