@@ -124,9 +124,11 @@ async def work(budgets: Budgets, who: Tenant, ledger: Ledger, jobs: int, chance:
                 await hold.extend(target, 100)
                 assert hold.held > 0
                 output = chance.randrange(1, 200)
-                for tokens in range(0, output, 20) if stream else ():
-                    await hold.grow(tokens)
-                    await asyncio.sleep(0)
+                for tokens in range(1, output + 1) if stream else ():
+                    if tokens > hold.covers:  # as whoever relays a stream does, chunk by chunk
+                        await hold.grow(tokens)
+                    if tokens % 20 == 0:
+                        await asyncio.sleep(0)
                 await asyncio.sleep(chance.random() * 0.05)
                 if chance.random() < 0.2:
                     return 0  # cancelled before anything was spent
