@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,3 @@ class Usage:
     @property
     def total(self) -> int:
         return self.all_input + self.all_output
-
-    def with_output(self, tokens: int) -> Usage:
-        return replace(self, output_tokens=tokens, estimated=True)
