@@ -6,15 +6,15 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
-from math import ceil
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import orjson
 import uvicorn
@@ -26,10 +26,13 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
+from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
 from gateway.api.batches import BatchRoutes
 from gateway.api.door import Door, error_response
-from gateway.api.inference import Drain, Inference
+from gateway.api.inference import Inference
+from gateway.api.leave import LAST_ANSWER, Drain, leave
+from gateway.api.protocol import guarded
 from gateway.api.service import Service
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
@@ -43,6 +46,7 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.domain.garbage import settle
 from gateway.domain.tasks import Tasks
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.ledger.journal import Journal
@@ -53,8 +57,7 @@ from gateway.pipeline import Pipeline
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
+from gateway.routing.choose import Router, packaged
 from gateway.settings.environment import variable
 from gateway.settings.gateway import EmbedderSettings, Settings, load_settings
 from gateway.state.connection import State
@@ -131,6 +134,17 @@ class Rooms:
         if current_thread() is main_thread():  # inside another application it may be any
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
+        self.ring.on_change(self._begin)
+        self.policies.on_change(self._begin)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Load, ahead of the first request, what a team that has a key will need; what none needs is never loaded."""
+        policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
+        if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
+            self.cache.begin_by_meaning()
+        if self.router.wants(policies):
+            self._tasks.spawn(self.router.load(), "classifier")
 
     async def _open_ground(self) -> None:
         """State, database, and who may ask: all that readiness waits for."""
@@ -169,31 +183,31 @@ class Rooms:
         journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number))
         self._exits.push_async_callback(journal.aclose)
         await journal.start()
+        requests = config.requests
+        self.overload = await self._enter(Overload(concurrent=requests.concurrent, lag_s=requests.lag))
         limits = await self._enter(Limits(self.state, workers=workers))
         spending = Spending(settings.paths.journal, self.database)
         budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers))
         vectors = await self._enter(embedder(config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
+        self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
         counter = Counter()
         contexts = Contexts(counter)
         holdout = Holdout(config.trials.holdout)
-        grader = await asyncio.to_thread(Grader.load)
-        router = Router(grader, self.prices, self.fleet, self.fleet.backends, sampler=holdout)
+        self.router = Router(packaged, self.prices, self.fleet, self.fleet.backends, sampler=holdout)
         self.pipeline = Pipeline(
             limits=limits,
             budgets=budgets,
             contexts=contexts,
             counter=counter,
-            cache=cache,
-            router=router,
+            cache=self.cache,
+            router=self.router,
             fleet=self.fleet,
             books=journal,
             telemetry=self.telemetry,
         )
-        self._exits.push_async_callback(self.pipeline.aclose)
-        self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=cache, embedder=vectors)
-        self._watch(context=contexts, routing=router, trials=holdout)
+        self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
+        self._watch(embedder=vectors, context=contexts, routing=self.router, trials=holdout, overload=self.overload)
 
     async def _open_sides(self) -> None:
         """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
@@ -212,7 +226,14 @@ class Rooms:
         self.files = await self._enter(Files(settings.paths.files, self.database))
         self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
         batches = await self._enter(
-            Runner(self.jobs, self.files, self.pipeline, self.tenants, deadline_s=config.requests.deadline)
+            Runner(
+                self.jobs,
+                self.files,
+                self.pipeline,
+                self.tenants,
+                self.overload,
+                deadline_s=config.requests.deadline,
+            )
         )
         self._watch(feedback=self.feedback, dashboard=self.dashboard, batches=batches)
         if self.worker.fd is None:
@@ -248,23 +269,31 @@ class Application:
 
     def __init__(self, worker: Worker) -> None:
         self.rooms = Rooms(worker)
+        self.failure: Exception | None = None
+        """What kept the rooms from opening."""
         self._inference: Inference | None = None
         self._hot: Mapping[str, object] = {}
+        self._direct: Mapping[bytes, Inference] = {}
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
         rooms = self.rooms
-        await rooms.open()
+        try:
+            await rooms.open()
+        except Exception as error:
+            self.failure = error
+            raise
         try:
             self._inference = Inference(
                 tenants=rooms.tenants,
                 pipeline=rooms.pipeline,
                 telemetry=rooms.telemetry,
                 limits=rooms.worker.settings.config.requests,
-                drain=rooms.drain,
+                overload=rooms.overload,
             )
             self._hot = self._inference.paths
+            self._direct = {path.encode(): self._inference for path in self._hot}
             service = Service(
                 door=rooms.door,
                 fleet=rooms.fleet,
@@ -275,6 +304,7 @@ class Application:
                 policies=rooms.policies,
                 drain=rooms.drain,
                 feedback=rooms.feedback,
+                troubles=partial(troubles, rooms.worker),
             )
             self._service.router.routes.extend([*service.routes, *rooms.dashboard.routes])
             batches = BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs)
@@ -287,11 +317,23 @@ class Application:
         finally:
             await rooms.aclose()
 
+    def endpoint(self, path: bytes) -> Inference | None:
+        """Who answers a POST there without ASGI in between, for our own protocol."""
+        return self._direct.get(path)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in self._hot and self._inference is not None:
             await self._inference(scope, receive, send)
         else:
             await self._service(scope, receive, send)
+
+
+def troubles(worker: Worker) -> list[str]:
+    """What the supervisor says about its workers and rolls; it writes it beside the other facts. Reads a small file."""
+    try:
+        return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
+    except (OSError, ValueError):  # no supervisor here
+        return []
 
 
 async def not_found(request: Request, error: Exception) -> Response:
@@ -302,9 +344,8 @@ async def not_allowed(request: Request, error: Exception) -> Response:
     return error_response(MethodNotAllowed(f"{request.url.path} does not take {request.method}."))
 
 
-def told() -> Worker:
-    """The worker that the supervisor describes in THRIFTGATE_WORKER (JSON)."""
-    said = orjson.loads(variable("THRIFTGATE_WORKER", "{}"))
+def told(said: Mapping[str, Any]) -> Worker:
+    """The worker that the supervisor describes. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
         return Path(said[name]) if said.get(name) else None
@@ -321,26 +362,68 @@ def told() -> Worker:
     )
 
 
-class Server(uvicorn.Server):
-    """uvicorn, told to say «not ready» the moment it is asked to leave."""
+BEAT_S = 1.0
+SOON_S = 0.05
+"""Pause between beats until it is ready, for which others wait."""
 
-    def __init__(self, config: uvicorn.Config, application: Application) -> None:
+
+class Server(uvicorn.Server):
+    """uvicorn that says how it is, and leaves without breaking a connection."""
+
+    def __init__(self, config: uvicorn.Config, application: Application, say: Callable[[str], None]) -> None:
         super().__init__(config)
-        self._application = application
+        self._application, self._say = application, say
+        self._asked = asyncio.Event()
+        self._tasks = Tasks()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        drain, self._loop = self._application.rooms.drain, asyncio.get_running_loop()
+        self._loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(drain, "draining", True))
+        await super().startup(sockets)
+        settle()
+        self._tasks.spawn(self._beat(), "pulse")
+
+    async def _beat(self) -> None:
+        """From the loop itself: when it is stuck, there is silence."""
+        ring = self._application.rooms.ring
+        while True:
+            self._say("ready" if ring.ready else "open")
+            await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
+
+    async def main_loop(self) -> None:
+        """Without uvicorn's ten looks a second at what only a signal changes."""
+        await self._asked.wait()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._application.rooms.drain.draining = True
-        super().handle_exit(sig, frame)
+        """Unlike uvicorn's, it does not raise the signal again once all is closed."""
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+        if self.started:
+            self._loop.call_soon_threadsafe(self._asked.set)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for server in self.servers:
+            server.close()
+        for listening in sockets or []:
+            listening.close()
+        self.server_state.default_headers = LAST_ANSWER
+        await leave(self.server_state.connections, self._application.rooms.worker.settings.config.requests.drain)
+        await super().shutdown(sockets)
+        await self._tasks.aclose()
 
 
-def serve(worker: Worker) -> None:
-    """One worker on the socket that the supervisor bound, until SIGTERM; SIGHUP reloads the policies."""
+def serve(worker: Worker, say: Callable[[str], None]) -> None:
+    """One worker on the socket that the supervisor bound, until SIGTERM, which it follows at once but gently.
+
+    SIGHUP reloads the policies, SIGUSR1 makes it not ready: the whole gateway will end. `say` takes one word a second,
+    `open` or `ready`. Raises what kept it from starting.
+    """
     application = Application(worker)
     requests = worker.settings.config.requests
     config = uvicorn.Config(
         application,
         loop="uvloop",
-        http="httptools",
+        http=guarded(head_timeout_s=requests.head_timeout, stall_s=requests.stall),
         lifespan="on",
         log_config=None,
         access_log=False,
@@ -349,23 +432,21 @@ def serve(worker: Worker) -> None:
         date_header=False,
         backlog=2048,
         timeout_keep_alive=75,
-        timeout_graceful_shutdown=ceil(requests.drain),
+        timeout_graceful_shutdown=1,  # for what is left when the drain is over
     )
     # Not uvicorn's own `fd`: it takes every descriptor for a unix socket, so that Nagle's algorithm stays on and each
     # answer on a kept connection waits 40 ms for an acknowledgement.
     listening = None if worker.fd is None else [socket.socket(fileno=worker.fd)]
-    Server(config, application).run(sockets=listening)
+    try:
+        Server(config, application, say).run(sockets=listening)
+    except SystemExit:
+        if application.failure is None:
+            raise
+        raise application.failure from None
 
 
 def __getattr__(name: str) -> Application:
     """`gateway.app:app` for other ASGI servers: built when asked for, with its own ledger writer."""
     if name == "app":
-        return Application(told())
+        return Application(told(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)
-
-
-if __name__ == "__main__":
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("uvicorn", "watchfiles"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    serve(told())

@@ -10,7 +10,8 @@ GatewayError
 ├── CacheOnlyMiss 504
 ├── NoBackend 503                  nothing configured, or nothing that can serve this request
 ├── DeadlineExceeded 504
-├── Overloaded 503                 shutting down, or a bounded queue is full
+├── Overloaded 503                 shutting down, more than can be served, or a bounded queue is full
+│                                  ShareExceeded 429: and it is this team's own share of the queue that is used up
 ├── LedgerUnavailable 503          spend could not be written down, so none is caused
 ├── BackendError 502               what one attempt met; above `backends/` only as a part of:
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
@@ -109,6 +110,10 @@ class DeadlineExceeded(GatewayError):
 
 class Overloaded(GatewayError):
     status, code, kind, retryable = 503, "overloaded", "overloaded_error", True
+
+
+class ShareExceeded(Overloaded):
+    status, code, kind = 429, "share_exceeded", "rate_limit_error"
 
 
 class LedgerUnavailable(GatewayError):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from gateway.admission.expect import Expectations
 from gateway.admission.purse import Purse
@@ -46,7 +44,7 @@ class _Call:
 
 
 class BudgetHold:
-    """Implements `Hold`. An async context manager: left without `settle`, it releases everything.
+    """Implements `Hold`. Whoever has it calls `release` in the end, settled or not.
 
     Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
     output tokens that may be asked of the backend (per answer): what is held does not pay for more.
@@ -117,10 +115,12 @@ class BudgetHold:
             return  # taking meets it again and applies the budget's rule
 
     def _cap(self, backend: Backend, input_tokens: int) -> int | None:
-        asked = self._request.max_output_tokens if self._request else None
-        room = max(1, backend.window_tokens - input_tokens) if backend.window_tokens else None
-        known = [limit for limit in (asked, backend.max_output_tokens, room) if limit is not None]
-        return min(known) * self._answers if known else None
+        cap = self._request.max_output_tokens if self._request else None
+        if backend.max_output_tokens is not None:
+            cap = _least(backend.max_output_tokens, cap)
+        if backend.window_tokens:
+            cap = _least(max(1, backend.window_tokens - input_tokens), cap)
+        return None if cap is None else cap * self._answers
 
     @property
     def _answers(self) -> int:
@@ -156,12 +156,11 @@ class BudgetHold:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
         assert self._purse is not None
         attempts = self._record.attempts
-        parts = {}
+        parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
                 cost = attempts[place].cost_pico
                 parts[place] = held if cost is None else pico_to_nano_up(cost)
-        parts[len(attempts)] = part
         wanted = sum(parts.values())
         if wanted > self.held:
             await self._take(wanted - self.held, self._patience_s)
@@ -220,12 +219,8 @@ class BudgetHold:
                     self._record.tenant.team, attempt.backend.name, attempt.input_tokens, attempt.usage, self._answers
                 )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def release(self) -> None:
+        """Give everything back, unless it was settled."""
         if not self._over and self._purse is not None:
             self._over = True
             self._purse.give(self.held)

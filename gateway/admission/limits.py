@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal, NamedTuple
 
 from gateway.domain.policy import Policy, Rates
 from gateway.domain.record import Record
@@ -43,6 +42,15 @@ class _Rule:
     lease: Lease
 
 
+class _Shown(NamedTuple):
+    """The names of three headers, and the rules of team and key that they may tell about."""
+
+    limit: str
+    remaining: str
+    reset: str
+    rules: tuple[_Rule, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class _Account:
     """The rules of one key under one policy."""
@@ -53,8 +61,8 @@ class _Account:
     """Taken once by every request."""
     tokens: tuple[_Rule, ...]
     gauges: tuple[Lease, ...]
-    shown: tuple[tuple[What, tuple[_Rule, ...]], ...]
-    """The rules that headers tell about."""
+    shown: tuple[_Shown, ...]
+    """What headers tell about."""
 
 
 class Limits:
@@ -77,7 +85,7 @@ class Limits:
     async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Admitted:
         """Count a request of about `tokens` tokens. Raises LimitExceeded.
 
-        Leaving the returned context frees its place among the concurrent ones.
+        Whoever has what is returned calls its `leave` once, however the request ends.
         """
         account = self._accounts.get(tenant.key.id)
         if account is None or account.policy is not tenant.policy:
@@ -87,6 +95,8 @@ class Limits:
         wants = account.ones
         if account.tokens:
             wants = (*wants, *[(rule.lease, tokens) for rule in account.tokens])
+        if self._leases.away:
+            record.degraded.add("state")
         if not self._leases.try_take(wants):
             await self._take(account, wants, tokens, record)
         self._counts["admitted"] += 1
@@ -139,7 +149,11 @@ class Limits:
             tuple((rule.lease, 1) for rule in rules if rule.what != "tokens"),
             tuple(rule for rule in rules if rule.what == "tokens"),
             tuple(rule.lease for rule in rules if rule.what == "concurrent"),
-            tuple((what, found) for what in _RATES if (found := tuple(rule for rule in rules if rule.what == what))),
+            tuple(
+                _Shown(f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}", found)
+                for what in _RATES
+                if (found := tuple(rule for rule in rules if rule.what == what))
+            ),
         )
         return account
 
@@ -155,7 +169,7 @@ class Limits:
 
 
 class Admitted:
-    """A request that may run. Used as a context manager, once."""
+    """A request that may run, until it leaves."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
 
@@ -171,13 +185,8 @@ class Admitted:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Nothing settled means that no backend was asked."""
+    def leave(self) -> None:
+        """Free its place. Nothing settled means that no backend was asked."""
         self.settle(0)
         for lease in self._account.gauges:
             self._leases.give(lease, 1)
@@ -186,16 +195,20 @@ class Admitted:
 def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
     """As OpenAI names them; of team and key the one with less left. What was used just now is back in a minute."""
     headers = {}
-    for what, (rule, *others) in account.shown:
-        for other in others:
-            if other.lease.remaining < rule.lease.remaining:
-                rule = other
+    for shown in account.shown:
+        rule = shown.rules[0]
+        if len(shown.rules) > 1:
+            rule = min(shown.rules, key=_remaining)
         lease = rule.lease
         waits = short.retry_after_s if short is not None and short.lease is lease else None
-        headers[f"x-ratelimit-limit-{what}"] = str(rule.limit)
-        headers[f"x-ratelimit-remaining-{what}"] = str(lease.remaining)
-        headers[f"x-ratelimit-reset-{what}"] = duration(waits) if waits else _WHOLE_AGAIN
+        headers[shown.limit] = str(rule.limit)
+        headers[shown.remaining] = str(lease.remaining)
+        headers[shown.reset] = duration(waits) if waits else _WHOLE_AGAIN
     return headers
+
+
+def _remaining(rule: _Rule) -> int:
+    return rule.lease.remaining
 
 
 def duration(seconds: float) -> str:

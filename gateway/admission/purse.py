@@ -31,13 +31,15 @@ class Freed:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self._awaited = False
 
     def tell(self) -> None:
-        self._event.set()
-        self._event = asyncio.Event()
+        if self._awaited:
+            self._event.set()
+            self._event, self._awaited = asyncio.Event(), False
 
     async def wait(self, timeout_s: float) -> None:
-        event = self._event
+        event, self._awaited = self._event, True
         try:
             async with asyncio.timeout(timeout_s):
                 await event.wait()
@@ -64,17 +66,20 @@ class Purse:
 
     @property
     def known(self) -> bool:
-        return all(lease.generation for lease in self.leases)
+        for lease in self.leases:  # not `all`: a generator costs more than the look
+            if not lease.generation:
+                return False
+        return True
 
     @property
     def remaining(self) -> int:
         """What the tightest budget has left beside all holds; 0 while unknown."""
-        return min(lease.remaining for lease in self.leases)
+        return min([lease.remaining for lease in self.leases])
 
     def seen_within(self, age_s: float) -> bool:
         """Are the counters known, and that lately?"""
         oldest = self._leases.now - age_s
-        return all(lease.seen > oldest for lease in self.leases)
+        return min([lease.seen for lease in self.leases]) > oldest
 
     async def look(self, max_age_s: float) -> None:
         """Know the counters. Raises StateUnavailable."""
@@ -97,6 +102,8 @@ class Purse:
         Waits up to `patience_s` while only the holds of other requests are in the way. Raises BudgetExhausted.
         """
         wants = [(lease, units) for lease in self.leases]
+        if self._leases.away:
+            record.degraded.add("state")
         if self._leases.try_take(wants):
             return
         loop = asyncio.get_running_loop()

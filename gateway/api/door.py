@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from gateway.api.headers import of_error
-from gateway.api.wire import secret
+from gateway.api.wire import by_name, secret
 from gateway.dialects import openai_chat
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
@@ -48,7 +48,7 @@ class Door:
         def wrap(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
             async def guarded(request: Request) -> Response:
                 try:
-                    tenant = self._tenants.authenticate(secret(request.scope))
+                    tenant = self._tenants.authenticate(secret(by_name(request.scope["headers"])))
                     if not tenant.key.scopes.intersection(scopes):
                         raise Forbidden(
                             f"This key lacks the scope {' or '.join(scopes)}; create one with "

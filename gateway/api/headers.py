@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import ceil
 
 from gateway.domain.record import Record
-from gateway.domain.units import pico_to_usd
+from gateway.domain.units import usd_text
 from gateway.errors import GatewayError
 
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     """`x-request-id`, `x-thriftgate-*` and `x-ratelimit-*`, as far as they are known now."""
     found = [(b"x-request-id", record.request_id.encode()), (b"x-thriftgate-cache", record.cache.encode())]
-
-    def add(name: str, value: str) -> None:
-        found.append((f"x-thriftgate-{name}".encode(), value.encode("latin-1", "replace")))
-
     if (served := record.served_by) is not None:
-        add("backend", served.backend.name)
-        add("model", served.backend.model)
+        found += _of_backend(served.backend.name, served.backend.model)
     if record.difficulty is not None:
-        add("difficulty", f"{record.difficulty:.3f}")
+        found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
     if record.trimmed_tokens:
-        add("trimmed-tokens", str(record.trimmed_tokens))
+        found.append((b"x-thriftgate-trimmed-tokens", b"%d" % record.trimmed_tokens))
     if record.escalated:
-        add("escalated", "true")
+        found.append((b"x-thriftgate-escalated", b"true"))
     if record.cost_pico is not None:
-        add("cost-usd", f"{pico_to_usd(record.cost_pico):f}")
+        found.append((b"x-thriftgate-cost-usd", usd_text(record.cost_pico).encode()))
     if record.degraded:
-        add("degraded", ",".join(sorted(record.degraded)))
-    found += [(name.encode(), value.encode()) for name, value in record.ratelimit.items()]
+        found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
+    for name, value in record.ratelimit.items():
+        found.append((name.encode(), value.encode()))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
+    return (
+        (b"x-thriftgate-backend", name.encode("latin-1", "replace")),
+        (b"x-thriftgate-model", model.encode("latin-1", "replace")),
+    )
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:

@@ -1,4 +1,4 @@
-"""The one hot endpoint: a raw ASGI callable, ahead of the Starlette application."""
+"""The one hot endpoint, ahead of the Starlette application: behind our own protocol, or any ASGI server."""
 
 from __future__ import annotations
 
@@ -6,20 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import ModuleType
 
 from starlette.types import Receive, Scope, Send
 
+from gateway.admission.overload import Overload
+from gateway.api.caller import AsgiCaller, Caller, HangUp
 from gateway.api.headers import of_error, of_record
-from gateway.api.wire import HangUp, Headers, check_json, read_body, secret, send_whole
+from gateway.api.wire import Headers, by_name, check_json, check_length, secret
 from gateway.dialects import openai_chat
 from gateway.dialects.controls import parse_controls
 from gateway.domain.record import Record, new_request_id
-from gateway.domain.request import CompletionRequest
+from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, Overloaded
+from gateway.errors import Forbidden, GatewayError, MethodNotAllowed
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import RequestLimits
@@ -35,14 +36,6 @@ EVENTS: Headers = [
 ]
 
 
-@dataclass(slots=True)
-class Drain:
-    """Shared by the endpoint, readiness and shutdown."""
-
-    draining: bool = False
-    in_flight: int = 0
-
-
 class Inference:
     """Authenticate → parse → serve → relay. Whatever goes wrong is told in the caller's dialect."""
 
@@ -53,58 +46,63 @@ class Inference:
         pipeline: Pipeline,
         telemetry: Telemetry,
         limits: RequestLimits,
-        drain: Drain,
+        overload: Overload,
     ) -> None:
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
-        self._limits, self._drain = limits, drain
+        self._limits, self._overload = limits, overload
         self._watchers = Tasks()
+        self.deadlines = pipeline.deadlines
         self.paths: Mapping[str, ModuleType] = {"/v1/chat/completions": openai_chat}
         """Path → the dialect spoken there."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request_id = new_request_id()
-        dialect = self.paths[scope["path"]]
-        try:
-            tenant, request = await self._admit(scope, receive, request_id, dialect)
-        except ConnectionResetError:
-            return
-        except Exception as error:
-            refusal = _told(error, request_id)
-            self._telemetry.refused(request_id, refusal, scope["path"])
-            await self._refuse(send, dialect, refusal, [(b"x-request-id", request_id.encode())])
-            return
-        self._drain.in_flight += 1
-        try:
-            await self._serve(tenant, request, receive, send, dialect)
-        finally:
-            self._drain.in_flight -= 1
+        await self.answer(AsgiCaller(scope, receive, send, self._watchers))
 
-    async def _admit(
-        self, scope: Scope, receive: Receive, request_id: str, dialect: ModuleType
-    ) -> tuple[Tenant, CompletionRequest]:
-        tenant = self._tenants.authenticate(secret(scope))
+    async def answer(self, caller: Caller) -> None:
+        """One request, to its end. Raises nothing but CancelledError, when the server ends."""
+        request_id = new_request_id()
+        dialect = self.paths[caller.path]
+        try:
+            headers = by_name(caller.headers)
+            tenant, controls = self._admit(caller, headers)
+        except Exception as error:
+            await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+            return
+        batch = tenant.batch(controls)
+        try:
+            try:
+                body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
+                request: CompletionRequest = dialect.parse(body, request_id, controls, headers)
+            except ConnectionResetError:
+                return
+            except Exception as error:
+                await self._turn_away(caller, dialect, _told(error, request_id), request_id)
+                return
+            await self._serve(caller, dialect, tenant, request)
+        finally:
+            self._overload.leave(tenant.team, batch=batch)
+
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls]:
+        """All that can be told without the body; what it admits has to `leave`."""
+        tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
-        if scope["method"] != "POST":
-            raise MethodNotAllowed(f"{scope['path']} takes POST, not {scope['method']}.")
-        if self._drain.draining or self._drain.in_flight >= self._limits.concurrent:
-            raise Overloaded("The gateway takes no more requests just now; try again.", retry_after_s=1.0)
-        check_json(scope)
-        headers = dict(scope["headers"])
-        body = await read_body(scope, receive, self._limits.max_body_bytes, self._limits.body_timeout)
-        request: CompletionRequest = dialect.parse(body, request_id, parse_controls(headers), headers)
-        return tenant, request
+        if caller.method != "POST":
+            raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
+        check_json(headers)
+        check_length(headers, self._limits.max_body_bytes)
+        controls = parse_controls(headers)
+        self._overload.enter(tenant.team, batch=tenant.batch(controls))
+        return tenant, controls
 
-    async def _serve(
-        self, tenant: Tenant, request: CompletionRequest, receive: Receive, send: Send, dialect: ModuleType
-    ) -> None:
+    async def _serve(self, caller: Caller, dialect: ModuleType, tenant: Tenant, request: CompletionRequest) -> None:
         record = Record(request.id, tenant, request.model, request.dialect, request.stream)
         record.tags.update(request.controls.tags)
         record.session = request.controls.session
         task = asyncio.current_task()
         assert task is not None
-        hang_up = HangUp(receive, task)
-        watcher = self._watchers.spawn(hang_up.watch(), "hang-up")
+        hang_up = HangUp(task)
+        caller.listen(hang_up)
         begun = False
         try:
             allowed_s = min(self._limits.deadline, request.controls.deadline_s or self._limits.deadline)
@@ -112,12 +110,12 @@ class Inference:
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if reply.answer.stream:
                     begun = True
-                    await self._stream(reply, send, hang_up)
+                    await self._stream(caller, reply, hang_up)
                 else:
-                    body = b"".join([piece async for piece in reply])
+                    body = reply.whole()
                     record.first_byte_ms = (time.perf_counter() - record.started) * 1000
                     hang_up.answered = True
-                    await send_whole(send, reply.answer.status, [*JSON, *of_record(record)], body)
+                    await caller.whole(reply.answer.status, [*JSON, *of_record(record)], body)
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
@@ -125,28 +123,35 @@ class Inference:
         except Exception as error:
             failure = _told(error, request.id)
             if not hang_up.answered:
-                await self._fail(send, dialect, failure, record, begun)
+                await self._fail(caller, dialect, failure, record, begun)
         finally:
-            watcher.cancel()
+            caller.close()
 
-    async def _stream(self, reply: Reply, send: Send, hang_up: HangUp) -> None:
+    async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp) -> None:
         record = reply.record
-        await send({"type": "http.response.start", "status": 200, "headers": [*EVENTS, *of_record(record)]})
+        await caller.begin([*EVENTS, *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
         async for piece in reply:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            await caller.write(piece)
         hang_up.answered = True
-        await send({"type": "http.response.body", "body": b""})
+        await caller.end()
 
-    async def _fail(self, send: Send, dialect: ModuleType, error: GatewayError, record: Record, begun: bool) -> None:
+    async def _fail(
+        self, caller: Caller, dialect: ModuleType, error: GatewayError, record: Record, begun: bool
+    ) -> None:
         """A status while there is still one to give; afterwards an error event, and never a terminating one."""
         if begun:
-            await send({"type": "http.response.body", "body": dialect.error_event(error, record.request_id)})
+            await caller.end(dialect.error_event(error, record.request_id))
         else:
-            await self._refuse(send, dialect, error, of_record(record))
+            headers = [*JSON, *of_error(error), *of_record(record)]
+            await caller.whole(error.status, headers, dialect.error_body(error, ""))
 
-    async def _refuse(self, send: Send, dialect: ModuleType, error: GatewayError, headers: Headers) -> None:
-        await send_whole(send, error.status, [*JSON, *of_error(error), *headers], dialect.error_body(error, ""))
+    async def _turn_away(self, caller: Caller, dialect: ModuleType, error: GatewayError, request_id: str) -> None:
+        """Refuse before anything has begun."""
+        self._telemetry.refused(request_id, error, caller.path)
+        headers: Headers = [*JSON, *of_error(error), (b"x-request-id", request_id.encode())]
+        body = dialect.error_body(error, "")
+        await caller.whole(error.status, headers, body, pause_s=self._overload.pause_s(error))
 
     async def aclose(self) -> None:
         await self._watchers.aclose()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -10,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
-from gateway.api.inference import Drain
+from gateway.api.leave import Drain
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
 from gateway.dialects import openai_chat
@@ -57,9 +59,12 @@ class Service:
         policies: Policies,
         drain: Drain,
         feedback: Feedback,
+        troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        """`troubles`: what the supervisor says is wrong; may block."""
         self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
+        self._troubles = troubles
         inference, spend, admin = door.needs("inference"), door.needs("usage", "admin"), door.needs("admin")
         asked = door.needs("inference", "admin")
         self.routes = [
@@ -125,7 +130,9 @@ class Service:
 
     async def health(self, request: Request) -> Response:
         """Parts and their health; names no tenant and no address."""
+        troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
+            "workers": "; ".join(troubles) or "ok",
             "state": "ok" if self._state.healthy else "down",
             "keys": "ok" if self._ring.ready else "not read",
             "policies": "stale: the last reload was refused, see the log" if self._policies.problem else "ok",
@@ -134,5 +141,5 @@ class Service:
                 for backend in self._fleet.backends
             },
         }
-        well = parts["state"] == parts["keys"] == parts["policies"] == "ok"
+        well = all(parts[name] == "ok" for name in ("workers", "state", "keys", "policies"))
         return json_response({"status": "ok" if well else "degraded", "parts": parts})

@@ -1,35 +1,34 @@
-"""Raw ASGI: read a body within its limits, send a reply, hear a client hang up."""
+"""Raw ASGI: read a body within its limits, send a reply."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import orjson
 from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Message, Receive, Send
 
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, UnsupportedMediaType
 
 Headers = list[tuple[bytes, bytes]]
 
-
-def header(scope: Scope, name: bytes) -> bytes:
-    """The first header called `name` (lower case); empty when there is none."""
-    for key, value in scope["headers"]:
-        if key == name:
-            found: bytes = value
-            return found
-    return b""
+SMALL_BYTES = 10_000
+"""Of a body that is no inference request."""
 
 
-def secret(scope: Scope) -> bytes:
+def by_name(headers: Headers) -> dict[bytes, bytes]:
+    """Name → value; of several headers of one name the first counts."""
+    return dict(reversed(headers))
+
+
+def secret(headers: Mapping[bytes, bytes]) -> bytes:
     """The caller's key, from `Authorization: Bearer` or `x-api-key`. Raises InvalidKey when there is none."""
-    authorization = header(scope, b"authorization")
+    authorization = headers.get(b"authorization", b"")
     if authorization[:7].lower() == b"bearer " and (token := authorization[7:].strip()):
         return token
-    if key := header(scope, b"x-api-key"):
+    if key := headers.get(b"x-api-key"):
         return key
     raise InvalidKey(
         "You didn't provide an API key. Send Authorization: Bearer tg-… (or x-api-key: tg-…); "
@@ -37,26 +36,32 @@ def secret(scope: Scope) -> bytes:
     )
 
 
-def check_json(scope: Scope) -> None:
+def check_json(headers: Mapping[bytes, bytes]) -> None:
     """Raises UnsupportedMediaType unless the body says it is plain JSON."""
-    kind = header(scope, b"content-type").split(b";", 1)[0].strip().lower()
+    kind = headers.get(b"content-type", b"")
+    if kind != b"application/json":
+        kind = kind.split(b";", 1)[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         shown = kind.decode("latin-1")[:80] or "nothing"
         raise UnsupportedMediaType(f"Content-Type must be application/json, not {shown}.")
-    if header(scope, b"content-encoding") not in (b"", b"identity"):
+    if headers.get(b"content-encoding", b"") not in (b"", b"identity"):
         raise UnsupportedMediaType("Compressed request bodies are not read; send the JSON as it is.")
 
 
-async def read_body(scope: Scope, receive: Receive, limit: int, timeout_s: float) -> bytes:
-    """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
-    declared = header(scope, b"content-length")
+def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
+    """Raises BodyTooLarge for a body that says so of itself: it need not be read."""
+    declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
+        raise too_large(limit)
+
+
+async def read_body(receive: Receive, limit: int, timeout_s: float) -> bytes:
+    """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
     message = await _next(receive, timeout_s)
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
         if len(body) > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         return body
     pieces, size = [body], len(body)
     loop = asyncio.get_running_loop()
@@ -66,7 +71,7 @@ async def read_body(scope: Scope, receive: Receive, limit: int, timeout_s: float
         piece = message.get("body", b"")
         size += len(piece)
         if size > limit:
-            raise _too_large(limit)
+            raise too_large(limit)
         pieces.append(piece)
     return b"".join(pieces)
 
@@ -76,18 +81,27 @@ async def _next(receive: Receive, timeout_s: float) -> Message:
         async with asyncio.timeout(timeout_s):
             message = await receive()
     except TimeoutError:
-        raise BadRequest("The request's body did not arrive in time.") from None
+        raise stalled() from None
     if message["type"] == "http.disconnect":
         raise ConnectionResetError("the client left before its request was whole")
     return message
 
 
-def _too_large(limit: int) -> GatewayError:
+def stalled() -> GatewayError:
+    return BadRequest("The request's body did not arrive in time.")
+
+
+def too_large(limit: int) -> GatewayError:
     return BodyTooLarge(f"The request body is larger than the {limit} bytes that the operator allows.")
 
 
-async def send_whole(send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-    """Head and body of a reply that is known whole."""
+async def send_whole(
+    send: Send, status: int, headers: Iterable[tuple[bytes, bytes]], body: bytes, *, pause_s: float = 0.0
+) -> None:
+    """Head and body of a reply that is known whole.
+
+    With `pause_s` the client has all of it at once, but the server reads the connection's next request only later.
+    """
     await send(
         {
             "type": "http.response.start",
@@ -95,13 +109,19 @@ async def send_whole(send: Send, status: int, headers: Iterable[tuple[bytes, byt
             "headers": [*headers, (b"content-length", str(len(body)).encode())],
         }
     )
+    if pause_s:
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await asyncio.sleep(pause_s)
+        body = b""
     await send({"type": "http.response.body", "body": body})
 
 
 async def read_object(request: Request) -> dict[str, Any]:
     """A small JSON object, for the routes around inference. Raises BadRequest and what `read_body` raises."""
-    check_json(request.scope)
-    body = await read_body(request.scope, request.receive, limit=10_000, timeout_s=5.0)
+    headers = by_name(request.scope["headers"])
+    check_json(headers)
+    check_length(headers, SMALL_BYTES)
+    body = await read_body(request.receive, SMALL_BYTES, timeout_s=5.0)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -109,21 +129,3 @@ async def read_object(request: Request) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadRequest("The body must be a JSON object.")
     return value
-
-
-class HangUp:
-    """Cancels the task that serves a client as soon as the client leaves."""
-
-    def __init__(self, receive: Receive, serving: asyncio.Task[object]) -> None:
-        self._receive = receive
-        self._serving = serving
-        self.happened = False
-        self.answered = False
-        """Set before the last bytes go: servers call the end of an answer a disconnect too, and it is none."""
-
-    async def watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
-        if not self.answered:
-            self.happened = True
-            self._serving.cancel()

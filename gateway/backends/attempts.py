@@ -125,7 +125,8 @@ class Attempts:
         left_s = errand.deadline - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise _too_late()
-        place = await exchange.health.enter(left_s)
+        tenant = errand.record.tenant
+        place = await exchange.health.enter(left_s, tenant.team, batch=tenant.batch(errand.request.controls))
         if place is None:
             errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
@@ -134,7 +135,14 @@ class Attempts:
             plan = await errand.plan_for(backend)
             await errand.hold.extend(backend, plan.tokens_after)
             paid = errand.hold.output_limit
-            call = exchange.call(errand.request, plan, deadline=errand.deadline, logprobs=logprobs, paid_output=paid)
+            call = exchange.call(
+                errand.request,
+                plan,
+                deadline=errand.deadline,
+                logprobs=logprobs,
+                paid_output=paid,
+                attempt_id=errand.record.next_id,
+            )
             attempt = self._open(errand, backend, plan)
             return await self._booked(exchange, errand, call, attempt, place)
         except BaseException:
@@ -163,18 +171,25 @@ class Attempts:
             if isinstance(error, BackendTimeout) and call.out_of_time:
                 raise _too_late() from error
             raise
-        except BaseException as end:  # cancelled: the backend has read the prompt and may charge for it
-            attempt.usage = Usage(attempt.input_tokens, estimated=True)
+        except BaseException as end:
             attempt.error = type(end).__name__
-            self.totals.interrupted += 1
-            self.close(errand, attempt, "interrupted")
+            self._interrupted(errand, attempt)
             raise
 
     def _failed(self, errand: Errand, attempt: Attempt, error: GatewayError) -> None:
         attempt.error = error.code
-        self.totals.failed += 1
         errand.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
-        self.close(errand, attempt, "failed")
+        if isinstance(error, BackendTimeout | StreamBroken):
+            self._interrupted(errand, attempt)
+        else:
+            self.totals.failed += 1
+            self.close(errand, attempt, "failed")
+
+    def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
+        """The backend was at work on it: it has read the prompt and may charge for it."""
+        attempt.usage = Usage(attempt.input_tokens, estimated=True)
+        self.totals.interrupted += 1
+        self.close(errand, attempt, "interrupted")
 
     def close(self, errand: Errand, attempt: Attempt, outcome: Outcome) -> None:
         """Close an attempt that does not serve."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from gateway.backends.upstream import Take
 
 
 class Canned:
@@ -10,14 +10,16 @@ class Canned:
 
     def __init__(self, status: int, body: bytes, headers: dict[bytes, bytes] | None = None) -> None:
         self.status = status
+        self.whole = True
         self._body = body
         self._headers = headers or {}
 
     def header(self, name: bytes) -> bytes | None:
         return self._headers.get(name)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        yield self._body
+    async def pour(self, take: Take) -> bool:
+        body, self._body = self._body, b""
+        return bool(body) and not take(body)
 
     async def read(self, limit: int) -> bytes:
         return self._body[:limit]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 from gateway.backends.health import Health, Place
 from gateway.backends.relay import Relayed, Whole
@@ -38,6 +39,10 @@ class Exchange:
         self._clock = clock
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
+        chosen = "first_byte_timeout" in backend.model_fields_set
+        self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
+        """Of a plain answer and of a stream. A plain one begins when it is finished, so only a limit that the operator
+        chose holds for it."""
 
     def call(
         self,
@@ -47,6 +52,7 @@ class Exchange:
         deadline: float,
         logprobs: bool,
         paid_output: int | None = None,
+        attempt_id: str = "",
     ) -> Call:
         """What to send, to be answered before `deadline` (loop time) in at most `paid_output` tokens.
 
@@ -65,9 +71,11 @@ class Exchange:
                 max_output_tokens=self._most_output(request, paid_output),
             ),
             min(deadline, asyncio.get_running_loop().time() + backend.timeout),
-            self._first_byte_timeout(request),
+            self._begin_s[request.stream],
+            backend.stall_timeout if request.stream else math.inf,
             deadline,
             self._key,
+            attempt_id,
         )
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
@@ -84,13 +92,6 @@ class Exchange:
         except KeyError:
             raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.") from None
         return way
-
-    def _first_byte_timeout(self, request: CompletionRequest) -> float:
-        """A plain answer begins when it is finished, so only a limit that the operator chose holds for it."""
-        backend = self.backend
-        if request.stream or "first_byte_timeout" in backend.model_fields_set:
-            return backend.first_byte_timeout
-        return backend.timeout
 
     async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
@@ -133,7 +134,8 @@ class Exchange:
         plain = call.wire.plain(call.request, body)
         place.began(streaming=False)
         place.succeeded()
-        await upstream.aclose()
+        if not upstream.whole:
+            await upstream.aclose()
         attempt.output_bytes, attempt.chunks = len(body), 1
         attempt.usage, attempt.confidence = plain.usage, plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()

@@ -42,7 +42,6 @@ class Fleet:
         clock: Clock = time,
         kinds: Mapping[str, Callable[[Backend], Kind]] = KINDS,
         tripping: Tripping | None = None,
-        longest_wait_s: float = 5.0,
     ) -> None:
         self.backends = tuple(backends)
         self._exchanges = {
@@ -54,7 +53,8 @@ class Fleet:
                     backend.concurrent,
                     monotonic=clock.monotonic,
                     tripping=tripping,
-                    longest_wait_s=longest_wait_s,
+                    queue=backend.queue,
+                    queue_timeout_s=backend.queue_timeout,
                 ),
                 clock,
             )
@@ -102,7 +102,9 @@ class Fleet:
         return answer
 
     def stats(self) -> dict[str, int | float | str]:
-        """Totals of this worker, and `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms` of each backend."""
+        """Totals of this worker; of each backend `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and those
+        of its queue.
+        """
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, exchange in self._exchanges.items():
             state = exchange.health.state()
@@ -110,4 +112,5 @@ class Fleet:
             figures[f"{name}.available"] = int(state.available)
             if state.first_byte_ms is not None:
                 figures[f"{name}.first_byte_ms"] = round(state.first_byte_ms, 3)
+            figures.update((f"{name}.{figure}", value) for figure, value in exchange.health.places.stats().items())
         return figures

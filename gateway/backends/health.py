@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from gateway.backends.places import Places
 from gateway.domain.protocols import BackendState
-from gateway.errors import BackendRateLimited, Overloaded
+from gateway.errors import BackendRateLimited
 
 _NEWEST = 0.2
 """Weight of the newest stream in the average time to a first byte."""
@@ -123,44 +123,43 @@ class Health:
         *,
         monotonic: Callable[[], float],
         tripping: Tripping | None = None,
-        longest_wait_s: float = 5.0,
+        queue: int = 256,
+        queue_timeout_s: float = 5.0,
     ) -> None:
         self.name = name
         self.in_flight = 0
         self.first_byte_ms: float | None = None
         self.breaker = Breaker(tripping)
         self.monotonic = monotonic
-        self._concurrent = concurrent
-        self._longest_wait_s = longest_wait_s
-        self._places = asyncio.Semaphore(concurrent)
+        self.places = Places(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
         reason = self.breaker.closed_to(self.monotonic())
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
 
-    async def enter(self, wait_s: float) -> Place | None:
+    async def enter(self, wait_s: float, share: str = "", *, batch: bool = False) -> Place | None:
         """A place for one call, or None while the breaker is open.
 
-        Waits at most `wait_s` for one of the backend's `concurrent` places. Raises Overloaded when none came free,
-        and BackendRateLimited while the backend has asked for a pause.
+        Waits at most `wait_s` for one of the backend's `concurrent` places, in a queue that is fair between shares and
+        serves batch last. Raises Overloaded (ShareExceeded) when none came free or too many wait, and
+        BackendRateLimited while the backend has asked for a pause.
         """
         if self._resting():
             return None
-        if not self._places.locked():
-            await self._places.acquire()  # does not suspend
-            return self._start()
-        await self._queue(min(wait_s, self._longest_wait_s))
+        if self.places.take(share):
+            return self._start(share)
+        await self.places.wait(share, batch, wait_s)
         resting = True
         try:
             resting = self._resting()  # the wait may have been long enough for the breaker to open
         finally:
             if resting:
-                self._places.release()
-        return None if resting else self._start()
+                self.places.give_back(share)
+        return None if resting else self._start(share)
 
-    def _start(self) -> Place:
+    def _start(self, share: str) -> Place:
         self.in_flight += 1
-        return Place(self, self.breaker.start())
+        return Place(self, self.breaker.start(), share)
 
     def _resting(self) -> bool:
         now = self.monotonic()
@@ -170,29 +169,18 @@ class Health:
             )
         return bool(self.breaker.closed_to(now))
 
-    async def _queue(self, wait_s: float) -> None:
-        try:
-            async with asyncio.timeout(wait_s):
-                await self._places.acquire()
-        except TimeoutError:
-            raise Overloaded(
-                f"{self.name} already has {self._concurrent} calls in progress; try again shortly, "
-                "or raise its `concurrent`",
-                retry_after_s=1.0,
-            ) from None
-
-    def give_back(self) -> None:
+    def give_back(self, share: str) -> None:
         self.in_flight -= 1
-        self._places.release()
+        self.places.give_back(share)
 
 
 class Place:
     """One call in progress; its first verdict counts, and gives the place back."""
 
-    __slots__ = ("_health", "_open", "_probe", "_started")
+    __slots__ = ("_health", "_open", "_probe", "_share", "_started")
 
-    def __init__(self, health: Health, probe: bool) -> None:
-        self._health, self._probe, self._open = health, probe, True
+    def __init__(self, health: Health, probe: bool, share: str) -> None:
+        self._health, self._probe, self._share, self._open = health, probe, share, True
         self._started = health.monotonic()
 
     def began(self, *, streaming: bool) -> None:
@@ -229,5 +217,5 @@ class Place:
     def _leave(self) -> bool:
         was_open, self._open = self._open, False
         if was_open:
-            self._health.give_back()
+            self._health.give_back(self._share)
         return was_open

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
 from gateway.backends.http_pool import PooledClient
+from gateway.backends.http_response import Take
 from gateway.backends.http_wire import Origin
 from gateway.settings.environment import proxy_for
 
@@ -19,6 +20,8 @@ class Response(Protocol):
     status: int
     headers: list[tuple[bytes, bytes]]
     """Names in lower case."""
+    whole: bool
+    """All of the body has arrived."""
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of `name` (lower case)."""
@@ -26,6 +29,12 @@ class Response(Protocol):
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         """Body pieces as they arrive. Raises StreamBroken (cut), BackendTimeout, BackendGarbage."""
+        ...
+
+    async def pour(self, take: Take) -> bool:
+        """The same without waking the reading task: `take` is handed each piece until it wants no more now (returns
+        True) or the body ends (False).
+        """
         ...
 
     async def read(self, limit: int) -> bytes:
@@ -55,6 +64,18 @@ class HttpClient(Protocol):
         The first body byte is due within `first_byte_timeout` seconds, waiting in line and connecting included; the
         end at `deadline` (loop time). Redirects are not followed. Not for HEAD or CONNECT. Raises BackendUnreachable,
         BackendTimeout, BackendGarbage.
+        """
+        ...
+
+    def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """What many POSTs to `path` have in common, for `post`. Raises BackendUnreachable when it cannot be framed."""
+        ...
+
+    def post(
+        self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
+    ) -> Awaitable[Response]:
+        """As `request`; `opening` may be followed by more whole header lines. `stall_timeout`: the most seconds between
+        two pieces of the body.
         """
         ...
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import math
 import ssl
 from collections.abc import Sequence
 from typing import Any, Self
@@ -14,6 +15,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from gateway.backends.http_response import Take
 from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
@@ -28,13 +30,17 @@ _MOST_HEADERS = 1024
 class AiohttpResponse:
     """`http_connection.Response`, of aiohttp's making."""
 
-    def __init__(self, response: aiohttp.ClientResponse, name: str, limit: float, deadline: float) -> None:
+    def __init__(
+        self, response: aiohttp.ClientResponse, name: str, limit: float, deadline: float, stall_timeout: float
+    ) -> None:
         self.status = response.status
         self.headers = [(key.lower(), value) for key, value in response.raw_headers]
         self._response = response
         self._name = name
         self._limit = limit
         self._deadline = deadline
+        self._stall_s = stall_timeout
+        self.whole = False
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of `name` (lower case)."""
@@ -54,8 +60,9 @@ class AiohttpResponse:
             self._response.close()
             raise _broken(error, self._name, finishing=self._limit >= self._deadline) from error
         if not data:
+            self.whole = True
             raise StopAsyncIteration
-        self._limit = self._deadline
+        self._limit = min(self._deadline, asyncio.get_running_loop().time() + self._stall_s)
         return data
 
     async def _readany(self) -> bytes:
@@ -70,6 +77,13 @@ class AiohttpResponse:
                     raise ConnectionAbortedError("the connection is gone") from None
                 if loop.time() >= self._limit:
                     raise
+
+    async def pour(self, take: Take) -> bool:
+        """As `http_response.Response.pour`."""
+        async for piece in self:
+            if not take(piece):
+                return True
+        return False
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
@@ -126,8 +140,34 @@ class AiohttpClient:
         first_byte_timeout: float,
     ) -> AiohttpResponse:
         """As `PooledClient.request`."""
+        opening = self._origin.opening(method, path, headers)
+        return await self._exchange(method, path, opening, body, deadline, first_byte_timeout, math.inf)
+
+    def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """As `PooledClient.opening`; its first line names the path to `post` as well."""
+        return path.encode() + b"\n" + self._origin.opening("POST", path, headers)
+
+    async def post(
+        self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
+    ) -> AiohttpResponse:
+        """As `PooledClient.post`."""
+        path, _, opening = opening.partition(b"\n")
+        return await self._exchange("POST", path.decode(), opening, body, deadline, first_byte_timeout, stall_timeout)
+
+    async def _exchange(
+        self,
+        method: str,
+        path: str,
+        opening: bytes,
+        body: bytes,
+        deadline: float,
+        first_byte_timeout: float,
+        stall_timeout: float,
+    ) -> AiohttpResponse:
         limit = min(deadline, asyncio.get_running_loop().time() + first_byte_timeout)
-        lines = self._origin.head(method, path, headers, len(body)).decode("latin-1").split("\r\n")[1:-2]
+        lines = opening.decode("latin-1").split("\r\n")[1:-1]
+        if body or method != "GET":
+            lines.append(f"content-length: {len(body)}")
         fields = [tuple(line.split(": ", 1)) for line in lines]
         self._requests += 1
         self._busy += 1
@@ -137,7 +177,7 @@ class AiohttpClient:
             )
         finally:
             self._busy -= 1
-        answer = AiohttpResponse(response, self.name, limit, deadline)
+        answer = AiohttpResponse(response, self.name, limit, deadline, stall_timeout)
         try:
             check_head(answer.status, answer.headers, self.name)
         except BackendGarbage:

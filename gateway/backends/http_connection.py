@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Protocol
 
 import httptools
@@ -13,12 +14,10 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 
 _ONE_WRITE_BYTES = 64 * 1024
 """Up to here copying head and body together is cheaper than handing both to the kernel."""
-_STALE_S = 1.0
-"""A reused connection lost so soon after the request, unheard, had been closed before the request came."""
 
 
 class Stale(Exception):
-    """An idle connection turned out closed before the backend saw the request: send it again on another."""
+    """An idle connection turned out closed before anything was written to it: send the request on another."""
 
 
 class Owner(Protocol):
@@ -34,9 +33,39 @@ class Owner(Protocol):
         """It is gone or useless; told once."""
         ...
 
+    def watch(self, when: float) -> None:
+        """A `limit` is `when` (loop time), earlier than it was perhaps."""
+        ...
+
 
 class Connection(asyncio.Protocol):
     """Bytes in, responses out, one at a time. `limit` (loop time) is when the pool calls `expire`."""
+
+    __slots__ = (
+        "_begun",
+        "_body_end",
+        "_bounded",
+        "_complete",
+        "_deadline",
+        "_fed",
+        "_feed",
+        "_heard_at",
+        "_interim",
+        "_owner",
+        "_parser",
+        "_paused",
+        "_pieces",
+        "_response",
+        "_reusable",
+        "_stall_s",
+        "_surplus",
+        "_transport",
+        "gone",
+        "limit",
+        "loop",
+        "name",
+        "on_body",
+    )
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop) -> None:
         self.name = owner.name
@@ -44,49 +73,54 @@ class Connection(asyncio.Protocol):
         self.limit = 0.0
         self._owner = owner
         self._transport: asyncio.Transport | None = None
-        self._deadline = 0.0
-        self._served = 0
-        self._sent_at = 0.0
+        self._deadline = self._stall_s = 0.0
         self.gone = False
         self._paused = False
         self._response: Response | None = None
         self._fed = 0
+        self._heard_at = 0.0
         self._begun = self._interim = self._bounded = self._reusable = self._complete = self._surplus = False
         self._body_end = 0
         self._pieces: list[bytes] = []
         self.on_body = self._pieces.append  # called by the parser, without a Python frame in between
         self._parser = httptools.HttpResponseParser(self)
+        self._feed = self._parser.feed_data
 
-    async def exchange(self, head: bytes, body: bytes, limit: float, deadline: float) -> Response:
-        """Send a request; its response, once the head is there.
+    def send(
+        self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
+    ) -> Response:
+        """Send a request; its response, which `begun` once the head is there. Raises Stale.
 
-        Raises Stale, BackendUnreachable, BackendTimeout, BackendGarbage. The first body byte is due at `limit`
-        (loop time), the end at `deadline`.
+        The first body byte is due at `limit` (loop time), the end at `deadline`; between two pieces of the body pass
+        at most `stall_timeout` seconds.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
             self._leave()
             raise Stale
-        started = self.loop.create_future()
-        response = self._response = Response(self, started)
-        self.limit, self._deadline = limit, deadline
+        response = self._response = Response(self)
+        self.limit, self._deadline, self._stall_s = limit, deadline, stall_timeout
         self._fed = 0
+        self._heard_at = 0.0
         self._begun = self._interim = self._complete = self._surplus = False
-        self._sent_at = self.loop.time()
         if len(body) <= _ONE_WRITE_BYTES:
             transport.write(head + body)
         else:
             transport.writelines((head, body))
-        try:
-            await started
-        except asyncio.CancelledError:
-            await response.aclose()
-            raise
         return response
 
-    def expire(self) -> None:
-        """`limit` has passed."""
-        what = "finish" if self._begun and self.limit >= self._deadline else "begin to answer"
+    def expire(self, now: float) -> None:
+        """`limit` has passed, but a body that still comes may have earned more time."""
+        if not self._heard_at:
+            what = "begin to answer"
+        elif now >= self._deadline:
+            what = "finish"
+        else:
+            silent_since = now if self._paused else self._heard_at  # it cannot speak while we do not listen
+            self.limit = min(silent_since + self._stall_s, self._deadline)
+            if self.limit > now:
+                return
+            what = "go on"
         self.fail(BackendTimeout(f"{self.name} did not {what} in time", backend=self.name))
 
     def fail(self, error: BackendError) -> None:
@@ -110,6 +144,7 @@ class Connection(asyncio.Protocol):
         """The consumer is ready for more."""
         if self._paused and self._transport:
             self._paused = False
+            self._heard_at = self.loop.time()
             self._transport.resume_reading()
 
     # asyncio.Protocol
@@ -123,6 +158,8 @@ class Connection(asyncio.Protocol):
             if self._begun:
                 response.end(None if exc is None and not self._bounded else self._broken())
             else:
+                # It may have been closed before the request came, or over it. Nobody can tell, and every call that a
+                # backend may have seen is an attempt in the books: whoever keeps them decides about another.
                 response.refuse(self._unanswered())
         self._transport = None
         self._leave()
@@ -135,7 +172,13 @@ class Connection(asyncio.Protocol):
         began = self._begun
         if not began:
             self._fed += len(data)
-        failure = self._parse(data)
+        failure = None
+        try:
+            self._feed(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
+            failure = self._misread(error)
+        if not began and not self._begun and self._fed > MAX_HEAD_BYTES and failure is None:
+            failure = self._oversized()
         if self._pieces:
             self._hand_over(response)
         if self._complete:
@@ -152,7 +195,7 @@ class Connection(asyncio.Protocol):
             self._surplus = True  # a second response to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        if self._response and not self._begun:  # neither trailers nor surplus
+        if not self._begun and self._response:  # neither trailers nor surplus
             self._response.headers.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
@@ -186,14 +229,17 @@ class Connection(asyncio.Protocol):
             del pieces[self._body_end :]
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        self.limit = self._deadline
+        now = self.loop.time()
+        if not self._heard_at:
+            self.limit = min(self._deadline, now + self._stall_s)
+            self._owner.watch(self.limit)
+        self._heard_at = now
         if response.push(data) and not self._complete and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        self._served += 1
         self.resume()
         transport = self._transport
         if (
@@ -208,19 +254,14 @@ class Connection(asyncio.Protocol):
             self.drop()
         response.end()
 
-    def _parse(self, data: bytes) -> BackendGarbage | None:
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
-            if self._complete:
-                self._surplus = True
-                return None
-            if isinstance(error.__context__, BackendGarbage):  # our own, raised in a callback
-                return error.__context__
-            return BackendGarbage(f"{self.name} sent something that is not HTTP", backend=self.name)
-        if self._fed > MAX_HEAD_BYTES and not self._begun:
-            return self._oversized()
-        return None
+    def _misread(self, error: Exception) -> BackendGarbage | None:
+        """What the parser could not read; None when the response was whole before."""
+        if self._complete:
+            self._surplus = True
+            return None
+        if isinstance(error.__context__, BackendGarbage):  # our own, raised in a callback
+            return error.__context__
+        return BackendGarbage(f"{self.name} sent something that is not HTTP", backend=self.name)
 
     def _oversized(self) -> BackendGarbage:
         return BackendGarbage(
@@ -230,9 +271,7 @@ class Connection(asyncio.Protocol):
     def _broken(self) -> StreamBroken:
         return StreamBroken(f"{self.name} broke off in the middle of its answer", backend=self.name)
 
-    def _unanswered(self) -> Stale | BackendUnreachable:
-        if self._fed == 0 and self._served and self.loop.time() - self._sent_at < _STALE_S:
-            return Stale()
+    def _unanswered(self) -> BackendUnreachable:
         return BackendUnreachable(f"{self.name} closed the connection without an answer", backend=self.name)
 
     def _leave(self) -> None:

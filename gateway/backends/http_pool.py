@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from aiohappyeyeballs import start_connection
@@ -78,17 +79,41 @@ class PooledClient:
         Waiting in line, connecting and waiting for the first body byte share `first_byte_timeout` seconds; `deadline`
         is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
         """
+        head = self._origin.head(method, path, headers, len(body))
+        return await self._exchange(head, body, deadline, first_byte_timeout, math.inf)
+
+    def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+        """What many POSTs to `path` have in common, for `post`. Raises BackendUnreachable."""
+        return self._origin.opening("POST", path, headers)
+
+    def post(
+        self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
+    ) -> Coroutine[Any, Any, Response]:
+        """As `request`; `opening` may be followed by more whole lines. `stall_timeout`: the most seconds between two
+        pieces of the body.
+        """
+        head = opening + b"content-length: %d\r\n\r\n" % len(body)
+        return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
+
+    async def _exchange(
+        self, head: bytes, body: bytes, deadline: float, first_byte_timeout: float, stall_timeout: float
+    ) -> Response:
         loop = asyncio.get_running_loop()
         limit = min(deadline, loop.time() + first_byte_timeout)
-        head = self._origin.head(method, path, headers, len(body))
         self._requests += 1
         for fresh in (False, True):
-            connection = await self._acquire(loop, limit, fresh=fresh)
-            self._watch(loop, limit)
+            connection = await self._acquire(loop, limit) if fresh or not self._idle else self._reuse()
+            self.watch(limit)
             try:
-                return await connection.exchange(head, body, limit, deadline)
+                response = connection.send(head, body, limit=limit, deadline=deadline, stall_timeout=stall_timeout)
+                await response.begun
             except Stale:
                 self._stale += 1
+            except asyncio.CancelledError:
+                await response.aclose()
+                raise
+            else:
+                return response
         raise BackendUnreachable(f"{self.name} keeps closing its connections", backend=self.name)
 
     async def aclose(self) -> None:
@@ -108,15 +133,17 @@ class PooledClient:
 
     # slots
 
-    async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float, *, fresh: bool = False) -> Connection:
-        """A connection that is ours alone, in `_busy`. `fresh`: newly opened, or at least used a moment ago."""
+    def _reuse(self) -> Connection:
+        """The connection used last; ours alone now, in `_busy`."""
+        connection, _ = self._idle.popitem()
+        self._busy.add(connection)
+        self._taken += 1
+        return connection
+
+    async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
+        """A connection that is ours alone, in `_busy`: newly opened, or handed over by whoever used it just now."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
-        if self._idle and not fresh:
-            connection, _ = self._idle.popitem()
-            self._busy.add(connection)
-            self._taken += 1
-            return connection
         if self._taken >= self._concurrent:
             handed = await self._wait(loop, limit)
             if handed:
@@ -130,7 +157,7 @@ class PooledClient:
     async def _wait(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection | None:
         waiter: asyncio.Future[Connection | None] = loop.create_future()
         self._line[waiter] = limit
-        self._watch(loop, limit)
+        self.watch(limit)
         try:
             return await waiter
         except asyncio.CancelledError:
@@ -155,7 +182,7 @@ class PooledClient:
             self._busy.discard(connection)
             now = connection.loop.time()
             self._idle[connection] = now
-            self._watch(connection.loop, now + self._idle_timeout_s)
+            self.watch(now + self._idle_timeout_s)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
         """A new connection, in a slot already taken; the slot is given back when it fails."""
@@ -202,12 +229,13 @@ class PooledClient:
 
     # time
 
-    def _watch(self, loop: asyncio.AbstractEventLoop, when: float) -> None:
+    def watch(self, when: float) -> None:
         """Have `_sweep` run at `when`, unless it runs earlier anyway."""
         if when < self._wake_at and not self._closed:
             if self._timer:
                 self._timer.cancel()
             self._wake_at = when
+            loop = asyncio.get_running_loop()
             self._timer = loop.call_at(when + _SWEEP_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -221,13 +249,13 @@ class PooledClient:
                     message = f"{self.name} was too busy: no connection came free in time"
                     waiter.set_exception(BackendTimeout(message, backend=self.name))
         for connection in [busy for busy in self._busy if busy.limit <= now]:
-            connection.expire()
+            connection.expire(now)
         for connection in [idle for idle, since in self._idle.items() if since + self._idle_timeout_s <= now]:
             connection.drop()
         limits = [*self._line.values(), *(connection.limit for connection in self._busy)]
         limits.extend(since + self._idle_timeout_s for since in self._idle.values())
         if limits:
-            self._watch(loop, min(limits))
+            self.watch(min(limits))
 
 
 def _probe(sock: socket.socket) -> None:

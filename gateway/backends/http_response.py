@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Protocol, Self
 
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
-_BUFFER_BYTES = 256 * 1024
+Take = Callable[[bytes], bool]
+"""Is handed what arrived; returns whether it wants more now."""
+
+_BUFFER_BYTES = 64 * 1024
 """Body bytes that may wait for a slow consumer before reading pauses."""
 
 
@@ -27,7 +31,7 @@ class Source(Protocol):
 
 
 class Response:
-    """An HTTP response whose body is still coming. Iterate it or `read` it, in one task; always `aclose` it."""
+    """An HTTP response whose body is still coming. Iterate, `pour` or `read` it, in one task; always `aclose` it."""
 
     __slots__ = (
         "_failure",
@@ -35,25 +39,31 @@ class Response:
         "_ready",
         "_size",
         "_source",
+        "_take",
         "_waiter",
         "_wanted",
-        "_whole",
+        "begun",
         "headers",
         "status",
+        "whole",
     )
 
-    def __init__(self, source: Source, head: asyncio.Future[None]) -> None:
+    def __init__(self, source: Source) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
         """Names in lower case."""
+        self.begun: asyncio.Future[None] = source.loop.create_future()
+        """Done when the head is there; raises why there will be none."""
         self._name = source.name
         self._source: Source | None = source
-        self._waiter: asyncio.Future[None] | None = head
+        self._waiter: asyncio.Future[None] | None = None
+        self._take: Take | None = None
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
         """Bytes worth waking the consumer for."""
-        self._whole = False
+        self.whole = False
+        """All of the body has arrived."""
         self._failure: BackendError | None = None
 
     def header(self, name: bytes) -> bytes | None:
@@ -68,23 +78,40 @@ class Response:
 
     async def __anext__(self) -> bytes:
         """What arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
-        if not self._ready and not self._whole:
+        if not self._ready and not self.whole:
             await self._more()
         if not self._ready:
             raise StopAsyncIteration
-        return self._take()
+        return self._taken()
+
+    async def pour(self, take: Take) -> bool:
+        """Hand `take` what arrives, as it arrives and without waking this task, until it wants no more now.
+
+        Returns whether there may be more; False: the body has ended. Raises what iterating raises, and what `take`
+        raises. Bytes that arrive between two calls are kept, like those that nobody has asked for yet.
+        """
+        if self._ready and not take(self._taken()):
+            return True
+        if self.whole:
+            return False
+        self._take = take
+        try:
+            await self._more()
+        finally:
+            stopped, self._take = self._take is None, None
+        return stopped
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
-        self._wanted = limit + 1
-        if not self._whole and self._size <= limit:
+        if not self.whole and self._size <= limit:
+            self._wanted = limit + 1
             await self._more()
             if self._failure:  # whatever did arrive is no whole body
                 raise self._failure
         if self._size > limit:
             await self.aclose()
             raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
-        return self._take()
+        return self._taken()
 
     async def aclose(self) -> None:
         """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
@@ -103,37 +130,55 @@ class Response:
         if self._failure and not self._ready:
             raise self._failure
 
-    def _take(self) -> bytes:
+    def _taken(self) -> bytes:
         ready = self._ready
         data = ready[0] if len(ready) == 1 else b"".join(ready)
         self._ready, self._size = [], 0
         return data
 
+    # what the connection tells
+
     def push(self, data: bytes) -> bool:
         """Body bytes arrived. Returns whether too many are waiting."""
+        if self._take is not None:
+            self._hand_on(data, self._take)
+            return False
         self._ready.append(data)
         self._size += len(data)
         if self._size >= self._wanted:
             self._wake()
         return self._size >= max(_BUFFER_BYTES, self._wanted)
 
+    def _hand_on(self, data: bytes, take: Take) -> None:
+        try:
+            if take(data):
+                return
+        except BaseException as error:  # it belongs to the task that pours, not to the event loop
+            if self._waiter and not self._waiter.done():
+                self._waiter.set_exception(error)
+        self._take = None
+        self._wake()
+
     def start(self) -> None:
         """The head is there (and some of the body may be)."""
-        self._wake()
+        if not self.begun.done():
+            self.begun.set_result(None)
 
     def end(self, failure: BackendError | None = None) -> None:
         """Nothing more will come."""
         self._source = None
         self._failure = failure
-        self._whole = failure is None
+        self.whole = failure is None
+        self.start()
         self._wake()
 
     def refuse(self, reason: Exception) -> None:
         """It never began: the request itself fails."""
         self._source = None
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_exception(reason)
+        if not self.begun.done():
+            self.begun.set_exception(reason)
 
     def _wake(self) -> None:
-        if self._waiter and not self._waiter.done():
-            self._waiter.set_result(None)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)

@@ -75,22 +75,25 @@ class Origin:
             return self.prefix + path
         return f"{self.prefix}{path}{'&' if '?' in path else '?'}{self.query}"
 
-    def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
-        """The head of a request with `length` bytes of body. Raises BackendUnreachable when it cannot be framed."""
+    def opening(self, method: str, path: str, headers: Headers) -> bytes:
+        """The head of a request up to its `content-length`. Raises BackendUnreachable when it cannot be framed."""
         lines = [
             f"{method} {self.target(path)} HTTP/1.1".encode(),
             b"host: " + self.authority,
             b"accept-encoding: identity",
             *[key + b": " + value for key, value in headers if key.lower() not in _OURS],
         ]
-        if length or method != "GET":
-            lines.append(b"content-length: %d" % length)
-        head = b"\r\n".join(lines) + b"\r\n\r\n"
-        breaks = len(lines) + 1
-        clean = head.count(b"\n") == breaks == head.count(b"\r") and b"\0" not in head
+        opening = b"\r\n".join(lines) + b"\r\n"
+        breaks = len(lines)
+        clean = opening.count(b"\n") == breaks == opening.count(b"\r") and b"\0" not in opening
         if not clean or " " in path or not path.isascii():
             raise BackendUnreachable("a line break or blank would tear the request's head apart; check api_key")
-        return head
+        return opening
+
+    def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
+        """The whole head of a request with `length` bytes of body. Raises BackendUnreachable."""
+        opening = self.opening(method, path, headers)
+        return opening + (b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
 
 
 def check_head(status: int, headers: Headers, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
 
 from gateway.backends.http import connect
@@ -19,6 +20,8 @@ class OverHttp:
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self._key = backend.api_key.get_secret_value() if backend.api_key else None
+        self._openings: dict[tuple[str, bool], bytes] = {}
+        """Path and whether it streams → the head of a request whose client sends no headers on."""
 
     async def open(self) -> None:
         """Connections are made when they are needed."""
@@ -26,14 +29,19 @@ class OverHttp:
     async def aclose(self) -> None:
         await self._client.aclose()
 
-    async def send(self, call: Call) -> Upstream:
-        return await self._client.request(
-            "POST",
-            call.wire.path,
-            call.wire.headers(call.request, self._key),
+    def send(self, call: Call) -> Awaitable[Upstream]:
+        request = call.request
+        opening = None if request.headers else self._openings.get((call.wire.path, request.stream))
+        if opening is None:
+            opening = self._client.opening(call.wire.path, call.wire.headers(request, self._key))
+            if not request.headers:
+                self._openings[call.wire.path, request.stream] = opening
+        return self._client.post(
+            opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
             call.body,
             deadline=call.deadline,
             first_byte_timeout=call.first_byte_timeout,
+            stall_timeout=call.stall_timeout,
         )
 
     def retry_after_s(self, upstream: Upstream) -> float | None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from gateway.backends.health import Place
-from gateway.backends.upstream import Call, Upstream
+from gateway.backends.upstream import Call, Take, Upstream
 from gateway.dialects.wire import Plain, StreamReader
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
@@ -16,8 +16,8 @@ _GRACE_S = 0.1
 
 
 def told(reader: StreamReader) -> int:
-    """Chunks that carry content: the first only says who speaks, the last only why it ended."""
-    return max(0, reader.chunks - 1 - bool(reader.finish))
+    """Chunks that carry content."""
+    return max(0, reader.chunks - reader.silent)
 
 
 class Relayed:
@@ -42,8 +42,9 @@ class Relayed:
         self.complete = False
         self.finish = ""
         self._upstream, self._reader, self._place = upstream, reader, place
-        self._pieces = aiter(upstream)
+        self._read = reader.feed
         self._first = b""
+        self._patient_until = 0.0
         self._call = call
         self._time = time
 
@@ -52,43 +53,67 @@ class Relayed:
 
         Comments that only keep the connection alive are no beginning, until `first_byte_timeout` has passed.
         """
-        reader, attempt = self._reader, self.attempt
-        now = asyncio.get_running_loop().time
-        patient_until = now() + self._call.first_byte_timeout
-        async for piece in self._pieces:
-            if attempt.first_byte_at is None:
-                attempt.first_byte_at = self._time()
-            attempt.output_bytes += len(piece)
-            self._first += reader.feed(piece)
-            attempt.chunks = told(reader)
-            if reader.chunks or reader.finish or reader.ended or (self._first and now() >= patient_until):
-                break
-        else:
-            reader.eof()
+        attempt = self.attempt
+        self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
+        if not await self._upstream.pour(self._begins):
+            self._reader.eof()
         if not self._first:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
         self._place.began(streaming=True)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        first, self._first = self._first, b""
-        if first:
-            yield first
+    def _begins(self, piece: bytes) -> bool:
+        """Keep the first pieces; returns whether the beginning is still to come."""
         reader, attempt = self._reader, self.attempt
+        if attempt.first_byte_at is None:
+            attempt.first_byte_at = self._time()
+        self._first += self._read(piece)
+        attempt.came(len(piece), told(reader))
+        if reader.chunks or reader.finish or reader.ended:
+            return False
+        return not self._first or asyncio.get_running_loop().time() < self._patient_until
+
+    async def pour(self, take: Take) -> bool:
+        """Hand `take` every piece as it arrives, without a task switch in between, until it wants no more now.
+
+        Returns whether there may be more; False: the answer is whole, and `ending` is what remains to be sent.
+        `attempt.chunks` counts a piece before `take` sees it. Raises StreamBroken and DeadlineExceeded.
+        """
+        if self.complete:
+            return False
+        first, self._first = self._first, b""
+        if first and not take(first):
+            return True
+        reader, read, came = self._reader, self._read, self.attempt.came
+        wants = True
+
+        def relay(piece: bytes) -> bool:
+            nonlocal wants
+            out = read(piece)
+            came(len(piece), told(reader))
+            if out:
+                wants = take(out)
+            return wants and not reader.ended
+
         try:
-            ended = reader.ended
-            if not ended:
-                async for piece in self._pieces:
-                    out = reader.feed(piece)
-                    attempt.output_bytes += len(piece)
-                    attempt.chunks = told(reader)
-                    if out:
-                        yield out
-                    if reader.ended:
-                        break
+            if not reader.ended and await self._upstream.pour(relay) and not reader.ended:
+                return True
+            if not wants:
+                return True  # all is read, but it wants a pause before it hears of the end
             reader.eof()
         except BackendError as error:
             self._broken(error)
         self._whole()
+        return False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        pieces: list[bytes] = []
+
+        def keep(piece: bytes) -> bool:
+            pieces.append(piece)
+            return False
+
+        while await self.pour(keep):
+            yield pieces.pop()
 
     def _whole(self) -> None:
         reader, attempt = self._reader, self.attempt
@@ -128,14 +153,17 @@ class Relayed:
             self.attempt.ended_at = self._time()
         self._place.left()
         try:
-            if self.complete:
+            if self.complete and not self._upstream.whole:
                 async with asyncio.timeout(_GRACE_S):
-                    async for _ in self._pieces:
-                        pass
+                    await self._upstream.pour(_ignore)
         except (TimeoutError, BackendError):
             pass  # the answer is whole; only the connection is lost
         finally:
             await self._upstream.aclose()
+
+
+def _ignore(piece: bytes) -> bool:
+    return True
 
 
 class Whole:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -11,9 +11,13 @@ from gateway.dialects.wire import Wire
 from gateway.domain.request import CompletionRequest, DialectName
 
 
-@dataclass(frozen=True, slots=True)
+Take = Callable[[bytes], bool]
+"""Is handed a piece; returns whether it wants more now."""
+
+
+@dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call
 class Call:
-    """One call of one backend, its body already in the backend's dialect."""
+    """One call of one backend, its body already in the backend's dialect. Nobody changes it."""
 
     request: CompletionRequest
     wire: Wire
@@ -22,11 +26,16 @@ class Call:
     """Loop time."""
     first_byte_timeout: float
     """Seconds."""
+    stall_timeout: float
+    """The most seconds between two pieces of an answer that has begun."""
     request_deadline: float
     """Loop time; `deadline` is earlier where the backend's own `timeout` is."""
 
     secret: str = field(default="", repr=False)
     """The backend's key, which no message may carry."""
+
+    attempt_id: str = ""
+    """The ledger entry's id too: the backend is told it, so that its books can be compared with ours."""
 
     def conceal(self, message: str) -> str:
         """`message` without the backend's key, should the backend have repeated it."""
@@ -39,13 +48,20 @@ class Call:
 
 
 class Upstream(Protocol):
-    """A response as it arrives. Iteration and `read` raise BackendErrors; `aclose` is safe to call twice."""
+    """A response as it arrives. `pour` and `read` raise BackendErrors; `aclose` is safe to call twice."""
 
     status: int
+    whole: bool
+    """All of the body has arrived."""
 
     def header(self, name: bytes) -> bytes | None: ...
 
-    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    async def pour(self, take: Take) -> bool:
+        """Hand `take` the body, piece by piece as it arrives, until it wants no more now, or the body has ended.
+
+        Returns whether there may be more. Raises what `take` raises, too.
+        """
+        ...
 
     async def read(self, limit: int) -> bytes: ...
 
@@ -63,7 +79,7 @@ class Kind(Protocol):
 
     async def aclose(self) -> None: ...
 
-    async def send(self, call: Call) -> Upstream:
+    def send(self, call: Call) -> Awaitable[Upstream]:
         """The response once its head is there, whatever its status. Raises BackendErrors."""
         ...
 

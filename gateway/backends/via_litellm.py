@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 
 from gateway.backends.canned import Canned
-from gateway.backends.upstream import Call, Upstream
+from gateway.backends.upstream import Call, Take, Upstream
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 from gateway.errors import BackendTimeout, BackendUnreachable, StreamBroken
@@ -120,7 +119,8 @@ class _Chunks:
     status = 200
 
     def __init__(self, chunks: Any, first: Any, call: Call, name: str) -> None:
-        self._chunks, self._first, self._call, self._name = chunks, first, call, name
+        self._chunks, self._next, self._call, self._name = chunks, first, call, name
+        self.whole = False
 
     @classmethod
     async def begun(cls, chunks: Any, call: Call, name: str) -> _Chunks:
@@ -134,21 +134,37 @@ class _Chunks:
     def header(self, name: bytes) -> bytes | None:
         return b"text/event-stream" if name == b"content-type" else None
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        chunk = self._first
-        while chunk is not None:
-            yield b"data: " + orjson.dumps(_standard(chunk)) + b"\n\n"
-            try:
-                async with asyncio.timeout_at(self._call.deadline):
-                    chunk = await anext(self._chunks, None)
-            except TimeoutError:
-                raise BackendTimeout(f"{self._name} did not finish in time", backend=self._name) from None
-            except Exception as error:
-                raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name) from error
-        yield b"data: [DONE]\n\n"
+    async def pour(self, take: Take) -> bool:
+        while not self.whole:
+            if self._next is None:
+                self._next = await self._another()
+            self.whole = self._next is None
+            data = b"[DONE]" if self.whole else orjson.dumps(_standard(self._next))
+            self._next = None
+            if not take(b"data: " + data + b"\n\n"):
+                return True
+        return False
+
+    async def _another(self) -> Any:
+        """The next chunk; None after the last."""
+        call, name = self._call, self._name
+        try:
+            async with asyncio.timeout(call.stall_timeout), asyncio.timeout_at(call.deadline):
+                return await anext(self._chunks, None)
+        except TimeoutError:
+            raise BackendTimeout(f"{name} did not finish in time", backend=name) from None
+        except Exception as error:
+            raise StreamBroken(f"{name} broke off in the middle of its answer", backend=name) from error
 
     async def read(self, limit: int) -> bytes:
-        return b"".join([piece async for piece in self])[:limit]
+        pieces: list[bytes] = []
+
+        def keep(piece: bytes) -> bool:
+            pieces.append(piece)
+            return True
+
+        await self.pour(keep)
+        return b"".join(pieces)[:limit]
 
     async def aclose(self) -> None:
         await self._chunks.aclose()

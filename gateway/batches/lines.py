@@ -21,6 +21,7 @@ MAX_LINES = 50_000
 MAX_PROBLEMS = 100
 """More mistakes than these are not worth reading."""
 _MAX_ID = 256
+_CONTROLS = Controls(priority="batch")
 _HANDFUL, _PAUSE_S = 32, 0.0005
 
 
@@ -83,7 +84,7 @@ def asked(line: Line, endpoint: str, request_id: str) -> CompletionRequest:
         raw = orjson.dumps(line.body)
     except orjson.JSONEncodeError as error:  # nested too deep to be written again
         raise BadRequest(f"body cannot be sent: {error}.", param="body") from error
-    request: CompletionRequest = ENDPOINTS[endpoint].parse(raw, request_id, Controls(), {})
+    request: CompletionRequest = ENDPOINTS[endpoint].parse(raw, request_id, _CONTROLS, {})
     if request.stream:
         raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="body.stream")
     return request

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.admission.overload import Overload
 from gateway.batches import lines
 from gateway.batches.files import Files
 from gateway.batches.jobs import Batch
@@ -35,6 +36,7 @@ class Sender:
 
     pipeline: Pipeline
     tenants: Tenants
+    overload: Overload
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
@@ -44,9 +46,13 @@ class Sender:
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)
         record.tags["batch"] = batch.id
         deadline = asyncio.get_running_loop().time() + self.deadline_s
-        async with await self.pipeline.serve(request, tenant, record, deadline) as reply:
-            body = b"".join([piece async for piece in reply])
-            return lines.answered(line.custom_id, reply.answer.status, request_id, body)
+        self.overload.enter(tenant.team, batch=True)
+        try:
+            async with await self.pipeline.serve(request, tenant, record, deadline) as reply:
+                body = b"".join([piece async for piece in reply])
+                return lines.answered(line.custom_id, reply.answer.status, request_id, body)
+        finally:
+            self.overload.leave(tenant.team, batch=True)
 
 
 class Run:

@@ -10,6 +10,7 @@ import time
 
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.admission.overload import Overload
 from gateway.batches.files import Files
 from gateway.batches.jobs import Batch, Jobs
 from gateway.batches.run import Run, Sender
@@ -37,6 +38,7 @@ class Runner:
         files: Files,
         pipeline: Pipeline,
         tenants: Tenants,
+        overload: Overload,
         *,
         deadline_s: float,
         tick_s: float = TICK_S,
@@ -44,7 +46,7 @@ class Runner:
         clock: Clock = time,
     ) -> None:
         """`deadline_s` for each try of a line, `wait_s` between the first two."""
-        self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, deadline_s)
+        self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
         self._follower: asyncio.Task[None] | None = None

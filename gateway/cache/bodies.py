@@ -1,18 +1,20 @@
-"""The stored answers themselves: one value each in the state server, the hottest kept at hand while that is safe."""
+"""The stored answers themselves: bundles of them in the state server, the hottest kept at hand while that is safe."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import orjson
 
+from gateway.cache.entry import Entry
 from gateway.domain.usage import Usage
+from gateway.state import bundle
 from gateway.state.connection import State
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stored:
     completion: bytes
     """The plain JSON body in the client's dialect."""
@@ -23,23 +25,22 @@ class Stored:
     model: str
 
     def encode(self) -> bytes:
-        head = {
-            "usage": asdict(self.usage),
-            "cost_pico": self.cost_pico,
-            "backend": self.backend,
-            "model": self.model,
-        }
-        return orjson.dumps(head) + b"\n" + self.completion
+        usage = self.usage
+        counts = (
+            *(usage.input_tokens, usage.cached_tokens, usage.cache_write_5m_tokens, usage.cache_write_1h_tokens),
+            *(usage.output_tokens, usage.reasoning_tokens, usage.audio_tokens, usage.estimated),
+        )
+        return orjson.dumps((counts, self.cost_pico, self.backend, self.model)) + b"\n" + self.completion
 
     @classmethod
     def decode(cls, value: bytes) -> Stored:
         head, _, completion = value.partition(b"\n")
-        facts = orjson.loads(head)
-        return cls(completion, Usage(**facts["usage"]), facts["cost_pico"], facts["backend"], facts["model"])
+        counts, cost_pico, backend, model = orjson.loads(head)
+        return cls(completion, Usage(*counts), cost_pico, backend, model)
 
 
 class Bodies:
-    """Values by digest. Every method that talks to the server raises StateUnavailable."""
+    """Every method that talks to the server raises StateUnavailable."""
 
     def __init__(self, state: State, *, at_hand_bytes: int = 8 * 2**20) -> None:
         self._state = state
@@ -47,35 +48,41 @@ class Bodies:
         self._at_hand_bytes, self._limit = 0, at_hand_bytes
         self.recalled = 0
 
-    def _key(self, digest: bytes) -> str:
-        return self._state.key("cache", digest.hex())
+    def _key(self, place: str) -> str:
+        return self._state.key("cache", place)
 
-    async def get(self, digest: bytes, *, recall: bool) -> Stored | None:
+    async def get(self, entry: Entry, *, recall: bool) -> Stored | None:
         """`recall`: the index is up to date, so what is at hand still counts."""
-        if recall and (stored := self._at_hand.get(digest)):
-            self._at_hand.move_to_end(digest)
+        if recall and (stored := self._at_hand.get(entry.digest)):
+            self._at_hand.move_to_end(entry.digest)
             self.recalled += 1
             return stored
-        value = await self._state.call("GET", self._key(digest))
+        value = await bundle.get(self._state, self._key(entry.place), entry.digest)
         if value is None:
             return None
         stored = Stored.decode(value)
         if recall:
-            self._keep(digest, stored)
+            self.keep(entry.digest, stored)
         return stored
 
-    async def put(self, digest: bytes, stored: Stored, ttl_s: float) -> None:
-        await self._state.call("SET", self._key(digest), stored.encode(), "PX", max(1, int(ttl_s * 1000)))
+    async def put(self, place: str, answers: Iterable[tuple[bytes, Stored]], ttl_s: float) -> None:
+        """Answers by digest, which live and end together."""
+        await bundle.put(self._state, self._key(place), [(digest, each.encode()) for digest, each in answers], ttl_s)
 
-    async def delete(self, digests: Iterable[bytes]) -> None:
-        await self._state.pipeline([("DEL", self._key(digest)) for digest in digests])
+    async def delete(self, entries: Iterable[Entry]) -> None:
+        digests: dict[str, list[bytes]] = {}
+        for entry in entries:
+            digests.setdefault(entry.place, []).append(entry.digest)
+        await self._state.pipeline([("HDEL", self._key(place), *these) for place, these in digests.items()])
 
-    def _keep(self, digest: bytes, stored: Stored) -> None:
+    def keep(self, digest: bytes, stored: Stored) -> None:
+        """At hand from now on, for as long as there is room."""
         self.forget(digest)
         self._at_hand[digest] = stored
         self._at_hand_bytes += len(stored.completion)
         while self._at_hand_bytes > self._limit:
-            self.forget(next(iter(self._at_hand)))
+            _, oldest = self._at_hand.popitem(last=False)
+            self._at_hand_bytes -= len(oldest.completion)
 
     def forget(self, digest: bytes) -> None:
         stored = self._at_hand.pop(digest, None)

@@ -2,78 +2,45 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from gateway.cache.embedder import Vector
-from gateway.domain.tasks import Tasks
+from gateway.cache.embedder import Model, ModelEmbedder, Vector
 from gateway.errors import EmbedderUnavailable
 
-log = logging.getLogger(__name__)
 
-
-class SentenceTransformerEmbedder:
+class SentenceTransformerEmbedder(ModelEmbedder):
     """`Embedder` on a local model directory; `device` as torch calls it (`cpu`, `cuda`)."""
 
     def __init__(self, path: str, *, device: str = "cpu", dimensions: int = 384, max_tokens: int = 256) -> None:
-        self.name = f"sentence-transformers:{path}"
-        self.dimensions, self.max_tokens = dimensions, max_tokens
-        self._path, self._device = path, device
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
-        self._tasks = Tasks()
-        self._model: Any = None
-        self._failed = False
-
-    @property
-    def ready(self) -> bool:
-        return self._model is not None
-
-    @property
-    def failed(self) -> bool:
-        return self._failed
-
-    async def open(self) -> None:
-        """Begin to load and return at once."""
-        self._tasks.spawn(self.load(), "embedder-load")
-
-    async def load(self) -> None:
-        """Load and wait for it; a failure is logged and shows in `failed`."""
-        try:
-            self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load)
-        except Exception:
-            # torch and its models fail in many ways; each of them means the same to us.
-            self._failed = True
-            log.exception("the sentence-transformers model at %s could not be loaded", self._path)
-
-    def _load(self) -> Any:
-        from sentence_transformers import SentenceTransformer
-
-        model = SentenceTransformer(self._path, device=self._device, local_files_only=True)
-        if model.get_embedding_dimension() != self.dimensions:
-            raise EmbedderUnavailable(f"{self._path} gives other than {self.dimensions} dimensions; say how many")
-        return model
-
-    async def aclose(self) -> None:
-        await self._tasks.aclose()
-        self._model = None
-        self._thread.shutdown(wait=False, cancel_futures=True)
-
-    async def embed(self, text: str) -> Vector | None:
-        """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready."""
-        if self._model is None:
-            raise EmbedderUnavailable("the embedder is not ready")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._embed, text)
-
-    def _embed(self, text: str) -> Vector | None:
-        if len(self._model.tokenizer(text)["input_ids"]) > self.max_tokens:
-            return None
-        return np.asarray(
-            self._model.encode(text, normalize_embeddings=True, show_progress_bar=False), dtype=np.float32
+        super().__init__(
+            partial(_load, path, device, dimensions, max_tokens),
+            name=f"sentence-transformers:{path}",
+            dimensions=dimensions,
+            max_tokens=max_tokens,
         )
 
-    def stats(self) -> dict[str, int | float | str]:
-        return {"embedder_ready": int(self.ready), "embedder_failed": int(self.failed)}
+
+class _Transformer:
+    """Implements Model."""
+
+    def __init__(self, model: Any, max_tokens: int) -> None:
+        self._model, self._max_tokens = model, max_tokens
+
+    def embed(self, text: str) -> Vector | None:
+        if len(self._model.tokenizer(text)["input_ids"]) > self._max_tokens:
+            return None
+        vector: Vector = self._model.encode(
+            text, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+        )
+        return vector.astype("float32", copy=False)
+
+
+def _load(path: str, device: str, dimensions: int, max_tokens: int) -> Model:
+    """Raises EmbedderUnavailable, and whatever torch and its models raise."""
+    from sentence_transformers import SentenceTransformer  # torch: seconds, and more than a gigabyte
+
+    model = SentenceTransformer(path, device=device, local_files_only=True)
+    if model.get_embedding_dimension() != dimensions:
+        raise EmbedderUnavailable(f"{path} gives other than {dimensions} dimensions; say how many")
+    return _Transformer(model, max_tokens)

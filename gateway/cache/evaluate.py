@@ -8,10 +8,11 @@ from typing import Any
 
 import orjson
 
-from gateway.cache import key
-from gateway.cache.embedder import DIMENSIONS, MiniLM, OnnxEmbedder
+from gateway.cache.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.entry import Entry
+from gateway.cache.key import Keys
 from gateway.cache.meanings import Found, Meanings
+from gateway.cache.minilm import MiniLM
 from gateway.cache.verify import Verifier
 from gateway.dialects.openai_chat import parse
 from gateway.domain.policy import Policy
@@ -30,6 +31,7 @@ class Evaluator:
     def __init__(self, mode: str = "default") -> None:
         """`mode`: default | strict. Raises KeyError for another."""
         self._max_error = MAX_ERROR[mode]
+        self._keys = Keys("")
         self._model = MiniLM()
         self._verifier = Verifier.load()
 
@@ -61,7 +63,7 @@ class Evaluator:
     ) -> tuple[str | None, float | None]:
         """The name of the row that answers and how surely; on a miss the row is stored and both are None."""
         request = _request(asked)
-        digest = key.digest(request, _TENANT, "")
+        digest = self._keys.digest(request, _TENANT)
         if digest in known:
             return known[digest], 1.0
         found = self._find(meanings, request, digest)
@@ -71,7 +73,7 @@ class Evaluator:
         return None, None
 
     def _find(self, meanings: Meanings, request: CompletionRequest, digest: bytes) -> Found | None:
-        question = key.question(request, _TENANT, "", OnnxEmbedder.name)
+        question = self._keys.question(request, _TENANT, OnnxEmbedder.NAME)
         vector = self._model.embed(question.text) if question else None
         if question is None or vector is None:
             return None

@@ -40,10 +40,16 @@ class Known:
         self._shelves: dict[str, _Shelf] = {}
         self._teams: dict[bytes, str] = {}
         self._flushes: deque[Flush] = deque(maxlen=_FLUSHES)
+        self._flushed_until = float("-inf")
+        """What was asked for later is covered by none of them."""
         self.evicted = 0
 
     def __len__(self) -> int:
         return len(self._teams)
+
+    def entries(self) -> Iterator[Entry]:
+        """All of them; valid until the next change."""
+        return (entry for shelf in self._shelves.values() for entry in shelf.entries.values())
 
     @property
     def size(self) -> int:
@@ -60,36 +66,48 @@ class Known:
             return None
         return entry
 
-    def put(self, entry: Entry, now: float) -> list[Entry]:
-        """The entries that had to go for it, oldest first; an entry that a flush covers is not taken."""
-        if entry.expires_at <= now or any(flush.covers(entry) for flush in self._flushes):
-            return []
-        self.remove(entry.digest)
-        shelf = self._shelves.setdefault(entry.team, _Shelf())
+    def put(self, entry: Entry, now: float) -> list[Entry] | None:
+        """What had to go for it, oldest first, what it replaces included; None: it is not taken, for it has had its
+        time or a flush covers it."""
+        late = entry.asked_at <= self._flushed_until
+        if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
+            return None
+        gone = []
+        if entry.digest in self._teams:
+            gone.append(self._remove(entry.digest))
+        shelf = self._shelves.get(entry.team)
+        if shelf is None:
+            shelf = self._shelves[entry.team] = _Shelf()
         shelf.entries[entry.digest] = entry
         shelf.bytes += entry.size
         self._teams[entry.digest] = entry.team
-        gone = []
         while len(shelf.entries) > self._quota.entries or shelf.bytes > self._quota.bytes:
-            oldest = next(iter(shelf.entries.values()))
-            self.remove(oldest.digest)
+            gone.append(self._remove(next(iter(shelf.entries))))
             self.evicted += 1
-            gone.append(oldest)
         return gone
 
+    def replace(self, entry: Entry) -> None:
+        """More is known of the answer that is known under this digest."""
+        self._shelves[entry.team].entries[entry.digest] = entry
+
     def remove(self, digest: bytes) -> None:
-        team = self._teams.pop(digest, None)
-        if team is not None:
-            shelf = self._shelves[team]
-            entry = shelf.entries.pop(digest)
-            shelf.bytes -= entry.size
-            if not shelf.entries:
-                del self._shelves[team]
-            self._on_gone(entry)
+        if digest in self._teams:
+            self._remove(digest)
+
+    def _remove(self, digest: bytes) -> Entry:
+        team = self._teams.pop(digest)
+        shelf = self._shelves[team]
+        entry = shelf.entries.pop(digest)
+        shelf.bytes -= entry.size
+        if not shelf.entries:
+            del self._shelves[team]
+        self._on_gone(entry)
+        return entry
 
     def flush(self, flush: Flush) -> list[Entry]:
         """Forget what it covers, now and when it arrives late."""
         self._flushes.append(flush)
+        self._flushed_until = max(self._flushed_until, flush.before)
         gone = list(self.covered(flush))
         for entry in gone:
             self.remove(entry.digest)
@@ -112,3 +130,4 @@ class Known:
         for digest in list(self._teams):
             self.remove(digest)
         self._flushes.clear()
+        self._flushed_until = float("-inf")

@@ -18,8 +18,9 @@ import orjson
 from numpy.typing import NDArray
 
 from gateway.cache.compare import Comparer
-from gateway.cache.embedder import MiniLM, Vector
+from gateway.cache.embedder import Vector
 from gateway.cache.features import NAMES, Featurer
+from gateway.cache.minilm import MiniLM
 from gateway.cache.text import Reader, Reading
 from gateway.cache.verify import WEIGHTS
 from gateway.cache.words import load_words

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
-import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from gateway.cache import key
 from gateway.cache.bodies import Bodies, Stored
-from gateway.cache.entry import Entry, Flush, Vector, decode, encode, encode_flush
+from gateway.cache.embedder import Vector
+from gateway.cache.entry import Entry, Flush, decode, encode_flush, name_of
 from gateway.cache.exact import Known, Quota
 from gateway.cache.keepable import keepable
+from gateway.cache.key import Keys, Question
+from gateway.cache.outbox import Outbox
 from gateway.cache.semantic import Semantic
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
@@ -29,6 +32,8 @@ from gateway.state.log import IndexLog
 log = logging.getLogger(__name__)
 
 TIDY_S = 10.0
+CLOSE_S = 1.0
+"""Longest wait for the last answers to get to the server."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class Hit:
     usage: Usage
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Ticket:
     """What storing the answer needs, worked out once."""
 
@@ -48,11 +53,11 @@ class Ticket:
     tags: tuple[str, ...]
     asked_at: float
     ttl_s: float
-    question: key.Question | None
+    question: Question | None
     vector: Vector | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Miss:
     ticket: Ticket | None
     """None: the answer is not to be kept."""
@@ -72,26 +77,39 @@ class Cache:
         index_bytes: int = 256 * 2**20,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others."""
-        self._state, self._log, self._revision = state, log, revision
+        self._state, self._log = state, log
+        self._keys = Keys(revision)
         self._bodies = Bodies(state)
-        self._semantic = Semantic(embedder, max_bytes=index_bytes)
+        self._outbox = Outbox(state, log, self._bodies, self._lost)
         self._known = Known(quota or Quota(), self._gone)
-        self._fresh: dict[bytes, tuple[str, Stored]] = {}
-        """What this worker is storing, with its team, until the log tells of it: asked again at once, it is there."""
-        self._author = uuid.uuid4().hex
-        self._tasks = Tasks()
+        self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._known.entries)
+        self._tasks, self._meanings = Tasks(), Tasks()
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0, "flushed": 0}
 
     async def open(self) -> None:
-        await self._semantic.open()
+        await self._outbox.open()
         self._tasks.spawn(self._log.follow(self._apply, self._reset), "cache-log")
         self._tasks.spawn(self._tidy(), "cache-tidy")
+
+    def begin_by_meaning(self) -> None:
+        """Load what finds paraphrases, in the background. The first question for it would too, and be a miss."""
+        self._semantic.begin()
 
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until all answers that other workers stored are known here. Raises StateUnavailable."""
         await self._log.caught_up(timeout_s)
 
+    async def deliver(self) -> None:
+        """Wait until all that was stored here is with the server, or lost."""
+        await self._meanings.drain(CLOSE_S)
+        await self._outbox.flush()
+
     async def aclose(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.deliver()
+        await self._meanings.aclose()
+        await self._outbox.aclose()
         await self._tasks.aclose()
         await self._semantic.aclose()
 
@@ -104,7 +122,7 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        ticket = self._ticket(request, tenant)
+        ticket = self._ticket(request, tenant, record)
         if control == "refresh":
             return self._miss(record, "miss", ticket, control)
         if not self._state.healthy:
@@ -114,37 +132,34 @@ class Cache:
             if hit := await self._recall(ticket.digest, "exact", request, record):
                 return hit
             if ticket.question is not None:
-                found, ticket = await self._by_meaning(ticket, tenant, record)
+                found = await self._by_meaning(ticket, tenant, record)
                 if found and (hit := await self._recall(found, "semantic", request, record)):
                     return hit
         except StateUnavailable:
             record.degraded.add("state")
         return self._miss(record, "miss", ticket, control)
 
-    def _ticket(self, request: CompletionRequest, tenant: Tenant) -> Ticket:
+    def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         return Ticket(
-            digest=key.digest(request, tenant, self._revision),
-            team=tenant.team,
-            tags=request.controls.cache_tags,
-            asked_at=time.time(),
-            ttl_s=tenant.policy.cache.ttl,
-            question=key.question(request, tenant, self._revision, self._semantic.name),
+            self._keys.digest(request, tenant),
+            tenant.team,
+            request.controls.cache_tags,
+            record.started_at,
+            tenant.policy.cache.ttl,
+            self._keys.question(request, tenant, self._semantic.name),
         )
 
-    async def _by_meaning(self, ticket: Ticket, tenant: Tenant, record: Record) -> tuple[bytes | None, Ticket]:
-        """The digest of the answer to the same question, and the ticket with the vector that was needed for it."""
+    async def _by_meaning(self, ticket: Ticket, tenant: Tenant, record: Record) -> bytes | None:
+        """The digest of the answer to the same question. The vector that was needed for it goes on the ticket."""
         assert ticket.question is not None
         if self._semantic.failed:
             record.degraded.add("embedder")
         vector, found = await self._semantic.find(ticket.question, tenant.policy.cache.semantic.max_error)
-        if vector is not None:
-            ticket = Ticket(
-                ticket.digest, ticket.team, ticket.tags, ticket.asked_at, ticket.ttl_s, ticket.question, vector
-            )
+        ticket.vector = vector
         if found is None:
-            return None, ticket
+            return None
         record.cache_score = round(found.score, 4)
-        return found.digest, ticket
+        return found.digest
 
     async def _recall(
         self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
@@ -159,12 +174,11 @@ class Cache:
         return Hit(Replayed(request, stored.completion), stored.cost_pico, stored.usage)
 
     async def _find(self, digest: bytes) -> Stored | None:
-        if digest in self._fresh:
-            return self._fresh[digest][1]
-        if self._known.get(digest, time.time()) is None:
+        entry = self._known.get(digest, time.time())
+        if entry is None:
             return None
-        stored = await self._bodies.get(digest, recall=self._log.current)
-        if stored is None:
+        stored = self._outbox.find(entry) or await self._bodies.get(entry, recall=self._log.current)
+        if stored is None and self._known.get(digest, 0.0) is entry:
             self._known.remove(digest)
         return stored
 
@@ -181,8 +195,11 @@ class Cache:
 
     # -- store -----------------------------------------------------------------------------------------------------
 
-    async def store(self, miss: Miss, answer: Answer, record: Record) -> None:
-        """Keep a whole answer that ended cleanly. An answer that cannot be kept is no error."""
+    def store(self, miss: Miss, answer: Answer, record: Record) -> None:
+        """Keep a whole answer that ended cleanly: this worker has it at once, the others in a moment. Awaits nothing.
+
+        An answer that cannot be kept is no error.
+        """
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
             return
@@ -190,36 +207,54 @@ class Cache:
         if completion is None:
             self._counts["unkept"] += 1
             return
-        stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
-        self._fresh[ticket.digest] = ticket.team, stored
-        try:
-            await self._keep(ticket, stored, by_meaning=answer.finish == "stop")
-        except StateUnavailable:
-            self._fresh.pop(ticket.digest, None)
+        if not self._state.healthy:
             record.degraded.add("state")
-        except BaseException:
-            self._fresh.pop(ticket.digest, None)
-            raise
+            return
+        place = self._outbox.place(ticket.ttl_s)
+        if place is None:
+            return
+        question = ticket.question if answer.finish == "stop" else None
+        entry = self._entry(ticket, len(completion), place, question if ticket.vector is not None else None)
+        if self._learn(entry):
+            stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
+            self._outbox.add(entry, stored)
+            self._bodies.keep(entry.digest, stored)
+            self._counts["stored"] += 1
+            if question is not None and ticket.vector is None and self._semantic.ready:
+                self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
 
-    async def _keep(self, ticket: Ticket, stored: Stored, *, by_meaning: bool) -> None:
-        question = ticket.question if by_meaning else None
+    def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None) -> Entry:
         vector = ticket.vector if question else None
-        if question is not None and vector is None:
-            vector = await self._semantic.vector(question)
-        entry = Entry(
-            digest=ticket.digest,
-            team=ticket.team,
-            tags=ticket.tags,
-            asked_at=ticket.asked_at,
-            expires_at=time.time() + ticket.ttl_s,
-            size=len(stored.completion),
-            question=question if vector is not None else None,
-            vector=vector,
+        expires_at = time.time() + ticket.ttl_s
+        return Entry(
+            ticket.digest, ticket.team, ticket.tags, ticket.asked_at, expires_at, size, question, vector, place
         )
-        # The body first: whoever learns of the entry must find it.
-        await self._bodies.put(ticket.digest, stored, ticket.ttl_s)
-        await self._log.append(encode(entry, self._author))
-        self._counts["stored"] += 1
+
+    async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
+        """Make an answer findable by meaning too, whose vector was not known when it was stored."""
+        ticket.vector = await self._semantic.vector(question)
+        if ticket.vector is not None and self._known.get(entry.digest, time.time()) is entry:
+            meant = entry._replace(question=question, vector=ticket.vector)
+            self._known.replace(meant)
+            self._semantic.add(meant)
+            self._outbox.mean(meant)
+
+    def _learn(self, entry: Entry) -> bool:
+        """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""
+        gone = self._known.put(entry, time.time())
+        if gone:
+            self._outbox.discard(gone)
+        if self._known.get(entry.digest, 0.0) is not entry:
+            return False
+        self._semantic.add(entry)
+        return True
+
+    def _lost(self, entries: Iterable[Entry]) -> None:
+        """They did not get to the server."""
+        for entry in entries:
+            known = self._known.get(entry.digest, 0.0)
+            if known is not None and known.place == entry.place:
+                self._known.remove(entry.digest)
 
     # -- forget ----------------------------------------------------------------------------------------------------
 
@@ -228,47 +263,38 @@ class Cache:
     ) -> int:
         """Forget what `team` stored, in every worker; how many answers that are. Raises StateUnavailable."""
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag)
-        covered = [entry.digest for entry in self._known.covered(flush)]
+        covered = list(self._known.covered(flush))
         if not dry_run:
             await self._log.append(encode_flush(flush))
-            self._forget(flush)
-            await self._bodies.delete(covered)
+            late = self._known.flush(flush)  # some may have come meanwhile
+            await self._bodies.delete({entry.digest: entry for entry in [*covered, *late]}.values())
             self._counts["flushed"] += len(covered)
         return len(covered)
 
     # -- follow the log --------------------------------------------------------------------------------------------
 
     def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
-        change, author = decode(fields)
-        if isinstance(change, Flush):
-            self._forget(change)
+        if self._outbox.own(name_of(fields)):
             return
-        evicted = self._known.put(change, time.time())
-        if author == self._author:
-            self._fresh.pop(change.digest, None)
-        if self._known.get(change.digest, 0.0) is change:
-            self._semantic.add(change)
-        if evicted and author == self._author:
-            self._tasks.spawn(self._delete([entry.digest for entry in evicted]), "cache-evict")
-
-    def _forget(self, flush: Flush) -> None:
-        self._known.flush(flush)
-        self._fresh = {digest: found for digest, found in self._fresh.items() if found[0] != flush.team}
-
-    async def _delete(self, digests: list[bytes]) -> None:
-        try:
-            await self._bodies.delete(digests)
-        except StateUnavailable:
-            log.debug("%d evicted answers stay in the state server until they expire", len(digests))
+        change = decode(fields)
+        if isinstance(change, Flush):
+            self._known.flush(change)
+        elif change.epoch == self._state.epoch:
+            now = time.time()
+            for entry in change.entries:
+                self._known.put(entry, now)  # whoever stored it deletes what has to go for it
+                if entry.vector is not None and self._known.get(entry.digest, 0.0) is entry:
+                    self._semantic.add(entry)
 
     def _gone(self, entry: Entry) -> None:
         self._bodies.forget(entry.digest)
+        self._outbox.withdraw(entry)
         self._semantic.remove(entry)
 
     def _reset(self) -> None:
         log.warning("the state server lost its data; the cache begins anew")
         self._known.clear()
-        self._fresh.clear()
+        self._outbox.clear()
 
     async def _tidy(self) -> None:
         while True:
@@ -283,5 +309,6 @@ class Cache:
             "bytes": self._known.size,
             "evicted": self._known.evicted,
             "recalled": self._bodies.recalled,
+            **self._outbox.stats(),
             **self._semantic.stats(),
         }

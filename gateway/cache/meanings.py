@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
-from gateway.cache.entry import Entry, Vector
+from gateway.cache.embedder import Vector
+from gateway.cache.entry import Entry
 from gateway.cache.index import VectorIndex
 from gateway.cache.key import Question
 from gateway.cache.verify import Verifier

@@ -1,21 +1,22 @@
-"""The semantic level as the event loop sees it: vectors from the embedder, searches in a thread of its own."""
+"""The semantic level as the event loop sees it: loaded when somebody needs it, worked in a thread of its own."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from gateway.cache.entry import Entry, Vector
+from gateway.cache.embedder import Vector
+from gateway.cache.entry import Entry
 from gateway.cache.key import Question
-from gateway.cache.meanings import Found, Meanings
-from gateway.cache.verify import Verifier
 from gateway.domain.protocols import Embedder
 from gateway.domain.tasks import Tasks
-from gateway.errors import EmbedderUnavailable
+
+if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
+    from gateway.cache.meanings import Found, Meanings
 
 T = TypeVar("T")
 
@@ -23,40 +24,50 @@ log = logging.getLogger(__name__)
 
 DEADLINE_S = 0.25
 """Longest that a look-up waits for a vector and a search; later it is a miss."""
-_WAITING = 1_000_000
-"""Entries noted while the verifier still loads."""
+_TOLERATED = 3
+"""Look-ups in a row that may be late or fail; then slow counts as down."""
+_REST_S = 5.0
+"""So long nobody waits for an embedder that is down; then it is tried again."""
 
 
 class Semantic:
-    """Off while the embedder or the verifier is not there; then every question is simply new."""
+    """Off while the embedder or the verifier is not there; then every question is simply new.
 
-    def __init__(self, embedder: Embedder | None, *, max_bytes: int) -> None:
+    Neither is in memory before `begin`: 220 MiB that a gateway whose teams do without need not have.
+    """
+
+    def __init__(
+        self, embedder: Embedder | None, *, max_bytes: int, kept: Callable[[], Iterable[Entry]] = tuple
+    ) -> None:
+        """`kept`: the entries that are known when it has loaded."""
         self._embedder = embedder
-        self._max_bytes = max_bytes
+        self._max_bytes, self._kept = max_bytes, kept
         self._meanings: Meanings | None = None
-        self._early: list[tuple[bool, Entry]] = []
+        self._begun = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meanings")
         self._tasks = Tasks()
         self._failed = False
+        self._in_a_row = 0
+        self._rests_until = float("-inf")
         self._counts = {"asked": 0, "found": 0, "late": 0, "refused": 0}
 
-    async def open(self) -> None:
-        """Returns at once; words and weights are read in the background."""
-        if self._embedder is not None:
-            self._tasks.spawn(self._load(), "verifier-load")
+    def begin(self) -> None:
+        """Load in the background; called again it changes nothing."""
+        if self._embedder is not None and not self._begun:
+            self._begun = True
+            self._embedder.begin()
+            self._tasks.spawn(self._load(self._embedder.dimensions), "verifier-load")
 
-    async def _load(self) -> None:
-        assert self._embedder is not None
+    async def _load(self, dimensions: int) -> None:
         try:
-            verifier = await self._in_thread(Verifier.load)
+            meanings = await self._in_thread(_meanings, dimensions, self._max_bytes)
         except (OSError, ValueError, KeyError) as error:
             self._failed = True
             log.error("the verifier could not be loaded (%r); the semantic cache is off", error)
             return
-        meanings = Meanings(verifier, self._embedder.dimensions, max_bytes=self._max_bytes)
-        for adding, entry in self._early:
-            (meanings.add if adding else meanings.remove)(entry)
-        self._early.clear()
+        for entry in self._kept():
+            if entry.vector is not None:
+                meanings.add(entry)
         self._meanings = meanings
 
     async def aclose(self) -> None:
@@ -74,36 +85,55 @@ class Semantic:
 
     @property
     def failed(self) -> bool:
-        return self._failed or (self._embedder is not None and self._embedder.failed)
+        """Questions that were asked before in other words are not recognised, for now or for good."""
+        down = self._failed or self._in_a_row >= _TOLERATED
+        return down or (self._embedder is not None and self._embedder.failed)
+
+    @property
+    def _resting(self) -> bool:
+        return self._in_a_row >= _TOLERATED and time.monotonic() < self._rests_until
+
+    def _trouble(self, what: str) -> None:
+        self._in_a_row += 1
+        if self._in_a_row == _TOLERATED:
+            log.warning("the embedder is down (%s): the semantic cache rests", what)
+        self._rests_until = time.monotonic() + _REST_S
+
+    def _well(self) -> None:
+        if self._in_a_row >= _TOLERATED:
+            log.info("the embedder works again")
+        self._in_a_row = 0
 
     def add(self, entry: Entry) -> None:
         if entry.vector is not None:
-            self._note(True, entry)
+            self._note(entry, adding=True)
 
     def remove(self, entry: Entry) -> None:
         if entry.vector is not None:
-            self._note(False, entry)
+            self._note(entry, adding=False)
 
-    def _note(self, adding: bool, entry: Entry) -> None:
+    def _note(self, entry: Entry, *, adding: bool) -> None:
         if self._meanings is not None:
             (self._meanings.add if adding else self._meanings.remove)(entry)
-        elif self._embedder is not None and not self._failed and len(self._early) < _WAITING:
-            self._early.append((adding, entry))
 
     async def vector(self, question: Question) -> Vector | None:
         """None when there is none to be had, for whatever reason."""
-        if self._embedder is None or not self._embedder.ready:
+        if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
             vector: Vector | None = await self._embedder.embed(question.text)
-        except EmbedderUnavailable:
+        except Exception as error:  # whatever a model or its libraries raise: savings fail open
             self._counts["refused"] += 1
+            self._trouble(repr(error))
             return None
         return vector
 
     async def find(self, question: Question, max_error: float) -> tuple[Vector | None, Found | None]:
         """The question's vector, and the earlier question that it repeats."""
         if not self.ready or self._meanings is None:
+            self.begin()
+            return None, None
+        if self._resting:
             return None, None
         self._counts["asked"] += 1
         vector = None
@@ -115,7 +145,9 @@ class Semantic:
                 found = await self._in_thread(self._find, self._meanings, question, vector, max_error)
         except TimeoutError:
             self._counts["late"] += 1
+            self._trouble(f"no vector within {DEADLINE_S:g} s")
             return vector, None
+        self._well()
         self._counts["found"] += found is not None
         return vector, found
 
@@ -141,3 +173,11 @@ class Semantic:
             "semantic_dropped_partitions": meanings.dropped if meanings else 0,
             **{f"semantic_{name}": count for name, count in self._counts.items()},
         }
+
+
+def _meanings(dimensions: int, max_bytes: int) -> Meanings:
+    """With the packaged words and weights; reads files."""
+    from gateway.cache.meanings import Meanings
+    from gateway.cache.verify import Verifier
+
+    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes)

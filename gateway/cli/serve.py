@@ -16,7 +16,6 @@ from typing import Any
 
 import click
 import orjson
-from rich.console import Console
 
 from gateway.cli.options import Context, common
 from gateway.cli.tour import write_policy
@@ -46,16 +45,18 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     \b
     thriftgate serve --port 8080 --policies policies
     """
-    from gateway.supervisor import Supervisor
+    from gateway.supervisor.supervisor import Supervisor
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("watchfiles").setLevel(logging.WARNING)
     settings = context.settings()
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:
         settings = _for_the_tour(settings, team)
-    console = Console(stderr=True, highlight=False)
-    supervisor = Supervisor(
+
+    def welcome() -> None:
+        threading.Thread(target=_welcome, args=(settings, context.config, team), daemon=True).start()
+
+    Supervisor(
         settings,
         config=context.config,
         workers=workers,
@@ -63,11 +64,9 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         port=settings.config.listen.port if port is None else port,
         simulate=demo,
         facts={"tour": {"variable": TOUR_URL, "alert_url": variable(TOUR_URL)}} if demo else None,
-        announce=lambda line: console.print(f"  {line}"),
-    )
-    if demo:
-        threading.Thread(target=_welcome, args=(settings, context.config, team, console), daemon=True).start()
-    supervisor.run()
+        announce=lambda line: click.echo(f"  {line}", err=True),
+        on_ready=welcome if demo else lambda: None,
+    ).run()
 
 
 def _for_the_tour(settings: Settings, team: str) -> Settings:
@@ -86,11 +85,14 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
     return replace(settings, policies=(*settings.policies, folder))
 
 
-def _welcome(settings: Settings, config: Path | None, team: str, console: Console) -> None:
+def _welcome(settings: Settings, config: Path | None, team: str) -> None:
     """Once requests are answered: what to paste, and the tour."""
+    from rich.console import Console  # for the tour alone
+
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
         return
+    console = Console(stderr=True, highlight=False)
     base = f"http://{runtime['host']}:{runtime['port']}"
     secret, _ = _demo_key(settings, team)
     console.rule("Thriftgate is ready")

@@ -6,12 +6,14 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
-
-from tiktoken import Encoding
+from typing import TYPE_CHECKING
 
 from gateway.context import vocabulary
 from gateway.context.estimate import estimate
 from gateway.context.vocabulary import EncodingName
+
+if TYPE_CHECKING:
+    from tiktoken import Encoding
 
 _ON_LOOP_CHARACTERS = 16_000
 """Up to here counting takes about a millisecond: not worth handing over to a thread."""

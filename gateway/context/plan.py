@@ -27,7 +27,7 @@ _SMALL = 512
 """Requests below this many tokens are not worth a look at what trimming could reach."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Bounds:
     aim: int
     """Trimming goes down to this."""

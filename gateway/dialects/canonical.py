@@ -26,4 +26,7 @@ WITHOUT_INFLUENCE = frozenset(
 
 def canonical(request: CompletionRequest) -> dict[str, Any]:
     """The body without what has no influence; null says as little as an absent field. Not a copy."""
-    return {name: value for name, value in request.body.items() if value is not None and name not in WITHOUT_INFLUENCE}
+    body = request.body
+    if WITHOUT_INFLUENCE.isdisjoint(body) and None not in body.values():
+        return body
+    return {name: value for name, value in body.items() if value is not None and name not in WITHOUT_INFLUENCE}

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects import splice
-from gateway.dialects.chat_message import generated_text, mean_probability, overall_finish
+from gateway.dialects.chat_message import mean_probability, overall_finish
 from gateway.dialects.plain import Plain
 from gateway.dialects.upstream_error import find_error
 from gateway.dialects.usage import openai_usage
@@ -19,15 +19,17 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
     """The client gets `body` as it came, without log-probabilities that only the gateway asked for."""
     reply = load_reply(body)
     choices = _choices(reply)
-    if not request.body.get("logprobs") and any(choice.get("logprobs") for choice in choices):
-        body = _without_logprobs(body)
-    return Plain(
-        body=body,
-        usage=openai_usage(reply.get("usage")),
-        finish=overall_finish(choice.get("finish_reason") for choice in choices),
-        confidence=mean_probability(choices),
-        text="\n".join(generated_text(choice["message"]) for choice in choices),
-    )
+    confidence = None
+    for choice in choices:
+        if choice.get("logprobs"):
+            confidence = mean_probability(choices)
+            if not request.body.get("logprobs"):
+                body = _without_logprobs(body)
+            break
+    finish = choices[0].get("finish_reason")
+    if len(choices) > 1 or type(finish) is not str:
+        finish = overall_finish([choice.get("finish_reason") for choice in choices])
+    return Plain(body, openai_usage(reply.get("usage")), finish, confidence, choices)
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
@@ -45,13 +47,13 @@ def load_reply(body: bytes) -> dict[str, Any]:
 
 def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:
     choices = reply.get("choices")
-    if (
-        type(choices) is not list
-        or not choices
-        or not all(type(choice) is dict and type(choice.get("message")) is dict for choice in choices)
-    ):
-        raise BackendGarbage("The backend answered with JSON that is not a chat completion.")
-    return choices
+    if type(choices) is list and choices:
+        for choice in choices:
+            if type(choice) is not dict or type(choice.get("message")) is not dict:
+                break
+        else:
+            return choices
+    raise BackendGarbage("The backend answered with JSON that is not a chat completion.")
 
 
 def _without_logprobs(body: bytes) -> bytes:

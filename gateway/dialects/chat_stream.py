@@ -8,7 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
-from gateway.dialects.transcript import Transcript
+from gateway.dialects.transcript import Transcript, says
 from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
 from gateway.dialects.usage import openai_usage
 from gateway.domain.usage import Usage
@@ -44,6 +44,10 @@ class ChatStream:
     @property
     def chunks(self) -> int:
         return self._transcript.chunks
+
+    @property
+    def silent(self) -> int:
+        return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
         if self._smooth and data.endswith(b"\n\n") and not _marked(data):
@@ -97,7 +101,9 @@ class ChatStream:
         self.usage = openai_usage(raw_usage) or self.usage
         if type(choices) is not list:
             return True
-        reasons = (choice.get("finish_reason") for choice in choices if type(choice) is dict)
+        reasons = [choice.get("finish_reason") for choice in choices if type(choice) is dict]
+        if any(reasons) and not says(chunk):
+            self._transcript.silent += 1
         self.finish = overall_finish((self.finish, *reasons))
         only_usage = not choices and type(raw_usage) is dict
         return self._wants_usage or not only_usage

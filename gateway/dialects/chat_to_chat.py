@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import orjson
@@ -14,6 +15,10 @@ from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
+
+
+_quoted = lru_cache(maxsize=256)(orjson.dumps)
+"""A backend's model as JSON; there are few."""
 
 
 class ChatToChat:
@@ -32,7 +37,7 @@ class ChatToChat:
     ) -> bytes:
         changes: dict[str, bytes] = {}
         if model != request.model:
-            changes["model"] = orjson.dumps(model)
+            changes["model"] = _quoted(model)
         if request.stream and not request.wants_usage:
             options = request.body.get("stream_options") or {}
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})

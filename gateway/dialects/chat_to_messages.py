@@ -9,7 +9,6 @@ from dataclasses import replace
 import orjson
 
 from gateway.dialects import messages_body, upstream_error
-from gateway.dialects.chat_message import generated_text
 from gateway.dialects.chat_plain import load_reply
 from gateway.dialects.chat_to_chat import shortened
 from gateway.dialects.messages_reply import chat_completion, messages_usage
@@ -77,7 +76,7 @@ class ChatToMessages:
             usage=usage,
             finish=choice["finish_reason"] or "",
             confidence=None,
-            text=generated_text(choice["message"]),
+            choices=completion["choices"],
         )
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:

@@ -35,6 +35,7 @@ def parse_controls(headers: Mapping[bytes, bytes]) -> Controls:
         tags=_tags(found.get(b"tags", "")),
         session=_session(found.get(b"session", "")),
         untouched=_one_of(found, b"context", ("untouched",)) == "untouched",
+        priority="batch" if _one_of(found, b"priority", ("batch", "interactive")) == "batch" else "",
     )
 
 

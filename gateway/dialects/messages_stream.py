@@ -50,6 +50,10 @@ class MessagesStream:
     def chunks(self) -> int:
         return self._transcript.chunks
 
+    @property
+    def silent(self) -> int:
+        return self._transcript.silent
+
     def feed(self, data: bytes) -> bytes:
         if self._failure:
             raise self._failure
@@ -131,7 +135,10 @@ class MessagesStream:
         self._count(said.get("usage"))
         self.usage = messages_usage(self._raw_usage)
         self.finish = finish_of(said["delta"].get("stop_reason")) or self.finish
-        return self._chunk({}, self.finish) if self.finish else b""
+        if not self.finish:
+            return b""
+        self._transcript.silent += 1
+        return self._chunk({}, self.finish)
 
     def _count(self, usage: Any) -> None:
         """Counts are cumulative, and the later event may leave out what it does not change."""

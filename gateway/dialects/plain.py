@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
+from gateway.dialects.chat_message import generated_text
 from gateway.domain.usage import Usage
 
 
@@ -17,5 +19,10 @@ class Plain:
     """OpenAI's words; empty when the backend gave no reason."""
     confidence: float | None
     """Mean token probability, where the backend gave log-probabilities."""
-    text: str
-    """Everything generated that costs tokens: content, reasoning, refusal, tool names and arguments."""
+    choices: list[dict[str, Any]]
+    """As in a chat completion, parsed; each has a message."""
+
+    @property
+    def text(self) -> str:
+        """Everything generated that costs tokens: content, reasoning, refusal, tool names and arguments."""
+        return "\n".join(generated_text(choice["message"]) for choice in self.choices)

@@ -20,6 +20,7 @@ _SCALAR = re.compile(rb"[^ \t\n\r,\]}]+")
 _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _QUOTE, _BACKSLASH, _COMMA = b'"'[0], b"\\"[0], b","[0]
 _OPENING = b"{["
+_BLANKS = b" \t\n\r"
 
 
 def string_end(raw: bytes, start: int) -> int:
@@ -60,7 +61,7 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
 
 def _skip(raw: bytes, at: int) -> int:
     """Past white space."""
-    return _end(_SPACE, raw, at)
+    return _end(_SPACE, raw, at) if raw[at] in _BLANKS else at
 
 
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
@@ -93,18 +94,28 @@ def find(raw: bytes, key: str) -> list[Span]:
     `key` must be in the parsed object. Written exactly once and never hidden behind an escape, the quoted key can
     only be the one sought, and the rest of the body is not walked.
     """
-    quoted = b'"%s"' % key.encode()
-    at = raw.find(quoted)
-    if at >= 0 and at == raw.rfind(quoted) and all(raw.rfind(escape) < 0 for escape in _escapes(key)):
+    quoted, escapes = _spellings(key)
+    at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` for more than one character
+    if at >= 0 and raw.find(quoted, 0, at + len(quoted) - 1) < 0 and not _escaped(raw, escapes):
         value = _skip(raw, raw.index(b":", at + len(quoted)) + 1)
         return [(value, value_end(raw, value))]
     return [span for name, span in members(raw) if name == key]
 
 
 @cache
-def _escapes(key: str) -> tuple[bytes, ...]:
-    """One of these the JSON must contain if `key` is spelled with escapes: `\\u006` of `\\u006d` for an m."""
-    return tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
+def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
+    """The quoted key, and what the JSON must contain if it is spelled with escapes: `\\u006` of `\\u006d` for an m."""
+    return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
+
+
+def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
+    """Might a key be spelled with one of `escapes`?"""
+    first = raw.find(b"\\")
+    if first >= 0:
+        for escape in escapes:
+            if raw.rfind(escape, first) >= 0:
+                return True
+    return False
 
 
 def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
@@ -123,7 +134,14 @@ def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes])
 
     Keys that are absent are put first. Every occurrence of a duplicate is replaced, so that any parser agrees.
     """
-    spans = [(span, value) for key, value in changes.items() if key in body for span in find(raw, key)]
+    spans: list[tuple[Span, bytes]] = []
+    for key, value in changes.items():
+        if key in body:
+            found = find(raw, key)
+            if len(changes) == len(found) == 1:
+                start, end = found[0]
+                return b"%b%b%b" % (raw[:start], value, raw[end:])
+            spans += [(span, value) for span in found]
     added = [b'"%s":%s,' % (key.encode(), value) for key, value in changes.items() if key not in body]
     if added:
         first = raw.index(b"{") + 1

@@ -10,6 +10,8 @@ ABSURD_TOKENS = 100_000_000
 
 def token_count(value: object) -> int:
     """A number of tokens, 0 for an absent one. Raises ValueError for what nobody can believe."""
+    if type(value) is int and 0 <= value < ABSURD_TOKENS:
+        return value
     if value is None:
         return 0
     if isinstance(value, float) and value.is_integer():
@@ -41,10 +43,12 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
     Except where the numbers show that a backend counts reasoning or writes beside.
     """
     prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
-    cached = detail(usage, "prompt_tokens_details", "cached_tokens")
-    written = detail(usage, "prompt_tokens_details", "cache_write_tokens")
-    reasoning = detail(usage, "completion_tokens_details", "reasoning_tokens")
-    audio = detail(usage, "completion_tokens_details", "audio_tokens")
+    read, wrote = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    cached = written = reasoning = audio = 0
+    if type(read) is dict:
+        cached, written = token_count(read.get("cached_tokens")), token_count(read.get("cache_write_tokens"))
+    if type(wrote) is dict:
+        reasoning, audio = token_count(wrote.get("reasoning_tokens")), token_count(wrote.get("audio_tokens"))
     beside = reasoning > 0 and usage.get("total_tokens") == prompt + completion + reasoning
     output = completion - audio - (0 if beside else reasoning)
     if prompt == 0 or cached > prompt or output < 0:

@@ -31,7 +31,12 @@ class StreamReader(Protocol):
 
     @property
     def chunks(self) -> int:
-        """Content-bearing events so far, about one token each."""
+        """Events with a delta so far, about one token each."""
+        ...
+
+    @property
+    def silent(self) -> int:
+        """Of these, those known to carry no content: who speaks, why it ended."""
         ...
 
     @property

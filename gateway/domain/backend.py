@@ -56,7 +56,10 @@ class Backend(Section):
     first_byte_timeout: DurationS = Field(
         60.0, description="Longest wait for a stream to begin; for a plain answer too if this is set."
     )
-    concurrent: int = Field(256, gt=0, description="Most calls at a time.")
+    stall_timeout: DurationS = Field(120.0, description="Longest silence in the middle of a stream.")
+    concurrent: int = Field(1024, gt=0, description="Most calls at a time.")
+    queue: int = Field(256, ge=0, description="Most requests that wait for one of them.")
+    queue_timeout: DurationS = Field(5.0, description="Longest wait for one of them.")
 
     @model_validator(mode="after")
     def _reachable(self) -> Backend:

@@ -13,6 +13,9 @@ from gateway.domain.units import DurationS, Share, Usd
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
 
+Priority = Literal["interactive", "batch"]
+"""Under load `interactive` is served before `batch`."""
+
 
 class Section(BaseModel):
     """Strict and immutable: an unknown key is an error, a loaded policy never changes."""
@@ -120,6 +123,7 @@ class Rates(Section):
 
 class LimitsPolicy(Rates):
     per_key: Rates = Field(Rates(), description="The same limits for each single key.")
+    priority: Priority = Field("interactive", description="batch: under load the team's requests give way to others'.")
 
 
 class DataPolicy(Section):

@@ -58,6 +58,12 @@ class Price:
             + usage.audio_tokens * audio
         )
 
+    def plain(self, input_tokens: int, output_tokens: int) -> int:
+        """Pico-dollars where no token is cached, reasoned or heard: `cost` without a Usage."""
+        if self.beyond is not None and input_tokens > self.beyond[0]:
+            return self.beyond[1].plain(input_tokens, output_tokens)
+        return input_tokens * self.input + output_tokens * self.output
+
     def most(self, input_tokens: int, output_tokens: int, *, cache_writes: bool = False) -> int:
         """Pico-dollars of a call at worst, however its tokens fall into classes (audio apart)."""
         if self.beyond is not None and input_tokens > self.beyond[0]:

@@ -40,6 +40,10 @@ class Embedder(Protocol):
         """It could not be loaded and will not be."""
         ...
 
+    def begin(self) -> None:
+        """Load in the background, if that has not begun."""
+        ...
+
     async def embed(self, text: str) -> Any | None:
         """The vector, or None when the text is longer than the model reads."""
         ...
@@ -65,7 +69,7 @@ class PriceList(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class BackendState:
     available: bool
     reason: str = ""

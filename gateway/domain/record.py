@@ -15,6 +15,9 @@ from gateway.domain.usage import Usage
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 
+CHUNK_BITS = 28
+"""Of an attempt's progress word; above them are its bytes. 2**28 chunks, 64 GiB."""
+
 
 def new_request_id() -> str:
     """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 of chance."""
@@ -48,6 +51,15 @@ class Attempt:
     trimmed_tokens: int = 0
     confidence: float | None = None
     """Mean token probability of the answer, where the backend gave log-probabilities."""
+    progress: memoryview | None = None
+    """One 64-bit word of the ledger's that survives this process."""
+
+    def came(self, size: int, chunks: int) -> None:
+        """`size` more bytes arrived, `chunks` in all carry content. Call before anybody else may have them."""
+        self.output_bytes += size
+        self.chunks = chunks
+        if self.progress is not None:  # a single store: whatever kills us finds the old word or the new one
+            self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
 
 @dataclass(slots=True, eq=False)
@@ -85,10 +97,14 @@ class Record:
     def note(self, what: str, **facts: Any) -> None:
         self.notes.append({"ms": round((time.perf_counter() - self.started) * 1000, 3), "what": what, **facts})
 
+    @property
+    def next_id(self) -> str:
+        """The id that the next attempt will have."""
+        return f"{self.request_id}-{len(self.attempts) + 1}"
+
     def attempt(self, backend: Backend) -> Attempt:
         """A new, numbered attempt on this record."""
-        number = len(self.attempts) + 1
-        attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time())
+        attempt = Attempt(self.next_id, len(self.attempts) + 1, backend, time.time())
         self.attempts.append(attempt)
         return attempt
 

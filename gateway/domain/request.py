@@ -37,6 +37,8 @@ class Controls:
     session: str = ""
     untouched: bool = False
     """`x-thriftgate-context: untouched`: send the context as it is."""
+    priority: Literal["", "batch"] = ""
+    """`x-thriftgate-priority: batch`: lower than the policy says, never higher."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,8 @@
-"""Which backends, in which order, and why."""
+"""Which backends, in which order, and why.
+
+Nobody changes these values; they are not frozen because several are made for each request, and that costs four times as
+much frozen.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from dataclasses import dataclass, field
 from gateway.domain.backend import Backend
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Grade:
     """How hard a request is: 0..1, any monotone score of the expected gain from the strong tier."""
 
@@ -16,7 +20,7 @@ class Grade:
     """The prompt lies outside what the classifier knows: use the reference."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Considered:
     """One candidate in the decision, for `explain` and the flight record."""
 
@@ -27,7 +31,7 @@ class Considered:
     cost_pico: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Route:
     """`backends[0]` serves; the others, in order, are fallbacks before the first byte."""
 
@@ -46,7 +50,7 @@ class Route:
     """Expected, for cost and hold."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContextEstimate:
     """Tokens of a request untouched, and the least that trimming could reach."""
 
@@ -54,7 +58,7 @@ class ContextEstimate:
     least: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ContextPlan:
     """What to send to one backend: which turns go, which are shortened."""
 

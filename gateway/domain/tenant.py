@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from gateway.domain.policy import Policy
+from gateway.domain.request import Controls
 
 Scope = Literal["inference", "usage", "admin"]
 
@@ -36,3 +37,7 @@ class Tenant:
     @property
     def organisation(self) -> str:
         return self.policy.organisation
+
+    def batch(self, controls: Controls) -> bool:
+        """Does a request with these controls give way to interactive ones? It may lower itself, not raise."""
+        return controls.priority == "batch" or self.policy.limits.priority == "batch"

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Usage:
-    """Disjoint token counts: `input_tokens` excludes cached and cache writes, `output_tokens` excludes reasoning."""
+    """Disjoint token counts: `input_tokens` excludes cached and cache writes, `output_tokens` excludes reasoning.
+
+    Nobody changes one; it is not frozen because several are made for each request, at four times the cost if frozen.
+    """
 
     input_tokens: int = 0
     cached_tokens: int = 0

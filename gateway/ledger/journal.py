@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import os
 import time
@@ -19,13 +20,15 @@ from gateway.domain.record import Attempt, Record
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import rows, segments
+from gateway.ledger import rows, segments, slots
 
 log = logging.getLogger(__name__)
 
 MARK_S = 0.5
 """Pause between progress marks; with a busy loop they stay less than a second apart."""
 SEGMENT_BYTES = 16 * 2**20
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+"""The same file can be written again once there is room; after any other error its disk may be gone."""
 CLOSE_S = 5.0
 
 
@@ -34,14 +37,16 @@ class _Open:
     attempt: Attempt
     opening: bytes
     price: Price | None
+    slot: int | None
     seen_bytes: int = 0
 
 
 class Journal:
-    """`Books` of one worker: an *opened* line before the call, marks while it streams, a *closed* line at its end.
+    """`Books` of one worker: an *opened* line before the call, progress while it streams, a *closed* line at its end.
 
-    Lines go straight to the kernel, so a killed process loses none; every second or so they are flushed to the disk
-    itself. `open` refuses when a line cannot be written; a *closed* line waits in memory until it can.
+    Progress is stored in the attempt's slot at every piece, and marked in the journal now and then. Lines go straight
+    to the kernel, so a killed process loses none; every second or so they are flushed to the disk itself. `open`
+    refuses when a line cannot be written; a *closed* line waits in memory until it can.
     """
 
     def __init__(
@@ -59,8 +64,12 @@ class Journal:
         self._segment = segments.Segment.at(directory, segments.new_lane(worker), 1)
         self._fd = -1
         self._size = self._flushed = 0
-        self._torn = self._troubled = False
+        self._torn = self._troubled = self._lost = False
         self._waiting: list[bytes] = []
+        self._unflushed: list[bytes] = []
+        """Written, but perhaps not on the disk yet: written once more when that one is gone."""
+        self._slots: slots.Slots | None = None
+        self._ended_slots: list[int] = []
         self._open: dict[str, _Open] = {}
         self._refused = ""
         self._closed = self._refusals = 0
@@ -71,6 +80,7 @@ class Journal:
         """Begin the first segment. Raises LedgerUnavailable when the directory cannot be written."""
         try:
             self._fd = await asyncio.to_thread(self._create, self._segment)
+            self._slots = await asyncio.to_thread(slots.Slots, slots.path_of(self._directory, self._segment.lane))
         except OSError as error:
             raise _unavailable(error.strerror or str(error)) from error
         self._tasks.spawn(self._tick(), "journal marks")
@@ -97,22 +107,30 @@ class Journal:
 
     def open(self, attempt: Attempt, record: Record) -> None:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
-        if self._fd < 0:
+        if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
         price = self._prices.price(attempt.backend)
         opening = _json(rows.opening(attempt, record))
         entry: dict[str, Any] = {"open": attempt.id, "row": orjson.Fragment(opening), "tokens": attempt.input_tokens}
         if price is not None:
             entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), _source(price)
+        slot = self._slots.take()
+        if slot is not None:
+            entry["slot"] = slot
         if not self._append(segments.encode(entry)):
+            if slot is not None:
+                self._slots.give_back([slot])
             raise _unavailable(self._refused)
-        self._open[attempt.id] = _Open(attempt, opening, price)
+        if slot is not None:
+            attempt.progress = self._slots.word(slot)
+        self._open[attempt.id] = _Open(attempt, opening, price, slot)
 
     def close(self, attempt: Attempt, record: Record) -> None:
         """Price the attempt and journal its end. Never raises for the disk; a second call does nothing."""
         opened = self._open.pop(attempt.id, None)
         if opened is None:
             return
+        attempt.progress = None
         if attempt.outcome == "open":
             attempt.outcome = "interrupted"
         if attempt.ended_at is None:
@@ -121,6 +139,8 @@ class Journal:
         if opened.price is not None:
             attempt.cost_pico = min(opened.price.cost(usage), rows.MOST_PICO)
             attempt.price_source = _source(opened.price)
+        if opened.slot is not None:
+            self._ended_slots.append(opened.slot)
         self._keep(opened.opening, rows.ending(attempt, record, usage))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
@@ -143,6 +163,7 @@ class Journal:
         try:
             written = os.write(self._fd, data)
         except OSError as error:
+            self._lost = error.errno not in _FULL
             return self._refuse(error.strerror or str(error))
         self._size += written
         if written != len(data):
@@ -152,6 +173,10 @@ class Journal:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
         self._waiting.clear()
+        self._unflushed.append(data)
+        if self._slots is not None and self._ended_slots:
+            self._slots.give_back(self._ended_slots)
+            self._ended_slots.clear()
         return True
 
     def _refuse(self, reason: str) -> bool:
@@ -165,10 +190,12 @@ class Journal:
         while not await self._stopped(self._mark_s):
             self._mark()
             try:
-                await asyncio.to_thread(self._flush)
-                if self._size > self._segment_bytes or os.fstat(self._fd).st_nlink == 0:
+                if not self._lost:
+                    await asyncio.to_thread(self._flush)
+                if self._lost or self._size > self._segment_bytes or os.fstat(self._fd).st_nlink == 0:
                     await self._roll()
             except OSError as error:
+                self._lost = error.errno not in _FULL
                 if not self._troubled:
                     log.error("the ledger journal cannot be flushed or continued: %s", error)
                 self._troubled = True
@@ -194,16 +221,28 @@ class Journal:
 
     def _flush(self) -> None:
         if self._size != self._flushed:
-            size = self._size
+            size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
             self._flushed = size
+            del self._unflushed[:written]
 
     async def _roll(self) -> None:
-        """Go on in a new segment; the old one can go once all of it is in the ledger."""
+        """Go on in a new segment; the old one can go once all of it is in the ledger.
+
+        It lies wherever the directory lies now: on another disk, if the last was lost and replaced.
+        """
         following = segments.Segment.at(self._directory, self._segment.lane, self._segment.number + 1)
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
-        await asyncio.to_thread(segments.retire, old)
+        written, self._unflushed = self._unflushed, []
+        again, self._lost = self._lost or os.fstat(old).st_nlink == 0, False
+        try:
+            await asyncio.to_thread(segments.retire, old)
+        except OSError:
+            again = True
+        if again:  # what the old one took may be gone with it; a row that is there twice counts once
+            self._waiting[:0] = written
+            self._append(b"")
 
     def stats(self) -> dict[str, int | float | str]:
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -10,6 +11,7 @@ import orjson
 from gateway.ledger import segments
 from gateway.ledger.rows import Mark, Row, orphan
 from gateway.ledger.segments import Segment
+from gateway.ledger.slots import unpacked
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +61,27 @@ class Lane:
                 break
         return []
 
-    def orphans(self) -> list[Row]:
-        """The rows of what is still open, for a worker that is dead."""
+    def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
+        """The rows of what is still open, for a worker that is dead. `progress`: the words in its slots, if it left
+        any that can be believed."""
         found = []
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
             opened = dict(zip(self._fields[number], entry["row"], strict=False))
-            found.append(orphan(_ours(opened), entry, self._marks.get(id)))
+            mark = self._marks.get(id)
+            slot = entry.get("slot")
+            if progress is not None and slot is not None and progress[slot]:
+                mark = Mark(mark.at if mark else None, *unpacked(progress[slot]))
+            found.append(orphan(_ours(opened), entry, mark))
         return found
 
     def _take(self, segment: Segment, lines: list[tuple[int, bytes | None]]) -> list[Row]:
         fields = self._fields.get(segment.number)
         if fields is None:
-            fields = self._fields[segment.number] = segments.fields(segment) or _FIELDS
+            fields = segments.fields(segment) or _FIELDS
+            if fields == _FIELDS:
+                fields = _FIELDS  # the same object, which is quicker to recognise in every line
+            self._fields[segment.number] = fields
         rows = []
         for position, payload in lines:
             if payload is None:
@@ -100,7 +110,7 @@ class Lane:
         return None
 
     def _close(self, fields: list[str], values: list[Any]) -> Row:
-        row = Row(*values) if fields == _FIELDS else Row(**_ours(dict(zip(fields, values, strict=False))))
+        row = Row(*values) if fields is _FIELDS else Row(**_ours(dict(zip(fields, values, strict=False))))
         self.open.pop(row.id, None)
         self._marks.pop(row.id, None)
         return row

@@ -16,6 +16,8 @@ MOST_PICO = 2**63 - 1
 """What the columns hold. A backend that reports more is not believed."""
 FRAME_BYTES = 320
 """Of a streamed event is wire format and not text, at most: OpenAI's with fingerprint and empty usage."""
+SILENT_EVENTS = 3
+"""A stream has so many that carry no text: who speaks, why it ended, what was used."""
 BYTES_PER_TOKEN = 4
 
 
@@ -157,7 +159,8 @@ def _believable(usage: Usage) -> bool:
 
 def output_tokens(chunks: int, output_bytes: int) -> int:
     """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text."""
-    return max(chunks, (output_bytes - chunks * FRAME_BYTES) // BYTES_PER_TOKEN, 0)
+    text_bytes = output_bytes - (chunks + SILENT_EVENTS) * FRAME_BYTES
+    return max(chunks, text_bytes // BYTES_PER_TOKEN, 0)
 
 
 def rates(price: Price, input_tokens: int) -> tuple[int, int]:
@@ -168,9 +171,9 @@ def rates(price: Price, input_tokens: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a stream had come at a time."""
+    """How far a stream had come at a time; None where only how far is known."""
 
-    at: float
+    at: float | None
     chunks: int
     output_bytes: int
 
@@ -194,5 +197,5 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
         escalated=False,
         cost_pico=None if input_pico is None else min(input_pico + delivered * output_pico, MOST_PICO),
         price_source=entry.get("source", ""),
-        duration_ms=None if mark is None else round((mark.at - opened["at"]) * 1000, 3),
+        duration_ms=None if mark is None or mark.at is None else round((mark.at - opened["at"]) * 1000, 3),
     )

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from gateway.domain.protocols import Clock
-from gateway.ledger import segments
+from gateway.ledger import segments, slots
 from gateway.ledger.lane import Lane
 from gateway.ledger.once import insert_once, known
 from gateway.ledger.rows import Row
@@ -214,9 +214,11 @@ class Writer:
 
     def _bury(self, lane: Lane, files: list[Segment]) -> None:
         """Close what a dead worker left open, then forget its lane and delete its journal."""
-        self._save(lane.orphans(), [lane], replay=True)
+        progress = slots.path_of(self._directory, lane.name)
+        self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
             connection.execute(delete(journal_offsets).where(journal_offsets.c.lane == lane.name))
+        progress.unlink(missing_ok=True)  # ahead of the journal: without one nobody would find it again
         self._delete(files)
 
     def _shorten(self, files: list[Segment], needed: int) -> None:

@@ -8,7 +8,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -115,9 +115,19 @@ class KeyRing:
         self._mark: tuple[Any, ...] | None = None
         self._keys: dict[bytes, Key] = {}
         self._digests: dict[str, bytes] = {}
+        self._listeners: list[Callable[[], None]] = []
         self.version = 0
         """Grows with every change, so that whoever derives from the snapshot knows when to start anew."""
         self.ready = False
+        self._read_at = time.monotonic()
+
+    def on_change(self, listener: Callable[[], None]) -> None:
+        self._listeners.append(listener)
+
+    @property
+    def teams(self) -> set[str]:
+        """Those that have a living key."""
+        return {key.team for key in self._keys.values()}
 
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
@@ -135,7 +145,10 @@ class KeyRing:
             self._digests = {key.id: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
-        self.ready = True
+            self.ready = True
+            for listener in self._listeners:
+                listener()
+        self.ready, self._read_at = True, time.monotonic()
 
     async def follow(self) -> None:
         """Refresh a few times a second, for ever."""
@@ -150,8 +163,13 @@ class KeyRing:
                 failing = True
             await asyncio.sleep(POLL_S)
 
-    def stats(self) -> dict[str, int]:
-        return {"keys": len(self._keys), "ready": int(self.ready)}
+    @property
+    def age_s(self) -> float:
+        """How old the snapshot is: more than a second or two when the database is away or slow."""
+        return time.monotonic() - self._read_at
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"keys": len(self._keys), "ready": int(self.ready), "age_s": round(self.age_s, 1)}
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:

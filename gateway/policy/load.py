@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.domain.policy import Policy
 from gateway.policy.schema import above_ceilings, under_ceilings
+from gateway.policy.watch import changes, dates
 from gateway.settings.files import ConfigError, load
 from gateway.settings.gateway import Ceilings
 
@@ -73,6 +74,7 @@ class Policies:
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
+        self._dates = dates(folders)  # before they are read: what changes meanwhile is read again
         self.current = load_policies(folders, ceilings)
         self.problem = ""
         """Why the last reload was refused; empty when it was not."""
@@ -96,13 +98,16 @@ class Policies:
         log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
         return True
 
+    async def adopt(self, ceilings: Ceilings) -> None:
+        """Hold the teams to other ceilings from now on."""
+        self._ceilings = ceilings
+        await self.reload()
+
     async def watch(self) -> None:
         """Reload whenever a file in the folders changes, for ever."""
         if not self._folders:
             return
-        from watchfiles import awatch
-
-        async for _ in awatch(*self._folders, debounce=200, step=50, recursive=False):
+        async for _ in changes(self._folders, self._dates):
             await self.reload()
 
     def stats(self) -> dict[str, int]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from gateway.domain.backend import RANK, Backend
-from gateway.routing.artefact import Curves
+
+if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifier
+    from gateway.routing.artefact import Curves
 
 Gap = Literal["equal", "near", "below"]
 

@@ -10,7 +10,6 @@ from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import FleetView, PriceList
 from gateway.domain.request import DialectName
 from gateway.domain.route import Considered
-from gateway.domain.usage import Usage
 from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
@@ -71,7 +70,7 @@ def expected_cost(backend: Backend, demand: Demand, prices: PriceList) -> int | 
     if price is None:
         return None
     output = min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
-    return price.cost(Usage(input_tokens=demand.input_tokens, output_tokens=output))
+    return price.plain(demand.input_tokens, output)
 
 
 def _against(backend: Backend, demand: Demand, speaks: Callable[[DialectName, Kind], bool]) -> tuple[Cause, str]:

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.domain.backend import RANK, Backend, Kind
+from gateway.domain.lazy import Lazy
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import FleetView, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
-from gateway.errors import NoBackend
+from gateway.errors import NoBackend, UnknownModel
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.candidates import SPEAKERS, Candidate, Demand, considered, examine, refusal
 from gateway.routing.decide import Choice, by_cost, choose
-from gateway.routing.grade import Grader
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.names import Named, resolve
+
+if TYPE_CHECKING:
+    from gateway.routing.grade import Grader
 
 
 def speaks(dialect: DialectName, kind: Kind) -> bool:
     return kind in SPEAKERS[dialect]
+
+
+class Judge(NamedTuple):
+    """What only a choice among several candidates needs."""
+
+    grader: Grader
+    adequacy: Adequacy
+
+
+def packaged() -> Grader:
+    """The packaged classifier. It and NumPy take 15 MiB that a gateway with nothing to choose from does without."""
+    from gateway.routing.grade import Grader
+
+    return Grader.load()
+
+
+_MOST_NAMES = 4096
 
 
 class Router:
@@ -30,7 +51,7 @@ class Router:
 
     def __init__(
         self,
-        grader: Grader,
+        load: Callable[[], Grader],
         prices: PriceList,
         fleet: FleetView,
         backends: Sequence[Backend],
@@ -38,11 +59,13 @@ class Router:
         sampler: Sampler | None = None,
         speaks: Callable[[DialectName, Kind], bool] = speaks,
     ) -> None:
-        self._grader, self._prices, self._fleet, self._sampler = grader, prices, fleet, sampler
+        """`load` is called once, in a thread, when there is something to choose from."""
+        self._prices, self._fleet, self._sampler = prices, fleet, sampler
         self._backends = tuple(backends)
-        self._adequacy = Adequacy(grader.artefact.curves)
+        self._judge = Lazy(lambda: _judge(load()))
         self._speaks = speaks
         self._lengths = OutputLengths()
+        self._names: dict[tuple[str, int], tuple[Policy, Named]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
 
     async def route(
@@ -52,20 +75,49 @@ class Router:
 
         Raises UnknownModel, NoBackend, NoAdequateBackend, ContextTooLong, or Forbidden for the data rule.
         """
+        if not self._judge.ready and self._chooses(request.model, tenant.policy):
+            await self._judge.load()
         route = self.decide(request, tenant, estimate, record.session)
         record.route = route
         record.difficulty = route.grade.difficulty if route.grade else None
         return route
 
+    def wants(self, policies: Iterable[Policy]) -> bool:
+        """Will one of these have a choice to make, for which `load` has yet to be called?"""
+        names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
+        return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
+
+    async def load(self) -> None:
+        await self._judge.load()
+
+    def _chooses(self, model: str, policy: Policy) -> bool:
+        try:
+            named = self._named(model, policy)
+        except UnknownModel:
+            return False
+        return named.rule is not None and len(named.backends) > 1
+
+    def _named(self, model: str, policy: Policy) -> Named:
+        """As `resolve`, which gives the same answer as long as the policy is the same object."""
+        known = self._names.get((model, id(policy)))
+        if known is not None and known[0] is policy:
+            return known[1]
+        named = resolve(model, policy, self._backends)
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[model, id(policy)] = policy, named
+        return named
+
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """The decision without a record, as `explain` needs it. Raises as `route` does."""
+        """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
+        `route` does."""
         if not self._backends:
             raise NoBackend(
                 "No backend is configured. Name one under `backends:` in gateway.yaml, set a provider's key such as "
                 "OPENAI_API_KEY, or install the local model (`pip install thriftgate[local]`, "
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
-        named = resolve(request.model, tenant.policy, self._backends)
+        named = self._named(request.model, tenant.policy)
         demand = self._demand(request, tenant, estimate, named)
         candidates = examine(named.backends, demand, self._prices, self._fleet, self._speaks)
         able = [each for each in candidates if not each.excluded]
@@ -107,8 +159,9 @@ class Router:
         session: str,
     ) -> Route:
         several = sum(not each.excluded for each in candidates) > 1
-        grade = self._grader.grade_turns(request.turns, request.needs) if several else None
-        choice = choose(candidates, rule.reference, grade, rule.quality, self._adequacy)
+        judge = self._judge.get() if several else None
+        grade = judge.grader.grade_turns(request.turns, request.needs) if judge else None
+        choice = choose(candidates, rule.reference, grade, rule.quality, judge.adequacy if judge else None)
         served, why = self._override(choice, request, policy, session or request.controls.session or request.id)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
         stronger = None if served else _stronger(choice, rule, request)
@@ -145,6 +198,10 @@ class Router:
         self._counts["observed"] += served is not None
 
 
+def _judge(grader: Grader) -> Judge:
+    return Judge(grader, Adequacy(grader.artefact.curves))
+
+
 def share_of(subject: str) -> float:
     """A stable place in 0..1 for a session or request, so that a conversation stays on one side."""
     return int.from_bytes(blake2b(subject.encode(), digest_size=7).digest()) / 2**56
@@ -153,9 +210,9 @@ def share_of(subject: str) -> float:
 def _as_asked(candidates: Sequence[Candidate], able: Sequence[Candidate], demand: Demand) -> Route:
     """Cheapest first among the backends that the client named, by name, model or tier."""
     return Route(
-        tuple(each.backend for each in sorted(able, key=by_cost)),
+        tuple([each.backend for each in (sorted(able, key=by_cost) if len(able) > 1 else able)]),
         f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name",
-        considered=tuple(considered(each) for each in candidates),
+        considered=tuple([considered(each) for each in candidates]),
         input_tokens=demand.input_tokens,
         output_tokens=demand.output_tokens,
     )

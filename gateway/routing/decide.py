@@ -21,9 +21,10 @@ class Choice(NamedTuple):
 
 
 def choose(
-    candidates: Sequence[Candidate], named: str | None, grade: Grade | None, quality: float, adequacy: Adequacy
+    candidates: Sequence[Candidate], named: str | None, grade: Grade | None, quality: float, adequacy: Adequacy | None
 ) -> Choice:
-    """Decide among `candidates`, of which at least one can serve. `named`: the policy's reference.
+    """Decide among `candidates`, of which at least one can serve. `named`: the policy's reference; `adequacy`: only a
+    grade needs it.
 
     The share 1 − quality of answers that may be worse is split evenly among the kinds of weaker candidates.
     """
@@ -37,7 +38,7 @@ def choose(
     loss = (1 - quality) / max(len(weaker), 1)
     adequacies: dict[str, float] = {}
     good: list[Candidate] = []
-    if grade is not None and not grade.abstained:
+    if grade is not None and not grade.abstained and adequacy is not None:
         adequacies = {name: adequacy.of(far, grade.difficulty) for name, far in gaps.items()}
         good = [each for each in cheap if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss)]
         good.sort(key=by_cost)

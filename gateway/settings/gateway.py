@@ -10,7 +10,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Section
-from gateway.domain.units import DurationS, Share, Usd
+from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 
@@ -40,6 +40,9 @@ class Ceilings(Section):
 class StateSettings(Section):
     redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
     timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
+    max_memory_bytes: int = Field(
+        256 * 2**20, ge=32 * 2**20, description="What the embedded server may hold; then cached answers go first."
+    )
 
 
 class LedgerSettings(Section):
@@ -51,7 +54,13 @@ class RequestLimits(Section):
     body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
     deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
-    drain: DurationS = Field(30.0, description="How long streams may finish after SIGTERM.")
+    lag: DurationS = Field(0.025, description="How late the event loop may stay before requests are refused.")
+    head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
+    stall: DurationS = Field(60.0, description="How long a client may take nothing of its answer.")
+    drain_delay: DelayS = Field(
+        0.0, description="How long all is still served after SIGTERM, while /health/ready says 503."
+    )
+    drain: DurationS = Field(30.0, description="How long streams may finish after that.")
 
 
 class TelemetrySettings(Section):

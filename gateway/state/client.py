@@ -1,4 +1,5 @@
-"""How redis-py is told to reach a server: directly, or the master that Sentinel names."""
+"""How redis-py is told to reach a server: directly, or the master that Sentinel names. It connects, logs in and
+speaks TLS; what goes over the connection is `line`'s."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Sentinel
+from redis.asyncio import BlockingConnectionPool, Connection, Sentinel
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError
@@ -15,20 +16,18 @@ from redis.backoff import NoBackoff
 
 from gateway.errors import StateUnavailable
 from gateway.state.address import Address
-from gateway.state.door import Client, Lost
-from gateway.state.line import Line, Shared, reason
-
-CONNECTIONS = 16
-"""One is shared by all; the others are for those who block."""
+from gateway.state.door import Lost
+from gateway.state.line import CONNECTIONS, LATE, Line, Shared
 
 
-def make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """`connect_s` is the time to connect, `call_s` what callers wait for a reply."""
-    if address.kind == "cluster":
-        from gateway.state.cluster import ClusterClient
-
-        return ClusterClient(address, connect_s, call_s)
-    return ServerClient(address, connect_s)
+def reason(error: BaseException) -> str:
+    """What happened, in the server's words with the code that redis-py cuts off, or in ours."""
+    if isinstance(error, exceptions.InvalidResponse):
+        return f"does not speak the Redis protocol ({error})"
+    if isinstance(error, TimeoutError | exceptions.TimeoutError):
+        return LATE
+    code = getattr(error, "status_code", None)
+    return f"{code} {error}" if code else str(error) or type(error).__name__
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
@@ -63,7 +62,7 @@ class ServerClient:
                 connection = await pool.get_connection()
         except (exceptions.RedisError, OSError, TypeError, ValueError) as error:
             raise StateUnavailable(f"{self._address}: {reason(error)}") from error
-        return Line(str(self._address), pool, connection)
+        return Line(str(self._address), _Lent(pool, connection))
 
     async def aclose(self) -> None:
         for pool in self._pools.values():
@@ -98,3 +97,28 @@ class ServerClient:
             "ssl": self._address.tls,
             "socket_timeout": self._connect_s,
         }
+
+
+class _Lent:
+    """Implements Wire on a connection of redis-py's pool."""
+
+    def __init__(self, pool: BlockingConnectionPool, connection: Connection) -> None:
+        self._pool, self._connection = pool, connection
+
+    async def write(self, packed: bytes) -> None:
+        try:
+            await self._connection.send_packed_command(packed, check_health=False)
+        except (exceptions.RedisError, OSError) as error:
+            raise StateUnavailable(reason(error)) from error
+
+    async def read(self) -> Any:
+        try:
+            return await self._connection.read_response(disconnect_on_error=False)
+        except exceptions.ResponseError as error:
+            return StateUnavailable(reason(error))
+        except (exceptions.RedisError, OSError) as error:
+            raise StateUnavailable(reason(error)) from error
+
+    async def aclose(self) -> None:
+        await self._connection.disconnect(nowait=True)
+        await self._pool.release(self._connection)

@@ -212,7 +212,16 @@ class State:
 
 
 def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
-    """In a thread: redis-py takes its time to import, which only those pay who open the door."""
-    from gateway.state.client import make_client
+    """`connect_s`: time to connect; `call_s`: what callers wait for a reply. In a thread: redis-py takes its time to
+    import, which the usual server, on a socket of this machine, does without."""
+    if address.kind == "cluster":
+        from gateway.state.cluster import ClusterClient
 
-    return make_client(address, connect_s, call_s)
+        return ClusterClient(address, connect_s, call_s)
+    if address.kind == "unix" and not (address.login or address.query):
+        from gateway.state.unix import UnixClient
+
+        return UnixClient(address, connect_s)
+    from gateway.state.client import ServerClient
+
+    return ServerClient(address, connect_s)

@@ -65,8 +65,11 @@ class EmbeddedServer:
         binary: str | None = None,
         prefix: Sequence[str] = (),
         epoch_key: str = "tg:epoch",
+        max_memory_bytes: int | None = None,
     ) -> None:
+        """Beyond `max_memory_bytes` what has a time to live and was used longest ago goes."""
         self.directory = directory
+        self._max_memory_bytes = max_memory_bytes or 0
         self._mark = directory / "running"
         self._epoch_key = epoch_key
         self.socket = _short(socket_path or directory / "valkey.sock")
@@ -187,6 +190,13 @@ class EmbeddedServer:
             "save": "",
             "daemonize": "no",
             "databases": "1",
+            # Epoch and index log have no time to live, so they stay; counters are used every second while anyone
+            # needs them, and one that goes all the same is made anew: a budget's from the ledger.
+            "maxmemory": str(self._max_memory_bytes),
+            "maxmemory-policy": "volatile-lru",
+            "maxmemory-samples": "10",
+            "lazyfree-lazy-eviction": "yes",
+            "lazyfree-lazy-expire": "yes",
             "logfile": "valkey.log",
             "loglevel": "warning",
         }

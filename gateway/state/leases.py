@@ -78,6 +78,8 @@ class Leases:
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
+        self.away = False
+        """The last report went unanswered: what is taken comes from leases, or from nowhere."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -318,8 +320,10 @@ class Leases:
                 for start in range(0, len(leases), _TOGETHER):
                     await self._call(leases[start : start + _TOGETHER])
                 await self._repair([lease for lease in leases if lease.stale])
+                self.away = False
         except StateUnavailable as error:
             self._counts["failed"] += 1
+            self.away = True
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:

@@ -1,8 +1,8 @@
-"""A redis-py connection with a deadline on all that is asked of it: lent to one caller, or shared by all.
+"""A connection with a deadline on all that is asked of it: lent to one caller, or shared by all.
 
-redis-py connects, logs in, speaks TLS, sends and parses. Its client would lend a connection to one command at a time;
-here everyone's commands go out as they come and replies are handed out in their order. That costs half the CPU of a GET
-or less, needs no second connection, and a caller that is cancelled leaves the connection whole.
+redis-py's client would lend a connection to one command at a time; here everyone's commands go out as they come and
+replies are handed out in their order. That costs half the CPU of a GET or less, needs no second connection, and a
+caller that is cancelled leaves the connection whole.
 """
 
 from __future__ import annotations
@@ -10,30 +10,35 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from hiredis import pack_command
-from redis import exceptions
-from redis.asyncio import BlockingConnectionPool, Connection
 
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
 from gateway.state.door import Command, Lost
 
+CONNECTIONS = 16
+"""One is shared by all; the others are for those who block."""
 GRACE_S = 0.02
 """After a stall of our own loop replies may lie unread in the socket: look once more before giving the server up."""
 UNSENT_BYTES = 64 * 2**20
 """More than this is not kept for a server that does not read."""
 
 
-def reason(error: BaseException) -> str:
-    """What happened, in the server's words with the code that redis-py cuts off, or in ours."""
-    if isinstance(error, exceptions.InvalidResponse):
-        return f"does not speak the Redis protocol ({error})"
-    if isinstance(error, TimeoutError | exceptions.TimeoutError):
-        return "no reply in time"
-    code = getattr(error, "status_code", None)
-    return f"{code} {error}" if code else str(error) or type(error).__name__
+LATE = "no reply in time"
+
+
+class Wire(Protocol):
+    """Bytes out, replies in. Raises StateUnavailable when it broke."""
+
+    async def write(self, packed: bytes) -> None: ...
+
+    async def read(self) -> Any:
+        """The next reply, or the StateUnavailable that a refusal is. Interrupted, it loses none."""
+        ...
+
+    async def aclose(self) -> None: ...
 
 
 def pack(commands: Sequence[Command]) -> bytes:
@@ -46,9 +51,8 @@ class Line:
     """Implements Door for one caller at a time. Whatever ends an exchange midway ends the connection too: a late reply
     must never meet a stranger."""
 
-    def __init__(self, name: str, pool: BlockingConnectionPool, connection: Connection) -> None:
-        self.name, self._pool = name, pool
-        self._connection = connection
+    def __init__(self, name: str, wire: Wire) -> None:
+        self.name, self._wire = name, wire
         self._open = True
 
     async def exchange(self, commands: Sequence[Command], timeout_s: float) -> list[Any]:
@@ -58,7 +62,7 @@ class Line:
                 return [await self.read() for _ in commands]
         except TimeoutError as error:
             await self.aclose()
-            raise StateUnavailable(f"{self.name}: {reason(error)}") from error
+            raise StateUnavailable(f"{self.name}: {LATE}") from error
         except BaseException:
             await self.aclose()
             raise
@@ -67,24 +71,21 @@ class Line:
         if not self._open:
             raise StateUnavailable(f"{self.name}: closed")
         try:
-            await self._connection.send_packed_command(packed, check_health=False)
-        except (exceptions.RedisError, OSError) as error:
-            raise StateUnavailable(f"{self.name}: {reason(error)}") from error
+            await self._wire.write(packed)
+        except StateUnavailable as error:
+            raise StateUnavailable(f"{self.name}: {error}") from error
 
     async def read(self) -> Any:
-        """The next reply, or the StateUnavailable that a refusal is. Interrupted, it loses none."""
+        """As Wire's."""
         try:
-            return await self._connection.read_response(disconnect_on_error=False)
-        except exceptions.ResponseError as error:
-            return StateUnavailable(reason(error))
-        except (exceptions.RedisError, OSError) as error:
-            raise StateUnavailable(f"{self.name}: {reason(error)}") from error
+            return await self._wire.read()
+        except StateUnavailable as error:
+            raise StateUnavailable(f"{self.name}: {error}") from error
 
     async def aclose(self) -> None:
         if self._open:
             self._open = False
-            await self._connection.disconnect(nowait=True)
-            await self._pool.release(self._connection)
+            await self._wire.aclose()
 
 
 class _Call:
@@ -170,7 +171,7 @@ class Shared:
         elif not again:
             self._timer = self._loop.call_later(GRACE_S, self._expire, True)
         else:
-            self._end(f"{self._line.name}: no reply in time")
+            self._end(f"{self._line.name}: {LATE}")
 
     def _end(self, why: str) -> None:
         """Everyone who waits is told, once."""

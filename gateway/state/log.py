@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -13,22 +14,30 @@ from gateway.state.door import Door
 
 log = logging.getLogger(__name__)
 
-PAGE = 256
-"""Entries handled before the loop gets its turn."""
+PAGE = 64
+"""Entries handled before the loop gets its turn; each may tell of many things."""
+PACE_S = 0.1
+"""Pause after news: a busy log is read a few times a second, not at every entry."""
 BLOCK_S = 1.0
 READ_S = 5.0
 """Longest wait for a page that is there."""
 RETRY_S = 0.2
 _START = "0-0"
+_WEIGHT = b"weight"
 
 
 class IndexLog:
     """A capped stream. One follower per instance, any number of appenders anywhere."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
+        """Above `max_length`, counted in weights by whoever follows and in entries by others, the oldest go."""
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
+        self._weights: deque[tuple[str, int]] = deque()
+        self._weight = 0
+        self._oldest = ""
+        """The first entry to keep; empty while there is room."""
         self._cursor = _START
         self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
@@ -46,10 +55,13 @@ class IndexLog:
         except TimeoutError as error:
             raise StateUnavailable(f"{self._key} was not read to its end within {timeout_s:g} s") from error
 
-    async def append(self, fields: Mapping[str | bytes, bytes]) -> str:
-        """The entry's id. The oldest entries beyond the maximum length go. Raises StateUnavailable."""
-        words = [word for pair in fields.items() for word in pair]
-        entry: bytes = await self._state.call("XADD", self._key, "MAXLEN", "~", self._max_length, "*", *words)
+    async def append(self, fields: Mapping[str | bytes, bytes], *, weight: int = 1) -> str:
+        """The entry's id; `weight` is how much it counts. Raises StateUnavailable."""
+        words: list[str | bytes | int] = [word for pair in fields.items() for word in pair]
+        if weight != 1:
+            words += (_WEIGHT, weight)
+        keep = ("MINID", "~", self._oldest) if self._oldest else ("MAXLEN", "~", self._max_length)
+        entry: bytes = await self._state.call("XADD", self._key, *keep, "*", *words)
         self._counts["appended"] += 1
         return entry.decode()
 
@@ -80,7 +92,8 @@ class IndexLog:
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
         if (followed and epoch != followed) or await self._fell_back(door):
-            self._cursor = _START
+            self._cursor, self._oldest, self._weight = _START, "", 0
+            self._weights.clear()
             self._counts["resets"] += 1
             reset()
         return epoch
@@ -108,16 +121,27 @@ class IndexLog:
             self._current.set()
         else:
             self._current.clear()
-        await asyncio.sleep(0)
+        await asyncio.sleep(PACE_S if 0 < len(entries) < PAGE else 0)
 
     def _handle(self, entry: str, words: list[bytes], handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
         self._cursor = entry
         try:
-            handle(entry, dict(zip(words[::2], words[1::2], strict=True)))
+            fields = dict(zip(words[::2], words[1::2], strict=True))
+            self._weigh(entry, int(fields.get(_WEIGHT, 1)))
+            handle(entry, fields)
             self._counts["handled"] += 1
         except Exception:
             self._counts["rejected"] += 1
-            log.exception("index log %s: entry %s could not be handled", self._key, entry)
+            if self._counts["rejected"] == 1:  # where one is, there may be as many as the log holds
+                log.exception("index log %s: entry %s could not be handled", self._key, entry)
+
+    def _weigh(self, entry: str, weight: int) -> None:
+        self._weights.append((entry, weight))
+        self._weight += weight
+        while self._weight > self._max_length and len(self._weights) > 1:
+            _, gone = self._weights.popleft()
+            self._weight -= gone
+            self._oldest = self._weights[0][0]
 
     def stats(self) -> dict[str, int | float | str]:
         return {"current": int(self.current), **self._counts}

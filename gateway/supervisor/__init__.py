@@ -1,5 +1,1 @@
 """The parent process: state server, local model, workers, and the one ledger writer of this host."""
-
-from gateway.supervisor.supervisor import Supervisor
-
-__all__ = ["Supervisor"]

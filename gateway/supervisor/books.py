@@ -23,6 +23,8 @@ MIGRATE_S = 10.0
 """Longest that serving waits for the database; the journal can keep the spend for as long as it takes."""
 RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
+DRAIN_EVERY_S = 0.5
+"""An idle gateway looks into its journals so often."""
 
 
 class Everyone(Mapping[str, Policy]):
@@ -53,12 +55,14 @@ class Books:
                 [f"ledger.database_url: {error}; for PostgreSQL: pip install 'thriftgate[postgres]'"]
             ) from error
         self._notice: Callable[[list[Row]], None] = lambda rows: None
-        self._writer = Writer(settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows))
+        self._writer = Writer(
+            settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows), interval_s=DRAIN_EVERY_S
+        )
         self._policies = policies
         self._everyone = Everyone(policies.current)
         self._migrated = asyncio.Event()
         self.abandoned = False
-        """A thread was left waiting for the database."""
+        """A thread may have been left waiting for the database."""
 
     async def open(self) -> None:
         """Migrate, if the database is there."""
@@ -111,4 +115,5 @@ class Books:
             self.abandoned = True
             log.error("the ledger database does not answer; the journal is drained at the next start")
         except (SQLAlchemyError, OSError) as error:
+            self.abandoned = True  # an earlier call may still be waiting where this one failed
             log.error("the last of the journal is drained at the next start: %s", error)

@@ -7,7 +7,9 @@ import logging
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Protocol
 
 from gateway.settings.environment import child_environment
 from gateway.supervisor import tether
@@ -18,6 +20,23 @@ FIRST_WAIT_S = 0.1
 LONGEST_WAIT_S = 10.0
 STEADY_S = 20.0
 """One that ran this long starts with a clean record."""
+LOOP = 5
+"""So many short lives in a row are a crash loop."""
+
+
+class Process(Protocol):
+    """One life, however it was started."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    async def wait(self) -> int: ...
+    def send_signal(self, number: int) -> None: ...
+
+
+Start = Callable[[], Awaitable[Process]]
+"""Raises OSError when there is no memory, or are no processes left."""
 
 
 class Child:
@@ -26,55 +45,69 @@ class Child:
     def __init__(
         self,
         name: str,
-        command: Sequence[str],
+        start: Start,
         *,
-        environment: Mapping[str, str] | None = None,
-        fds: Sequence[int] = (),
-        silent: bool = False,
         on_change: Callable[[], None] = lambda: None,
+        last_words: Callable[[], str] = lambda: "",
     ) -> None:
+        """`last_words`: what the process said of its own end."""
         self.name = name
-        self.starts = 0
-        self._command = [*tether.prefix(), *command]
-        self._environment = child_environment(environment or {})
-        self._fds = tuple(fds)
-        self._silent = silent
-        self._on_change = on_change
-        self._process: asyncio.subprocess.Process | None = None
+        self.short_lives = 0
+        """In a row, up to now."""
+        self._begin, self._on_change, self._last_words = start, on_change, last_words
+        self._process: Process | None = None
+        self._began = 0.0
+        self._how = ""
 
     @property
     def pid(self) -> int | None:
         return self._process.pid if self._process and self._process.returncode is None else None
 
+    @property
+    def lived_s(self) -> float:
+        return asyncio.get_running_loop().time() - self._began
+
+    @property
+    def trouble(self) -> str:
+        """Empty unless it keeps ending."""
+        return f"{self.name} keeps ending {self._how}" if self.short_lives >= LOOP else ""
+
     async def keep(self) -> None:
         """Run it until cancelled; then it still runs, and `stop` ends it."""
         wait_s = FIRST_WAIT_S
         while True:
-            began = asyncio.get_running_loop().time()
+            self._began = asyncio.get_running_loop().time()
             try:
-                process = await self._start()
-                how = f"(pid {process.pid}) ended {_how(await process.wait())}"
-            except OSError as error:  # no memory, no processes left
-                how = f"could not be started: {error}"
+                self._process = await self._begin()
+                self._on_change()
+                self._how = _how(await self._process.wait())
+                how = f"(pid {self._process.pid}) ended {self._how}"
+            except OSError as error:
+                self._how = how = f"could not be started: {error}"
+            if self.lived_s > STEADY_S:
+                self.short_lives, wait_s = 0, FIRST_WAIT_S
+            self.short_lives += 1
+            self._tell(how, wait_s)
             self._on_change()
-            if asyncio.get_running_loop().time() - began > STEADY_S:
-                wait_s = FIRST_WAIT_S
-            log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        self._process = await asyncio.create_subprocess_exec(
-            *self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL if self._silent else None,
-            env=self._environment,
-            pass_fds=self._fds,
-            start_new_session=True,  # Ctrl-C is for the supervisor, who then drains
-        )
-        self.starts += 1
-        self._on_change()
-        return self._process
+    def _tell(self, how: str, wait_s: float) -> None:
+        """Each end, until it is a loop; that is said once."""
+        words = self._last_words()
+        how = f"{how}: {words}" if words else how
+        if self.short_lives < LOOP:
+            log.warning("%s %s; again in %.1f s", self.name, how, wait_s)
+        elif self.short_lives == LOOP:
+            log.error("%s keeps ending, the last time it %s; it is tried again and again", self.name, how)
+
+    def look(self) -> None:
+        """Forgive one that has lived long enough."""
+        if self.short_lives and self.pid and self.lived_s > STEADY_S:
+            if self.trouble:
+                log.warning("%s runs steadily again", self.name)
+            self.short_lives = 0
+            self._on_change()
 
     def signal(self, number: signal.Signals) -> None:
         if self.pid is not None and self._process:
@@ -93,6 +126,31 @@ class Child:
             log.warning("%s did not end within %g s and was killed", self.name, timeout_s)
             self.signal(signal.SIGKILL)
             await self._process.wait()
+        self._on_change()
+
+
+async def spawn(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str] | None = None,
+    fds: Sequence[int] = (),
+    silent: bool = False,
+) -> Process:
+    """A fresh program, which the kernel ends with us. Raises OSError."""
+    return await asyncio.create_subprocess_exec(
+        *tether.prefix(),
+        *command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL if silent else None,
+        env=child_environment(environment or {}),
+        pass_fds=tuple(fds),
+        start_new_session=True,  # Ctrl-C is for the supervisor, who then drains
+    )
+
+
+def program(command: Sequence[str], *, silent: bool = False) -> Start:
+    """The same program at each start."""
+    return partial(spawn, command, silent=silent)
 
 
 def python(*words: str) -> list[str]:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.settings.gateway import Settings
-from gateway.supervisor.child import Child, python
+from gateway.supervisor.child import Child, program, python
 from gateway.supervisor.probe import status_of
 
 log = logging.getLogger(__name__)
@@ -49,9 +49,8 @@ class LocalModel:
             "--gpu-layers": local.gpu_layers,
         }
         words = [str(word) for option in options.items() for word in option]
-        self.child = Child(
-            "local model", python("-m", "gateway.backends.llama", *words), silent=True, on_change=on_change
-        )
+        command = python("-m", "gateway.backends.llama", *words)
+        self.child = Child("local model", program(command, silent=True), on_change=on_change)
 
     @property
     def url(self) -> str:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +59,14 @@ def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
             ) from error
 
 
+def lift_file_limit() -> int:
+    """Allow as many open files as the system lets us, and all that we start: a stream takes two. → how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(OSError, ValueError):  # macOS says "unlimited" and means less
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+
+
 def reachable(host: str) -> str:
     """The host that a client on this machine uses for a socket bound to `host`."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not bound
@@ -78,9 +88,16 @@ class RuntimeFile:
         if data == self._written:
             return
         whole = self._path.with_suffix(".new")
-        whole.write_bytes(data)
-        whole.replace(self._path)
-        self._written = data
+        try:
+            whole.write_bytes(data)
+            whole.replace(self._path)
+        except OSError as error:  # a disk in trouble must not end who looks after the workers
+            log.error("%s cannot be written: %s", self._path, error)
+        else:
+            self._written = data
 
     def remove(self) -> None:
-        self._path.unlink(missing_ok=True)
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            log.error("%s cannot be removed: %s", self._path, error)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
@@ -17,7 +18,7 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 0.5
+LOOK_S = 1.0
 FROZEN_S = 3.0
 """Without an answer for so long, it is as good as dead. (Workers count it as down much earlier.)"""
 LONGEST_WAIT_S = 5.0
@@ -27,8 +28,12 @@ class StateServer:
     """Every call to the server runs on one thread that lives as long as this process: the kernel ties the server's
     life to the thread that started it."""
 
-    def __init__(self, paths: Paths, on_change: Callable[[], None] = lambda: None) -> None:
-        self._server = EmbeddedServer(paths.valkey, socket_path=paths.socket, prefix=tether.prefix())
+    def __init__(
+        self, paths: Paths, on_change: Callable[[], None] = lambda: None, *, max_memory_bytes: int | None = None
+    ) -> None:
+        self._server = EmbeddedServer(
+            paths.valkey, socket_path=paths.socket, prefix=tether.prefix(), max_memory_bytes=max_memory_bytes
+        )
         self._on_change = on_change
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state-server")
 
@@ -53,12 +58,30 @@ class StateServer:
         loop = asyncio.get_running_loop()
         answered = loop.time()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._end_or_look()
             if await self._call(self._server.ping):
                 answered = loop.time()
             elif not self._server.alive() or loop.time() - answered > FROZEN_S:
                 await self._revive()
                 answered = loop.time()
+
+    async def _end_or_look(self) -> None:
+        """Time for the next look: at once when it ends, where the kernel tells."""
+        pid, loop = self.pid, asyncio.get_running_loop()
+        if pid is None or not hasattr(os, "pidfd_open"):
+            await asyncio.sleep(LOOK_S)
+            return
+        ended = asyncio.Event()
+        fd = os.pidfd_open(pid)
+        loop.add_reader(fd, ended.set)
+        try:
+            async with asyncio.timeout(LOOK_S):
+                await ended.wait()
+        except TimeoutError:
+            pass
+        finally:
+            loop.remove_reader(fd)
+            os.close(fd)
 
     async def _revive(self) -> None:
         log.error("the state server is %s: starting it again", "frozen" if self._server.alive() else "gone")

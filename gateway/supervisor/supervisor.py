@@ -14,28 +14,31 @@ from typing import Any
 
 import orjson
 
+from gateway.domain.garbage import postponed, settle
 from gateway.domain.tasks import Tasks
 from gateway.policy.load import Policies
-from gateway.settings.environment import variable
+from gateway.settings.environment import define, variable
+from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.supervisor.accepted import Accepted
 from gateway.supervisor.books import Books
-from gateway.supervisor.child import Child, python
+from gateway.supervisor.child import Process, python, spawn
+from gateway.supervisor.crew import Crew
 from gateway.supervisor.local_model import LocalModel, find_weights
-from gateway.supervisor.place import STALE_S, RuntimeFile, listen, occupy, reachable
-from gateway.supervisor.probe import status_of
+from gateway.supervisor.nursery import Nursery, NurseryGone
+from gateway.supervisor.place import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
+from gateway.supervisor.pulse import TOLD
 from gateway.supervisor.state_server import StateServer
 
 log = logging.getLogger(__name__)
 
-GRACE_S = 5.0
-"""Beyond the drain, for a worker to close its rooms."""
 STOP_S = 5.0
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Numeric libraries would start a spinning thread per core in every worker; the operator may say otherwise."""
 
 
 class Supervisor:
-    """The parent process of `thriftgate serve`. `run` from the main thread."""
+    """The parent process of `thriftgate serve`. `run` from the main thread, while there is no other."""
 
     def __init__(
         self,
@@ -47,18 +50,23 @@ class Supervisor:
         port: int | None = None,
         simulate: bool = False,
         announce: Callable[[str], None] = log.info,
+        on_ready: Callable[[], None] = lambda: None,
         facts: Mapping[str, Any] | None = None,
         worker_command: Sequence[str] | None = None,
     ) -> None:
-        """`config`: the file that `settings` were read from. `facts`: more for runtime.json."""
-        self._settings, self._config, self._count = settings, config, workers
+        """`config`: the file that `settings` were read from. `facts`: more for runtime.json. `worker_command`: what to
+        start for each worker, instead of forking it."""
+        self._settings, self._count = settings, workers
+        self._accepted = Accepted(settings, config)
         self._host = host or settings.config.listen.host
         self._port = settings.config.listen.port if port is None else port
-        self._simulate, self._announce = simulate, announce
+        self._simulate, self._announce, self._on_ready = simulate, announce, on_ready
         self._facts = dict(facts or {})
-        self._worker_command = worker_command or python("-m", "gateway.app")
+        self._worker_command = worker_command
         self._started_at = time.time()
-        self._workers: list[Child] = []
+        self._crew = Crew(workers, self._launch, self._write_facts)
+        self._rolling = asyncio.Event()
+        self._nursery: Nursery | None = None
         self._state: StateServer | None = None
         self._model: LocalModel | None = None
         self._runtime = RuntimeFile(settings.paths.runtime)
@@ -68,9 +76,23 @@ class Supervisor:
         """Until SIGTERM or SIGINT; a second one ends it without waiting for streams. Raises ConfigError before
         anything is started when files, data directory or port are not as they must be."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
+        lift_file_limit()
+        for name in ONE_THREAD:
+            define(name, variable(name) or "1")
+        if self._worker_command is None:
+            with postponed():
+                self._nursery = Nursery.open()
+        try:
+            self._run(policies)
+        finally:
+            if self._nursery:
+                self._nursery.close()
+
+    def _run(self, policies: Policies) -> None:
         books = Books(self._settings, policies)
         lock = occupy(self._settings.paths)
         try:
+            self._accepted.keep()
             self._socket = listen(self._host, self._port, STALE_S if self._runtime.left_behind() else 0.0)
             self._port = self._socket.getsockname()[1]
             try:
@@ -80,8 +102,6 @@ class Supervisor:
                 self._runtime.remove()
         finally:
             os.close(lock)
-        if books.abandoned:  # a thread still waits for a database that does not answer: do not wait with it
-            os._exit(1)
 
     async def _main(self, policies: Policies, books: Books) -> None:
         leave = self._listen_to_signals(policies)
@@ -89,16 +109,30 @@ class Supervisor:
             exits.push_async_callback(books.aclose)
             await asyncio.gather(self._open_state(exits), books.open())
             self._prepare_model(exits)
-            exits.push_async_callback(self._tasks.aclose)  # from here on nothing is started again
+            exits.push_async_callback(self._tasks.aclose)
+            rolls = self._tasks.spawn(self._rolls(policies), "rolling restarts")
             exits.push_async_callback(self._end_workers)
-            self._start_workers()
+            exits.callback(rolls.cancel)  # from here on nothing is started again
+            self._crew.start()
+            self._tasks.spawn(self._crew.watch(), "workers")
             if self._state:
                 self._tasks.spawn(self._state.keep(), "state server")
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(), "policies")
             self._tasks.spawn(self._when_ready(books), "readiness")
+            settle()
             await leave.wait()
             self._announce("finishing open streams")
+        if books.abandoned:
+            self._leave_threads_behind()
+
+    def _leave_threads_behind(self) -> None:
+        """One may wait for ever for a database that does not answer, and closing the loop would wait with it."""
+        log.info("leaving without waiting for the database")
+        self._runtime.remove()
+        if self._nursery:
+            self._nursery.close()
+        os._exit(0)  # all else is closed, what was spent is in the journal, and the kernel gives up the lock
 
     def _listen_to_signals(self, policies: Policies) -> asyncio.Event:
         """Set by the first signal to leave."""
@@ -106,22 +140,24 @@ class Supervisor:
 
         def go() -> None:
             if leave.is_set():
-                self._signal_workers(signal.SIGKILL)
+                self._crew.hurry()
             leave.set()
 
         def reload() -> None:
-            self._signal_workers(signal.SIGHUP)
+            self._crew.reload()
             self._tasks.spawn(policies.reload(), "reload")
 
         loop.add_signal_handler(signal.SIGTERM, go)
         loop.add_signal_handler(signal.SIGINT, go)
         loop.add_signal_handler(signal.SIGHUP, reload)
+        loop.add_signal_handler(signal.SIGUSR2, self._rolling.set)
         return leave
 
     async def _open_state(self, exits: AsyncExitStack) -> None:
         if self._settings.config.state.redis_url:
             return
-        self._state = StateServer(self._settings.paths, self._write_facts)
+        most = self._settings.config.state.max_memory_bytes
+        self._state = StateServer(self._settings.paths, self._write_facts, max_memory_bytes=most)
         exits.push_async_callback(self._state.stop)
         await self._state.start()
 
@@ -130,23 +166,10 @@ class Supervisor:
             self._model = LocalModel(self._settings, weights, self._write_facts)
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
-    def _start_workers(self) -> None:
-        self._worker_tasks = Tasks()
-        for number in range(self._count):
-            child = Child(
-                f"worker {number}",
-                self._worker_command,
-                environment=self._worker_environment(number),
-                fds=[self._socket.fileno()],
-                on_change=self._write_facts,
-            )
-            self._workers.append(child)
-            self._worker_tasks.spawn(child.keep(), child.name)
-
-    def _worker_environment(self, number: int) -> dict[str, str]:
+    async def _launch(self, number: int, pulse: int) -> Process:
+        """Fork a worker; once the nursery has gone, spawn it."""
         told = {
-            "fd": self._socket.fileno(),
-            "config": str(self._config.absolute()) if self._config else None,
+            "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
             "policies": [str(folder.absolute()) for folder in self._settings.policies],
             "redis_url": self._state.url if self._state else self._settings.config.state.redis_url,
@@ -155,30 +178,59 @@ class Supervisor:
             "worker": number,
             "workers": self._count,
         }
-        threads = {name: variable(name) or "1" for name in ONE_THREAD}
-        return {"THRIFTGATE_WORKER": orjson.dumps(told).decode(), **threads}
+        fds = {"fd": self._socket.fileno(), "pulse": pulse}
+        if self._nursery:
+            try:
+                return await self._nursery.fork(told, fds)
+            except NurseryGone as error:
+                log.error("%s: from now on workers are started one by one, and need more memory", error)
+                self._nursery = None
+        command = self._worker_command or python("-m", "gateway.supervisor.worker")
+        environment = {TOLD: orjson.dumps({**told, **fds}).decode()}
+        return await spawn(command, environment=environment, fds=list(fds.values()))
 
     async def _when_ready(self, books: Books) -> None:
         """Say so; only then start what would compete with the workers for the processor."""
-        host = reachable(self._host)
-        while await status_of(host, self._port, "/health/ready", 1.0) != 200:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.03)
+        await self._crew.ready()
         self._announce(f"listening on {self._url}")
+        self._on_ready()
         self._tasks.spawn(books.alert(), "alerts")
         if self._model:
             self._tasks.spawn(self._model.child.keep(), "local model")
             self._tasks.spawn(self._model.watch(), "local model watch")
 
+    async def _rolls(self, policies: Policies) -> None:
+        """A rolling restart whenever one is asked for; what is asked meanwhile is one more."""
+        while True:
+            await self._rolling.wait()
+            self._rolling.clear()
+            self._crew.refuse(await self._roll(policies))
+
+    async def _roll(self, policies: Policies) -> str:
+        """Why it was not done; empty when it was."""
+        before = self._settings.config.requests.drain
+        try:
+            self._settings = self._accepted.renew()
+        except ConfigError as error:
+            log.error("no rolling restart, the workers stay as they are:\n%s", error)
+            return "gateway.yaml was refused, see the log"
+        log.info("rolling restart begins")
+        done = await self._crew.roll(before)
+        if done:
+            await policies.adopt(self._settings.config.ceilings)
+        else:
+            self._settings = self._accepted.revert()
+        if done == self._count:
+            log.info("rolling restart done")
+            return ""
+        log.error("rolling restart given up after %d of %d: a replacement did not become ready", done, self._count)
+        return "the last rolling restart was given up, see the log"
+
     async def _end_workers(self) -> None:
         """No new ones; those that run finish their streams."""
+        requests = self._settings.config.requests
         self._socket.close()
-        await self._worker_tasks.aclose()
-        patience_s = self._settings.config.requests.drain + GRACE_S
-        await asyncio.gather(*(worker.stop(patience_s) for worker in self._workers))
-
-    def _signal_workers(self, number: signal.Signals) -> None:
-        for worker in self._workers:
-            worker.signal(number)
+        await self._crew.end(requests.drain_delay, requests.drain)
 
     @property
     def _url(self) -> str:
@@ -194,7 +246,8 @@ class Supervisor:
                 "port": self._port,
                 "url": self._url,
                 "started_at": self._started_at,
-                "workers": [worker.pid for worker in self._workers if worker.pid],
+                "workers": self._crew.pids,
+                "troubles": self._crew.troubles,
                 "valkey": {"pid": state.pid, "url": state.url} if state else None,
                 "local_model": {"pid": model.child.pid, "port": model.port, "url": model.url} if model else None,
                 **self._facts,

@@ -1,7 +1,8 @@
-"""Becomes a program that the kernel kills when its parent is gone: `python -IS tether.py PARENT COMMAND…`.
+"""Ties a process to its parent, so that the kernel kills it when the parent is gone.
 
-It runs in a fresh interpreter instead of between fork and exec of ours, where threads make Python code unsafe. The
-kernel means the *thread* that started us: it must live as long as its process does.
+As a program, `python -IS tether.py PARENT COMMAND…`, it becomes COMMAND. It runs in a fresh interpreter instead of
+between fork and exec of ours, where threads make Python code unsafe. The kernel means the *thread* that started us: it
+must live as long as its process does.
 """
 
 from __future__ import annotations
@@ -12,6 +13,13 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def prctl(option: int, value: int | bytes) -> bool:
+    """Linux only; whether the kernel did it."""
+    return bool(ctypes.CDLL(None).prctl(option, value, 0, 0, 0) == 0)
 
 
 def prefix() -> list[str]:
@@ -19,10 +27,15 @@ def prefix() -> list[str]:
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
-def main() -> None:
+def tie(parent: int) -> bool:
+    """False when `parent` is not our parent, or no longer: nobody would end us."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(sys.argv[1]):  # it went before the kernel was told
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    return os.getppid() == parent
+
+
+def main() -> None:
+    if not tie(int(sys.argv[1])):
         sys.exit(1)
     os.execv(sys.argv[2], sys.argv[2:])  # noqa: S606 - the supervisor's own command
 

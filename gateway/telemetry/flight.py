@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import Any
 
 import orjson
@@ -10,26 +10,40 @@ import orjson
 from gateway.domain.record import Attempt, Record
 from gateway.domain.units import pico_to_usd
 from gateway.errors import StateUnavailable
+from gateway.state import bundle
 from gateway.state.connection import State
 
 KEEP_S = 3600
 FLUSH_S = 0.25
 RECENT = 512
+MOST = 32
+"""Plain requests kept per flush, and as many that something befell: a busy worker keeps a sample of what went well."""
+_SLOT = slice(0, 13)
+"""Of a request's id: four seconds. What began in them lies together."""
 
 
 class Flights:
-    """Recent records in memory at once, all of them in the state a moment later, so that any worker can answer."""
+    """Recent records in memory at once, and in the state a moment later, so that any worker can answer."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._recent: OrderedDict[str, Record] = OrderedDict()
-        self._waiting: deque[Record] = deque(maxlen=4096)
+        self._plain: list[Record] = []
+        self._eventful: list[Record] = []
+        self.dropped = 0
+        """Records that only this worker had, for as long as they were recent."""
 
     def add(self, record: Record) -> None:
-        self._recent[record.request_id] = record
-        if len(self._recent) > RECENT:
-            self._recent.popitem(last=False)
-        self._waiting.append(record)
+        recent = self._recent
+        recent[record.request_id] = record
+        if len(recent) > RECENT:
+            recent.popitem(last=False)
+        eventful = record.error or record.degraded or len(record.attempts) > 1
+        waiting = self._eventful if eventful else self._plain
+        if len(waiting) < MOST:
+            waiting.append(record)
+        else:
+            self.dropped += 1
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
         """The record as JSON values, or None when this team has no such request."""
@@ -37,7 +51,7 @@ class Flights:
         if record is not None:
             return flight(record) if record.tenant.team == team else None
         try:
-            stored = await self._state.call("GET", self._key(team, request_id))
+            stored = await bundle.get(self._state, self._key(request_id), _field(request_id, team))
         except StateUnavailable:
             return None
         if stored is None:
@@ -47,21 +61,26 @@ class Flights:
 
     async def flush(self) -> None:
         """Write what waits; what cannot be written is dropped, flight records are a convenience."""
-        batch = [self._waiting.popleft() for _ in range(min(len(self._waiting), 256))]
-        if not batch or not self._state.healthy:
-            return
-        try:
-            await self._state.pipeline(
-                [
-                    ("SET", self._key(r.tenant.team, r.request_id), orjson.dumps(flight(r), default=str), "EX", KEEP_S)
-                    for r in batch
-                ]
+        batch = [*self._eventful, *self._plain]
+        self._eventful, self._plain = [], []
+        slots: dict[str, list[tuple[str | bytes, bytes]]] = {}
+        for record in batch if self._state.healthy else ():
+            field = _field(record.request_id, record.tenant.team)
+            slots.setdefault(self._key(record.request_id), []).append(
+                (field, orjson.dumps(flight(record), default=str))
             )
+        try:
+            for key, fields in slots.items():
+                await bundle.put(self._state, key, fields, KEEP_S)
         except StateUnavailable:
             return
 
-    def _key(self, team: str, request_id: str) -> str:
-        return self._state.key("flight", team, request_id)
+    def _key(self, request_id: str) -> str:
+        return self._state.key("flight", request_id[_SLOT])
+
+
+def _field(request_id: str, team: str) -> str:
+    return f"{request_id}/{team}"
 
 
 def flight(record: Record) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The room's door: one context manager around a request, everything else after the answer."""
+"""The room's door: told when a request begins and ends; everything else is done after the answer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any
 
 from gateway import __version__
@@ -62,30 +61,20 @@ class Telemetry:
             except Exception:  # one odd record must not silence all that follow
                 log.exception("flight records or access log could not be written")
 
-    @contextmanager
-    def observe(self, record: Record) -> Iterator[None]:
-        """Around a whole request, until its reply is closed."""
+    def begin(self, record: Record) -> None:
+        """A request whose `end` will be told, however it ends."""
         self.totals.in_flight += 1
+
+    def end(self, record: Record, error: BaseException | None) -> None:
+        """Its reply is closed. Raises nothing."""
+        self.totals.in_flight -= 1
+        if error is not None:
+            _failed(record, error)
+        record.duration_ms = round((time.perf_counter() - record.started) * 1000, 3)
         try:
-            yield
-        except GatewayError as error:
-            record.status, record.error = error.status, error.code
-            record.note("refused" if error.status < 500 else "failed", code=error.code, why=error.message)
-            raise
-        except asyncio.CancelledError:
-            record.error = record.error or "client_closed_request"
-            record.status = 499  # nginx's number for a client that hung up
-            raise
-        except Exception as error:
-            record.status, record.error = 500, type(error).__name__
-            raise
-        finally:
-            self.totals.in_flight -= 1
-            record.duration_ms = round((time.perf_counter() - record.started) * 1000, 3)
-            try:
-                self._emit(record)
-            except Exception:  # the answer is with the client already
-                log.exception("request %s is missing from the figures", record.request_id)
+            self._emit(record)
+        except Exception:  # the answer is with the client already
+            log.exception("request %s is missing from the figures", record.request_id)
 
     def _emit(self, record: Record) -> None:
         self.totals.add(record)
@@ -115,4 +104,19 @@ class Telemetry:
         return await self.flights.find(request_id, team)
 
     def stats(self) -> Mapping[str, int | float | str]:
-        return {"in_flight": self.totals.in_flight, "spans": self._exporter.spans}
+        return {
+            "in_flight": self.totals.in_flight,
+            "spans": self._exporter.spans,
+            "flights_dropped": self.flights.dropped,
+        }
+
+
+def _failed(record: Record, error: BaseException) -> None:
+    if isinstance(error, GatewayError):
+        record.status, record.error = error.status, error.code
+        record.note("refused" if error.status < 500 else "failed", code=error.code, why=error.message)
+    elif isinstance(error, asyncio.CancelledError):
+        record.error = record.error or "client_closed_request"
+        record.status = 499  # nginx's number for a client that hung up
+    else:
+        record.status, record.error = 500, type(error).__name__

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,15 @@ class Prices:
 
     def price(self, backend: Backend) -> Price | None:
         return PRICES.get(backend.name)
+
+
+@contextmanager
+def released(hold: BudgetHold) -> Iterator[BudgetHold]:
+    """Released in the end, as the pipeline does it."""
+    try:
+        yield hold
+    finally:
+        hold.release()
 
 
 def backend(name: str = "small", **more: Any) -> Backend:
@@ -132,7 +141,7 @@ def broke(limit: str = "1", **more: Any) -> Tenant:
 
 
 async def spend(budgets: Budgets, who: Tenant, nano: int) -> None:
-    async with budgets.hold(who, record(who), asking(10)) as hold:
+    with released(budgets.hold(who, record(who), asking(10))) as hold:
         await hold.extend(backend(), 10)
         hold.settle(nano * 1000)
 

@@ -26,6 +26,7 @@ from tests.admission.conftest import (
     close,
     counters,
     record,
+    released,
     spend,
     states,
     tenant,
@@ -37,7 +38,7 @@ async def test_without_budgets_everything_passes_and_nothing_is_held(state: Stat
     async with budgets_on(state, Ledger()) as budgets:
         who = tenant()
         assert await budgets.exhausted(who) is None
-        async with budgets.hold(who, record(who), asking()) as hold:
+        with released(budgets.hold(who, record(who), asking())) as hold:
             await hold.extend(backend(), 10**9)
             await hold.grow(10**9)
             hold.settle(5)
@@ -120,7 +121,7 @@ async def work(budgets: Budgets, who: Tenant, ledger: Ledger, jobs: int, chance:
         spent = 0
         try:
             await budgets.refuse_exhausted(who)
-            async with budgets.hold(who, seen, asking(200, stream=stream)) as hold:
+            with released(budgets.hold(who, seen, asking(200, stream=stream))) as hold:
                 await hold.extend(target, 100)
                 assert hold.held > 0
                 output = chance.randrange(1, 200)

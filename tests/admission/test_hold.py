@@ -15,6 +15,7 @@ from tests.admission.conftest import (
     broke,
     budgets_on,
     record,
+    released,
     spend,
 )
 
@@ -22,7 +23,7 @@ from tests.admission.conftest import (
 async def test_a_hold_covers_input_and_the_longest_plain_answer(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()
-        async with budgets.hold(who, record(who), asking(100)) as hold:
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
             await hold.extend(backend(), 1000)
             assert hold.held >= (1000 * 1 + 100 * 10) * 1000
             assert hold.held < (1300 * 1 + 100 * 10) * 1000
@@ -33,7 +34,7 @@ async def test_leaving_without_settling_releases_the_hold(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.01")
         for _ in range(3):
-            async with budgets.hold(who, record(who), asking(900)) as hold:
+            with released(budgets.hold(who, record(who), asking(900))) as hold:
                 await hold.extend(backend(), 10)
         await spend(budgets, who, 9_000_000)
         hold = budgets.hold(who, record(who), asking(900))
@@ -74,7 +75,7 @@ async def test_a_stream_holds_what_is_expected_and_grows(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.02")
         seen = record(who, stream=True)
-        async with budgets.hold(who, seen, asking(stream=True)) as hold:
+        with released(budgets.hold(who, seen, asking(stream=True))) as hold:
             await hold.extend(backend(), 100)
             begun = hold.held
             assert begun < 513 * 10_000 + 130 * 1000
@@ -94,7 +95,7 @@ async def test_a_stream_holds_what_is_expected_and_grows(state: State) -> None:
 async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()
-        async with budgets.hold(who, record(who, stream=True), asking(300, stream=True)) as hold:
+        with released(budgets.hold(who, record(who, stream=True), asking(300, stream=True))) as hold:
             await hold.extend(backend(), 100)
             assert hold.covers == float("inf")
 
@@ -102,7 +103,7 @@ async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) ->
 async def test_near_the_end_a_plain_answer_is_capped_at_what_is_held(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.05")
-        async with budgets.hold(who, record(who), asking(4000)) as hold:
+        with released(budgets.hold(who, record(who), asking(4000))) as hold:
             await hold.extend(backend(), 10)
             assert hold.output_limit == 512
             assert hold.held < 513 * 10_000 + 20_000
@@ -111,7 +112,7 @@ async def test_near_the_end_a_plain_answer_is_capped_at_what_is_held(state: Stat
 async def test_all_answers_of_a_request_are_held_for(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke()
-        async with budgets.hold(who, record(who), asking(100, parallel=5)) as hold:
+        with released(budgets.hold(who, record(who), asking(100, parallel=5))) as hold:
             await hold.extend(backend(), 10)
             assert hold.held >= 500 * 10_000
 
@@ -124,7 +125,7 @@ async def test_a_hold_is_enough_however_the_backend_sorts_its_tokens(state: Stat
             request = asking(100)
             request.raw = raw
             for tokens in (1000, 10_000):
-                async with budgets.hold(who, record(who), request) as hold:
+                with released(budgets.hold(who, record(who), request)) as hold:
                     await hold.extend(backend("classes"), tokens)
                     held[raw == b"{}", tokens] = hold.held
         assert held[True, 1000] >= 1000 + 100 * 30
@@ -135,13 +136,13 @@ async def test_a_hold_is_enough_however_the_backend_sorts_its_tokens(state: Stat
 async def test_a_hold_that_is_left_while_it_waits_holds_nothing(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.01")
-        async with budgets.hold(who, record(who), asking(900)) as first:
+        with released(budgets.hold(who, record(who), asking(900))) as first:
             await first.extend(backend(), 10)
-            async with budgets.hold(who, record(who), asking(900)) as second:
+            with released(budgets.hold(who, record(who), asking(900))) as second:
                 waiting = asyncio.ensure_future(second.extend(backend(), 10))
                 await asyncio.sleep(0.05)
             first.settle(0)
             await waiting
             assert second.held == 0
-        async with budgets.hold(who, record(who), asking(900)) as third:
+        with released(budgets.hold(who, record(who), asking(900))) as third:
             await third.extend(backend(), 10)

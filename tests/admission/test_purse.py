@@ -17,6 +17,7 @@ from tests.admission.conftest import (
     budgets_on,
     counters,
     record,
+    released,
     spend,
     states,
     up_again,
@@ -26,7 +27,7 @@ from tests.admission.conftest import (
 async def test_a_request_waits_for_others_to_settle_rather_than_be_refused(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.01")
-        async with budgets.hold(who, record(who), asking(900)) as first:
+        with released(budgets.hold(who, record(who), asking(900))) as first:
             await first.extend(backend(), 10)
             second = budgets.hold(who, record(who), asking(900))
             waiting = asyncio.ensure_future(second.extend(backend(), 10))
@@ -40,7 +41,7 @@ async def test_a_request_waits_for_others_to_settle_rather_than_be_refused(state
 async def test_patience_ends_with_the_amounts_that_are_in_the_way(state: State) -> None:
     async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
         who = broke("0.01")
-        async with budgets.hold(who, record(who), asking(900)) as first:
+        with released(budgets.hold(who, record(who), asking(900))) as first:
             await first.extend(backend(), 10)
             with pytest.raises(BudgetExhausted, match="set aside for requests in progress"):
                 await budgets.hold(who, record(who), asking(900)).extend(backend(), 10)
@@ -60,7 +61,7 @@ async def test_without_the_server_the_lease_pays_and_then_the_rule_decides(serve
                 await hold.extend(backend("large"), 10**6)
             kinder = broke("1000", on_state_loss="allow")
             seen = record(kinder)
-            async with budgets.hold(kinder, seen, asking(100_000)) as hold:
+            with released(budgets.hold(kinder, seen, asking(100_000))) as hold:
                 await hold.extend(backend("large"), 10**6)
                 assert hold.held > 0
                 hold.settle(7_000_000)

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
+from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
 from gateway.api.door import Door
-from gateway.api.inference import Drain, Inference
+from gateway.api.inference import Inference
+from gateway.api.leave import Drain
 from gateway.api.service import Service
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
@@ -41,6 +43,7 @@ class Building:
     ring: KeyRing
     policies: Policies
     drain: Drain
+    overload: Overload
     folder: Path
     secrets: dict[str, str]
     """Name → key; the name is the team's, or its scopes'."""
@@ -79,13 +82,14 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         ring = KeyRing(database)
         tenants = Tenants(ring, policies)
         drain = Drain()
+        overload = Overload(concurrent=2000, lag_s=10.0)
         door = Door(tenants)
         inference = Inference(
             tenants=tenants,
             pipeline=house.pipeline,
             telemetry=house.telemetry,
-            limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5, concurrent=2),
-            drain=drain,
+            limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5),
+            overload=overload,
         )
         service = Service(
             door=door,
@@ -100,7 +104,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         )
         admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies)
         routes = Starlette(routes=[*service.routes, *admin.routes])
-        opened = Building(house, inference, routes, ring, policies, drain, folder, {})
+        opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened
         await inference.aclose()

@@ -38,7 +38,7 @@ async def test_a_plain_answer_has_its_length_and_the_facts_as_headers(building: 
     assert headers["x-thriftgate-model"] == "model-small"
     assert headers["x-thriftgate-cache"] == "off"
     assert float(headers["x-thriftgate-cost-usd"]) > 0
-    assert building.drain.in_flight == 0
+    assert building.overload.stats()["in_flight"] == 0
 
 
 async def test_a_stream_comes_piece_by_piece_and_ends_once(building: Building) -> None:
@@ -80,7 +80,7 @@ async def test_hanging_up_midway_cancels_the_backend(building: Building) -> None
     await house.provider.until(lambda: house.provider.last.hung_up)
     (labels,) = house.telemetry.totals.requests
     assert labels[-1] == "499"
-    assert building.drain.in_flight == 0
+    assert building.overload.stats()["in_flight"] == 0
     (row,) = await house.rows()
     assert row["outcome"] == "interrupted"
 
@@ -107,7 +107,7 @@ async def test_being_cancelled_by_the_server_is_passed_on(building: Building) ->
     with pytest.raises(asyncio.CancelledError):
         await serving
     assert building.house.quiet()
-    assert building.drain.in_flight == 0
+    assert building.overload.stats()["in_flight"] == 0
 
 
 async def test_an_error_before_the_first_byte_has_a_status(building: Building) -> None:
@@ -196,12 +196,9 @@ async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: 
 # -- refused at the door -------------------------------------------------------------------------------------------
 
 
-async def test_while_draining_requests_are_refused_with_when_to_come_back(building: Building) -> None:
+async def test_who_did_not_hear_of_the_drain_is_still_served(building: Building) -> None:
     building.drain.draining = True
-    client = await answered(building.client(asked()))
-    assert (client.status, client.error["code"]) == (503, "overloaded")
-    assert client.headers["retry-after"] == "1"
-    assert not building.house.provider.exchanges
+    assert (await answered(building.client(asked()))).status == 200
 
 
 async def test_a_stream_under_way_is_finished_while_draining(building: Building) -> None:
@@ -210,21 +207,34 @@ async def test_a_stream_under_way_is_finished_while_draining(building: Building)
     serving = client.start()
     await client.until(3)
     building.drain.draining = True
-    assert building.drain.in_flight == 1
+    assert building.overload.stats()["in_flight"] == 1
     await serving
     assert client.body.endswith(b"[DONE]\n\n")
 
 
 async def test_more_requests_than_the_operator_allows_are_refused(building: Building) -> None:
+    for _ in range(1998):
+        building.overload.enter("others", batch=False)
     building.house.provider.script(Reply(delay_s=10), Reply(delay_s=10))
     first, second = building.client(asked()), building.client(asked())
     serving = [first.start(), second.start()]
     await until(lambda: len(building.house.provider.exchanges) == 2)
     third = await answered(building.client(asked()))
-    assert (third.status, third.headers["retry-after"]) == (503, "1")
+    assert (third.status, third.headers["retry-after"]) in ((503, "1"), (503, "2"))
     await first.hang_up()
     await second.hang_up()
     await asyncio.gather(*serving)
+    assert (await answered(building.client(asked()))).status == 200
+
+
+async def test_batch_requests_are_refused_first_and_before_their_body_is_read(building: Building) -> None:
+    for _ in range(1600):
+        building.overload.enter("others", batch=True)
+    batch = {"x-thriftgate-priority": "batch"}
+    client = await answered(building.client([b'{"model":'], whole=False, headers=batch))  # type: ignore[arg-type]
+    assert (client.status, client.error["code"]) == (503, "overloaded")
+    assert "interactive" in client.error["message"]
+    assert int(client.headers["retry-after"]) >= 1
     assert (await answered(building.client(asked()))).status == 200
 
 

@@ -52,7 +52,10 @@ async def caller_of(small: Provider, large: Provider) -> AsyncIterator[CallerOf]
     made: list[Fleet] = []
 
     def build(*backends: Backend, tripping: Tripping | None = None, wait_s: float = 0.1) -> Caller:
-        fleet = Fleet(backends or (backend_at(small, "small"),), tripping=tripping, longest_wait_s=wait_s)
+        patient = [
+            each.model_copy(update={"queue_timeout": wait_s}) for each in backends or (backend_at(small, "small"),)
+        ]
+        fleet = Fleet(patient, tripping=tripping)
         made.append(fleet)
         return Caller(fleet)
 

@@ -6,6 +6,7 @@ import pytest
 
 from gateway.backends.attempts import pause_after
 from gateway.backends.health import Tripping
+from gateway.domain.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
     BackendError,
@@ -34,6 +35,13 @@ async def test_a_backend_that_fails_once_is_asked_again(small: Provider, large: 
     assert not large.exchanges
     assert pair.settled()
     assert pair.hold.extended == [("small", 7), ("small", 7)]
+
+
+async def test_the_backend_is_told_the_attempts_id(small: Provider, pair: Caller) -> None:
+    small.script(Fail(500))
+    await read(await pair.call(chat()))
+    told = [exchange.header(b"x-request-id") for exchange in small.exchanges]
+    assert told == [attempt.id.encode() for attempt in pair.record.attempts]
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -75,7 +83,7 @@ async def test_a_connection_closed_instead_of_an_answer_is_a_failure(small: Prov
 async def test_a_plain_body_that_breaks_off_is_tried_again(small: Provider, pair: Caller) -> None:
     small.script(Reply(tokens=50, cut="rst"))
     await read(await pair.call(chat()))
-    assert pair.outcomes == [("small", "failed"), ("small", "ok")]
+    assert pair.outcomes == [("small", "interrupted"), ("small", "ok")]
 
 
 async def test_a_short_retry_after_is_waited_for(small: Provider, large: Provider, pair: Caller) -> None:
@@ -168,16 +176,25 @@ async def test_a_backend_that_does_not_begin_in_time_gives_way(
     pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
     small.script(Reply(delay_s=10))
     await read(await pair.call(chat(stream=stream)))
-    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.outcomes == [("small", "interrupted"), ("large", "ok")]
     assert pair.record.attempts[0].error == "backend_timeout"
     await small.until(lambda: small.last.hung_up)
+
+
+async def test_a_prompt_that_was_at_work_when_it_broke_off_is_paid_for(small: Provider, pair: Caller) -> None:
+    """Nobody knows what the backend charges for it, but the prompt it has read; one that says no charges nothing."""
+    small.script(Reply(tokens=50, cut="rst"), Fail(500), Reply())
+    await read(await pair.call(chat()))
+    broken, refused = pair.record.attempts[:2]
+    assert broken.usage == Usage(broken.input_tokens, estimated=True)
+    assert (refused.outcome, refused.usage) == ("failed", None)
 
 
 async def test_a_head_without_a_body_is_no_beginning(small: Provider, large: Provider, caller_of: CallerOf) -> None:
     pair = caller_of(backend_at(small, "small", first_byte_timeout=0.1), backend_at(large, "large"))
     small.script(Reply(prefill_s=10))
     await read(await pair.call(chat(stream=True)))
-    assert pair.outcomes == [("small", "failed"), ("large", "ok")]
+    assert pair.outcomes == [("small", "interrupted"), ("large", "ok")]
 
 
 async def test_a_plain_answer_may_take_longer_than_a_first_byte_limit_that_nobody_set(
@@ -197,7 +214,7 @@ async def test_the_requests_deadline_ends_everything_and_blames_nobody(small: Pr
         with pytest.raises(DeadlineExceeded) as caught:
             await pair.call(chat(), within_s=0.1)
         assert caught.value.status == 504
-        assert pair.outcomes == [("small", "failed")]
+        assert pair.outcomes == [("small", "interrupted")]
     assert pair.fleet.state(pair.fleet.backends[0]).available
     assert pair.books.still_open == []
     await small.settled()

@@ -150,7 +150,7 @@ async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provi
 
 def whole(text: str, finish: str = "stop", confidence: float | None = None) -> Whole:
     attempt: Attempt = None  # type: ignore[assignment]  # what it says is all that counts
-    return Whole(Plain(b"{}", None, finish, confidence, text), attempt)
+    return Whole(Plain(b"{}", None, finish, confidence, [{"message": {"content": text}}]), attempt)
 
 
 @pytest.mark.parametrize(

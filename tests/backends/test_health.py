@@ -16,7 +16,7 @@ def clock() -> StoppedClock:
 
 def health(clock: StoppedClock, *, concurrent: int = 100, wait_s: float = 0.02, **tripping: float) -> Health:
     rules = Tripping(**tripping)  # type: ignore[arg-type]
-    return Health("small", concurrent, monotonic=clock.monotonic, tripping=rules, longest_wait_s=wait_s)
+    return Health("small", concurrent, monotonic=clock.monotonic, tripping=rules, queue_timeout_s=wait_s)
 
 
 async def entered(subject: Health) -> Place:

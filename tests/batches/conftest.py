@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.admission.overload import Overload
 from gateway.batches.files import Files, StoredFile
 from gateway.batches.jobs import Batch, Jobs
 from gateway.batches.runner import Runner
@@ -58,6 +59,7 @@ class Host:
     tenants: Tenants
     pipeline: FakePipeline = field(default_factory=FakePipeline)
     clock: MovedClock = field(default_factory=MovedClock)
+    overload: Overload = field(default_factory=lambda: Overload(concurrent=100, lag_s=1.0))
     runners: list[Runner] = field(default_factory=list)
 
     async def tenant(self, team: str = "search") -> Tenant:
@@ -78,7 +80,7 @@ class Host:
     async def run(self) -> Runner:
         """A runner as another process would have it."""
         runner = Runner(
-            self.jobs, self.files, self.pipeline, self.tenants,
+            self.jobs, self.files, self.pipeline, self.tenants, self.overload,
             deadline_s=5, tick_s=0.01, wait_s=0.01, clock=self.clock,
         )  # type: ignore[arg-type]  # fmt: skip
         self.runners.append(runner)

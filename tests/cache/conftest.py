@@ -101,12 +101,13 @@ class Worker:
         seen = record(who)
         found = await self.cache.lookup(asked, who, seen)
         if not isinstance(found, Hit):
-            await self.cache.store(found, answer or Given(), seen)
+            self.cache.store(found, answer or Given(), seen)
             await self.catch_up()
         return seen
 
     async def catch_up(self) -> None:
-        """Wait until this worker has handled all that is on the log."""
+        """Wait until all that this worker stored is on the log, and it has handled all that is there."""
+        await self.cache.deliver()
         length = await self._state.call("XLEN", self._state.key("log", "cache"))
         await until(lambda: self._log.stats()["handled"] >= length)
 
@@ -133,6 +134,7 @@ async def make_worker(state: State) -> AsyncIterator[Callable[..., Any]]:
             cache = Cache(state, log, embedder, **options)
             exits.push_async_callback(cache.aclose)
             await cache.open()
+            cache.begin_by_meaning()
             if embedder is not None and embedder.ready:
                 await until(lambda: bool(cache.stats()["semantic_ready"]))
             return Worker(cache, state, log)

@@ -15,7 +15,6 @@ pytestmark = pytest.mark.heavy
 @pytest_asyncio.fixture
 async def embedder() -> AsyncIterator[OnnxEmbedder]:
     embedder = OnnxEmbedder(remembered=3)
-    await embedder.open()
     await embedder.wait_ready(15)
     yield embedder
     await embedder.aclose()
@@ -52,7 +51,6 @@ async def test_it_refuses_while_it_is_not_ready_or_too_busy() -> None:
     embedder = OnnxEmbedder(waiting=0)
     with pytest.raises(EmbedderUnavailable, match="not ready"):
         await embedder.embed("a")
-    await embedder.open()
     await embedder.wait_ready(15)
     with pytest.raises(EmbedderUnavailable, match="waiting"):
         await embedder.embed("a")
@@ -60,9 +58,8 @@ async def test_it_refuses_while_it_is_not_ready_or_too_busy() -> None:
 
 
 async def test_other_weights_are_not_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("gateway.cache.embedder.WEIGHTS_SHA256", "0" * 64)
+    monkeypatch.setattr("gateway.cache.minilm.WEIGHTS_SHA256", "0" * 64)
     embedder = OnnxEmbedder()
-    await embedder.open()
     with pytest.raises(EmbedderUnavailable):
         await embedder.wait_ready(15)
     assert embedder.failed

@@ -36,7 +36,8 @@ async def test_without_its_model_it_fails_and_says_so() -> None:
     embedder = SentenceTransformerEmbedder("nowhere")
     with pytest.raises(EmbedderUnavailable):
         await embedder.embed("a")
-    await embedder.load()
+    with pytest.raises(EmbedderUnavailable):
+        await embedder.wait_ready(100)
     assert embedder.failed
     assert not embedder.ready
     await embedder.aclose()
@@ -50,9 +51,8 @@ async def test_it_agrees_with_the_default_embedder_in_three_languages() -> None:
     assert spec.origin is not None
     other = SentenceTransformerEmbedder(str(Path(spec.origin).parent / "model"))
     default = OnnxEmbedder()
-    await default.open()
     await default.wait_ready(15)
-    await other.load()
+    await other.wait_ready(100)
     try:
         for text in TEXTS:
             one, two = await default.embed(text), await other.embed(text)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.entry import Entry, Flush, decode, encode, encode_flush
+from gateway.cache.entry import Batch, Entry, Flush, decode, encode, encode_flush, name_of
 from gateway.cache.key import Question
 
 
@@ -11,24 +11,34 @@ def as_read(fields: dict[str | bytes, bytes]) -> dict[bytes, bytes]:
     return {name.encode() if isinstance(name, str) else name: value for name, value in fields.items()}
 
 
-def test_an_entry_comes_back_from_the_log_as_it_went() -> None:
-    vector = np.linspace(-1, 1, 384, dtype=np.float32)
-    entry = Entry(b"d" * 16, "a", ("x", "y"), 1.5, 2.5, 10, Question(b"p" * 16, "¿Qué?"), vector)
-    back, author = decode(as_read(encode(entry, "me")))
-    assert isinstance(back, Entry)
-    assert author == "me"
-    assert (back.digest, back.team, back.tags, back.asked_at, back.expires_at, back.size, back.question) == (
-        entry.digest,
-        *("a", ("x", "y"), 1.5, 2.5, 10, Question(b"p" * 16, "¿Qué?")),
-    )
-    assert back.vector is not None
-    assert np.abs(back.vector - vector).max() < 1e-3
+def test_entries_come_back_from_the_log_as_they_went() -> None:
+    one, two = np.linspace(-1, 1, 384, dtype=np.float32), np.linspace(0, 1, 4, dtype=np.float32)
+    entries = [
+        Entry(b"d" * 16, "a", ("x", "y"), 1.5, 2.5, 10, Question(b"p" * 16, "¿Qué?"), one, "place"),
+        Entry(b"e" * 16, "b", (), 1.0, 2.0, 3, None, None, "place"),
+        Entry(b"f" * 16, "a", (), 1.0, 2.0, 3, Question(b"q" * 16, "no vector"), None, "place"),
+        Entry(b"g" * 16, "a", (), 1.0, 2.0, 3, Question(b"q" * 16, "why"), two, "place"),
+    ]
+    fields = as_read(encode(Batch("me-1", "place", "e1", entries)))
+    back = decode(fields)
+    assert isinstance(back, Batch)
+    assert name_of(fields) == b"me-1"
+    assert (back.name, back.place, back.epoch) == ("me-1", "place", "e1")
+    assert [entry[:6] for entry in back.entries] == [entry[:6] for entry in entries]
+    assert [entry.question for entry in back.entries] == [entries[0].question, None, None, entries[3].question]
+    assert {entry.place for entry in back.entries} == {"place"}
+    for read, vector in ((back.entries[0].vector, one), (back.entries[3].vector, two)):
+        assert read is not None
+        assert np.abs(read - vector).max() < 1e-3
 
 
 def test_a_flush_comes_back_too() -> None:
-    assert decode(as_read(encode_flush(Flush("a", 3.0, "x")))) == (Flush("a", 3.0, "x"), "")
+    fields = as_read(encode_flush(Flush("a", 3.0, "x")))
+    assert decode(fields) == Flush("a", 3.0, "x")
+    assert name_of(fields) == b""
 
 
-def test_what_no_worker_of_ours_wrote_is_an_error() -> None:
-    with pytest.raises((KeyError, ValueError)):
-        decode({b"op": b"put", b"meta": b"{}"})
+@pytest.mark.parametrize("fields", [{b"op": b"put", b"meta": b"{}"}, {b"op": b"put", b"meta": b"[1,2,3]"}, {}])
+def test_what_no_worker_of_ours_wrote_is_an_error(fields: dict[bytes, bytes]) -> None:
+    with pytest.raises((KeyError, ValueError, TypeError)):
+        decode(fields)

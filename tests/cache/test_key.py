@@ -7,10 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cache.key import digest, question, scope
-from gateway.domain.request import Controls
+from gateway.cache.key import Keys, Question, scope
+from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from tests.cache.conftest import request, tenant
+
+
+def digest(asked: CompletionRequest, who: Tenant, revision: str) -> bytes:
+    return Keys(revision).digest(asked, who)
+
+
+def question(asked: CompletionRequest, who: Tenant, revision: str, embedder: str) -> Question | None:
+    return Keys(revision).question(asked, who, embedder)
+
 
 SCOPES = ("key", "team", "organisation", "public")
 tenants = st.builds(
@@ -116,3 +125,33 @@ def test_a_text_part_is_a_text_and_its_other_fields_stay_outside() -> None:
 )
 def test_what_is_not_one_plain_question_is_for_the_exact_level_alone(asked: Any) -> None:
     assert question(request(asked), tenant(), "", "e") is None
+
+
+def test_what_is_remembered_of_a_tenant_never_serves_another_one() -> None:
+    keys = Keys("")
+    those = [
+        tenant(),
+        tenant(),
+        tenant(epoch="e2"),
+        tenant("other"),
+        tenant(organisation="acme"),
+        tenant(cache={"scope": "key"}),
+        tenant(key="k2"),
+        tenant(),
+    ]
+    for who in those:  # most of them have one key's id
+        assert keys.digest(request(), who) == Keys("").digest(request(), who)
+        assert keys.question(request(), who, "e") == Keys("").question(request(), who, "e")
+
+
+def test_what_is_remembered_of_a_tenant_leaves_out_what_a_request_brings_along() -> None:
+    keys, who = Keys(""), tenant()
+    plain, asked = request(), request()
+    asked.headers = {b"x-beta": b"tools-2"}
+    for _ in range(2):
+        assert keys.digest(plain, who) != keys.digest(request(controls=Controls(tier="large")), who)
+        assert keys.digest(plain, who) != keys.digest(asked, who)
+
+
+def test_revisions_do_not_share() -> None:
+    assert digest(request(), tenant(), "") != digest(request(), tenant(), "other backends")

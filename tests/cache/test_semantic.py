@@ -25,10 +25,11 @@ async def entry(text: str = QUESTION.text) -> Entry:
     return Entry(b"d", "a", (), 0.0, 4e9, 1, Question(b"p", text), await FakeEmbedder().embed(text))
 
 
-async def test_entries_that_come_while_the_verifier_loads_are_not_lost() -> None:
-    level = Semantic(FakeEmbedder(), max_bytes=2**20)
-    level.add(await entry())
-    await level.open()
+async def test_entries_that_were_there_before_it_loaded_are_not_lost() -> None:
+    kept = [await entry()]
+    level = Semantic(FakeEmbedder(), max_bytes=2**20, kept=lambda: kept)
+    level.add(kept[0])
+    level.begin()
     await until(lambda: level.ready)
     _, found = await level.find(QUESTION, 0.01)
     assert found is not None
@@ -41,7 +42,7 @@ async def test_entries_that_come_while_the_verifier_loads_are_not_lost() -> None
 async def test_without_an_embedder_every_question_is_new() -> None:
     for embedder in (None, FakeEmbedder(ready=False)):
         level = Semantic(embedder, max_bytes=2**20)
-        await level.open()
+        level.begin()
         assert await level.find(QUESTION, 0.01) == (None, None)
         await level.aclose()
 
@@ -49,8 +50,17 @@ async def test_without_an_embedder_every_question_is_new() -> None:
 async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(semantic, "DEADLINE_S", 0.02)
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
-    await level.open()
+    level.begin()
     await until(lambda: level.ready)
     assert await level.find(QUESTION, 0.01) == (None, None)
     assert level.stats()["semantic_late"] == 1
+    await level.aclose()
+
+
+async def test_the_first_question_makes_it_load_and_is_new() -> None:
+    level = Semantic(FakeEmbedder(), max_bytes=2**20)
+    level.add(await entry())
+    assert level.stats()["semantic_questions"] == 0
+    assert await level.find(QUESTION, 0.01) == (None, None)
+    await until(lambda: level.ready)
     await level.aclose()

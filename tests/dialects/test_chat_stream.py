@@ -326,3 +326,15 @@ def test_an_unreadable_event_is_relayed_but_the_answer_is_not_kept() -> None:
     assert read(reader, [text("a") + odd + STOP + DONE]) == text("a") + odd + STOP
     assert reader.completion() is None
     assert reader.delivered_text() == "a"
+
+
+@pytest.mark.parametrize(
+    ("last", "silent"),
+    [(chunk({}, "stop"), 1), (chunk({"content": ""}, "length"), 1), (chunk({"content": "c"}, "stop"), 0)],
+)
+def test_a_last_chunk_counts_when_it_carries_content(last: bytes, silent: int) -> None:
+    """vLLM puts the reason on the last token, OpenAI behind it."""
+    reader = wire.reader(streaming())
+    for piece in (text("a"), text("b"), last):
+        reader.feed(piece)
+    assert (reader.chunks, reader.silent) == (3, silent)

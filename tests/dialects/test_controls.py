@@ -22,6 +22,7 @@ def test_every_header_is_understood() -> None:
         b"x-thriftgate-tags": b"team=search, feature=answers to people",
         b"x-thriftgate-session": b"s-1",
         b"x-thriftgate-context": b"untouched",
+        b"x-thriftgate-priority": b"Batch",
         b"x-thriftgate-invented": b"tomorrow",
     }
     assert parse_controls(headers) == Controls(
@@ -32,6 +33,7 @@ def test_every_header_is_understood() -> None:
         tags={"team": "search", "feature": "answers to people"},
         session="s-1",
         untouched=True,
+        priority="batch",
     )
 
 
@@ -67,3 +69,7 @@ def test_a_wrong_value_is_refused_naming_the_header(name: bytes, value: bytes) -
         parse_controls({b"x-thriftgate-" + name: value})
     assert caught.value.param == "x-thriftgate-" + name.decode()
     assert caught.value.param in caught.value.message
+
+
+def test_a_request_may_say_that_it_is_interactive_which_changes_nothing() -> None:
+    assert parse_controls({b"x-thriftgate-priority": b"interactive"}) == Controls()

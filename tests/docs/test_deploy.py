@@ -16,7 +16,8 @@ from gateway.cli.main import cli
 from gateway.domain.units import parse_duration
 from gateway.settings.gateway import GatewayConfig
 from gateway.supervisor.books import LAST_DRAIN_S
-from gateway.supervisor.supervisor import GRACE_S, STOP_S
+from gateway.supervisor.crew import GRACE_S
+from gateway.supervisor.supervisor import STOP_S
 from tests.docs.markdown import ROOT, fences
 
 DEPLOY = ROOT / "deploy"

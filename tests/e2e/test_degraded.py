@@ -263,7 +263,7 @@ async def test_a_stream_longer_than_the_drain_is_cut_and_billed_for_what_came(
     assert 5 <= total["output_tokens"] <= provider.last.tokens_sent + 1
 
 
-async def test_a_connection_that_was_kept_is_told_to_come_back_while_draining(
+async def test_a_connection_that_was_kept_is_served_once_more_while_draining(
     tmp_path: Path, port: int, provider: Provider
 ) -> None:
     gateway = gateway_in(tmp_path / "home", port)
@@ -277,11 +277,8 @@ async def test_a_connection_that_was_kept_is_told_to_come_back_while_draining(
             assert gateway.process
             gateway.process.terminate()
             await asyncio.sleep(0.3)
-            try:
-                late = await kept.post(url, json=body())
-                assert (late.status_code, late.headers["retry-after"]) == (503, "1")
-            except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError):
-                pass  # closed while it was idle: nothing was lost
+            late = await kept.post(url, json=body())
+            assert (late.status_code, late.headers["connection"]) == (200, "close")
             assert (await reply.aread()).endswith(b"[DONE]\n\n")
     assert await asyncio.to_thread(gateway.stop) == 0
 

@@ -18,6 +18,9 @@ class FakeEmbedder:
         self.ready, self.failed = ready, failed
         self.texts: list[str] = []
 
+    def begin(self) -> None:
+        """There is nothing to load."""
+
     async def embed(self, text: str) -> np.ndarray | None:
         """None above 256 words."""
         if not self.ready:

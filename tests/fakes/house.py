@@ -55,10 +55,10 @@ catalogue = cache(Catalogue.load)
 
 
 class Noted:
-    """Stands before a room and notes when some of its methods are called and when its context is left."""
+    """Stands before a room and notes when some of its methods are called."""
 
-    def __init__(self, real: Any, notes: list[str], left: str = "", **names: str) -> None:
-        self._real, self._notes, self._left, self._names = real, notes, left, names
+    def __init__(self, real: Any, notes: list[str], **names: str) -> None:
+        self._real, self._notes, self._names = real, notes, names
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._real, name)
@@ -71,33 +71,17 @@ class Noted:
 
         return noted
 
-    def __enter__(self) -> Noted:
-        self._real.__enter__()
-        return self
-
-    def __exit__(self, *ending: Any) -> Any:
-        self._notes.append(self._left)
-        return self._real.__exit__(*ending)
-
-    async def __aenter__(self) -> Noted:
-        await self._real.__aenter__()
-        return self
-
-    async def __aexit__(self, *ending: Any) -> Any:
-        self._notes.append(self._left)
-        return await self._real.__aexit__(*ending)
-
 
 class NotedBudgets(Noted):
     def hold(self, *args: Any) -> Noted:
-        return Noted(self._real.hold(*args), self._notes, "hold left", settle="settled", extend="held")
+        return Noted(self._real.hold(*args), self._notes, settle="settled", extend="held", release="hold left")
 
 
 class NotedLimits(Noted):
     async def admit(self, *args: Any) -> Noted:
         admitted = await self._real.admit(*args)
         self._notes.append("admitted")
-        return Noted(admitted, self._notes, "place left", settle="tokens settled")
+        return Noted(admitted, self._notes, settle="tokens settled", leave="place left")
 
 
 def backend(provider: Provider, name: str, **more: Any) -> Backend:
@@ -198,7 +182,7 @@ async def opened_house(
             await room.open()
             return room
 
-        fleet = await opened(Fleet((backend(provider, "small"), *more(provider)), longest_wait_s=0.2))
+        fleet = await opened(Fleet((backend(provider, "small", queue_timeout=0.2), *more(provider))))
         journal = Journal(folder / "journal", prices=prices, worker="0")
         await journal.start()
         exits.push_async_callback(journal.aclose)
@@ -213,12 +197,11 @@ async def opened_house(
             contexts=Contexts(counter),
             counter=counter,
             cache=Noted(await opened(Cache(state, log, FakeEmbedder())), notes, store="stored"),  # type: ignore[arg-type]
-            router=Router(grades, prices, fleet, fleet.backends),
+            router=Router(lambda: grades, prices, fleet, fleet.backends),
             fleet=fleet,
             books=Noted(books or journal, notes, open="opened", close="journalled", cached="hit journalled"),  # type: ignore[arg-type]
             telemetry=telemetry,
         )
-        exits.push_async_callback(pipeline.aclose)
         writer = Writer(folder / "journal", database)
         exits.push_async_callback(writer.aclose)
         yield House(pipeline, provider, fleet, telemetry, database, writer, notes)

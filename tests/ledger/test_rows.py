@@ -32,7 +32,7 @@ def test_beginning_and_end_make_a_whole_row() -> None:
 
 @pytest.mark.parametrize(
     ("chunks", "output_bytes", "tokens"),
-    [(0, 0, 0), (10, 2000, 10), (10, 500, 10), (2, 2640, 500), (0, 400, 100)],
+    [(0, 0, 0), (10, 2000, 10), (10, 500, 10), (2, 3600, 500), (0, 800, 0), (0, 1360, 100)],
 )
 def test_a_token_an_event_or_more_where_events_carry_much_text(chunks: int, output_bytes: int, tokens: int) -> None:
     assert output_tokens(chunks, output_bytes) == tokens

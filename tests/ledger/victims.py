@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from itertools import count
 from pathlib import Path
 
 from gateway.ledger.writer import Writer
@@ -32,6 +33,17 @@ async def worker(directory: Path) -> None:
         print("closed", slow.id, flush=True)
 
 
+async def stream(directory: Path) -> None:
+    """Passes on chunks of one attempt, without an end and without marks; says each once it is passed on."""
+    books, entry = journal(directory), record()
+    await books.start()
+    attempt = begin(entry)
+    books.open(attempt, entry)
+    for chunks in count(1):
+        attempt.came(250, chunks)
+        print(chunks, flush=True)
+
+
 async def writer(directory: Path, url: str) -> None:
     database = Database(url)
     print("ready", flush=True)
@@ -40,4 +52,10 @@ async def writer(directory: Path, url: str) -> None:
 
 if __name__ == "__main__":
     what, place, *rest = sys.argv[1:]
-    asyncio.run(worker(Path(place)) if what == "worker" else writer(Path(place), rest[0]))
+    match what:
+        case "worker":
+            asyncio.run(worker(Path(place)))
+        case "stream":
+            asyncio.run(stream(Path(place)))
+        case _:
+            asyncio.run(writer(Path(place), rest[0]))

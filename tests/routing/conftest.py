@@ -91,7 +91,7 @@ Decide = Callable[..., Route]
 
 @pytest.fixture
 def router(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> Router:
-    return Router(grader, catalogue, fleet, [SMALL, LARGE, HOSTED])
+    return Router(lambda: grader, catalogue, fleet, [SMALL, LARGE, HOSTED])
 
 
 @pytest.fixture

@@ -105,7 +105,7 @@ def test_a_backend_asked_for_by_name_is_left_to_refuse_what_it_cannot_do(decide:
 
 def test_the_same_model_elsewhere_stands_by_cheapest_first(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
     twin = backend("twin", "hosted", "2", model="hosted-model")
-    router = Router(grader, catalogue, fleet, [HOSTED, twin])
+    router = Router(lambda: grader, catalogue, fleet, [HOSTED, twin])
     route = router.decide(request(model="hosted-model"), tenant(), ContextEstimate(10, 10))
     assert route.backends == (twin, HOSTED)
 
@@ -153,7 +153,7 @@ def test_without_a_session_the_request_decides(decide: Decide) -> None:
 def test_a_held_out_request_goes_to_the_reference(
     grader: Grader, catalogue: Catalogue, fleet: Fleet, held: bool, served: object
 ) -> None:
-    router = Router(grader, catalogue, fleet, [SMALL, LARGE], sampler=EveryOther(held))
+    router = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE], sampler=EveryOther(held))
     route = router.decide(request(EASY), tenant(), ContextEstimate(50, 50))
     assert route.backends[0] is served
     assert route.observed is (SMALL if held else None)
@@ -181,7 +181,8 @@ def test_an_unsure_small_answer_may_be_taken_back(
 
 def test_without_logprobs_nothing_is_taken_back(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
     mute = backend("mute", "small", "0.1")
-    route = Router(grader, catalogue, fleet, [mute, LARGE]).decide(request(EASY), tenant(), ContextEstimate(50, 50))
+    router = Router(lambda: grader, catalogue, fleet, [mute, LARGE])
+    route = router.decide(request(EASY), tenant(), ContextEstimate(50, 50))
     assert (route.backends[0], route.escalate_to) == (mute, None)
 
 
@@ -204,7 +205,7 @@ def test_agent_contexts_go_to_the_reference(decide: Decide) -> None:
 
 def test_with_nothing_configured_the_remedy_is_told(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
     with pytest.raises(NoBackend, match=r"gateway\.yaml.*OPENAI_API_KEY") as caught:
-        Router(grader, catalogue, fleet, []).decide(request(model="anything"), tenant(), ContextEstimate(1, 1))
+        Router(lambda: grader, catalogue, fleet, []).decide(request(model="anything"), tenant(), ContextEstimate(1, 1))
     assert type(caught.value) is NoBackend
 
 
@@ -214,7 +215,7 @@ def test_an_unknown_model_is_answered_with_what_exists(decide: Decide) -> None:
 
 
 def test_a_request_too_long_for_every_window_says_so(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
-    router = Router(grader, catalogue, fleet, [SMALL, LARGE])
+    router = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE])
     with pytest.raises(ContextTooLong, match="32768"):
         router.decide(request(), tenant(), ContextEstimate(90000, 80000))
     assert router.stats()["refused"] == 1

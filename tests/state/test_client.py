@@ -9,9 +9,11 @@ from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 
 from gateway.errors import StateUnavailable
 from gateway.state.address import parse
-from gateway.state.client import CONNECTIONS, ServerClient, options
+from gateway.state.client import ServerClient, options
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
+from gateway.state.line import CONNECTIONS
+from gateway.state.unix import UnixClient
 
 
 @pytest.mark.parametrize(
@@ -48,8 +50,11 @@ def test_certificates_are_checked_unless_told_otherwise() -> None:
     assert (checked.check_hostname, unchecked.check_hostname) == (True, False)
 
 
-async def test_when_all_connections_are_lent_the_next_waits_for_one(server: EmbeddedServer) -> None:
-    client = ServerClient(parse(server.url), 0.2)
+@pytest.mark.parametrize("kind", [ServerClient, UnixClient])
+async def test_when_all_connections_are_lent_the_next_waits_for_one(
+    server: EmbeddedServer, kind: type[ServerClient | UnixClient]
+) -> None:
+    client = kind(parse(server.url), 0.2)
     lines = [await client.dial() for _ in range(CONNECTIONS)]
     with pytest.raises(StateUnavailable):
         await client.dial()

@@ -12,6 +12,7 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS as SLOTS
 from redis.crc import key_slot
 
 from gateway.errors import StateUnavailable
+from gateway.state import bundle
 from gateway.state.connection import Script, State
 from gateway.state.door import Command
 from gateway.state.log import IndexLog
@@ -60,6 +61,10 @@ async def test_a_cluster_serves_like_one_server(serve: Serve, until: Until) -> N
     assert await state.run(TWO, pair, ["ab"]) == 2
     with pytest.raises(StateUnavailable, match="WRONGTYPE"):
         await state.call("LPUSH", pair[0], "x")
+    for key in [state.key("bundle", str(number)) for number in range(10)]:
+        await bundle.put(state, key, [("a", key.encode()), ("b", b"2")], 60)
+        assert await bundle.get(state, key, "a") == key.encode()
+    assert await state.pipeline([("HDEL", state.key("bundle", str(number)), "a") for number in range(10)]) == [1] * 10
     log = IndexLog(state, "index")
     await log.append({"v": b"1"})
     follower = Follower(log)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
+from gateway.state import bundle
+from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer, EmbeddedServerError, find_binary
+from gateway.state.leases import Leases
 
 
 def test_the_bundled_server_is_found_without_importing_its_package() -> None:
@@ -25,6 +29,39 @@ def test_a_server_starts_answers_and_stops(directory: Path) -> None:
     server.stop()
     assert (server.alive(), server.ping(), server.pid) == (False, False, None)
     server.stop()
+
+
+async def test_when_memory_is_full_old_answers_go_and_counters_in_use_stay(directory: Path) -> None:
+    server = EmbeddedServer(directory, max_memory_bytes=32 * 2**20)
+    await asyncio.to_thread(server.start)
+    state = State(server.url, timeout_s=2.0)
+    await state.open()
+    leases = Leases(state, period_s=0.05)
+    await leases.open()
+
+    async def settled() -> int:
+        return 0
+
+    try:
+        budget = leases.counter("a", "budget", kind="sum", limit=10**12, life_ms=86_400_000, rebuild=settled)
+        rate = leases.counter("a", "requests", kind="rate", limit=10**6)
+        assert await leases.take([(budget, 500), (rate, 1)]) is None
+        leases.settle(budget, 500, 500)
+        epoch = state.epoch
+        for number in range(600):  # 60 MiB
+            await bundle.put(state, state.key("cache", str(number)), [("a", b"x" * 100_000)], 86_400)
+            if number % 20 == 0:
+                await asyncio.sleep(0.05)
+        left = await state.call("EXISTS", *[state.key("cache", str(number)) for number in range(600)])
+        assert 100 < left < 500
+        assert await state.call("EXISTS", budget.key, rate.key, state.key("epoch")) == 3
+        await leases.refresh([budget, rate], 0.0)
+        assert (budget.settled, rate.settled, leases.stats()["rebuilt"]) == (500, 1, 1)
+        assert state.epoch == epoch
+    finally:
+        await leases.aclose()
+        await state.aclose()
+        await asyncio.to_thread(server.stop)
 
 
 def test_starting_twice_is_once(server: EmbeddedServer) -> None:

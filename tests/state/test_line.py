@@ -89,6 +89,7 @@ async def test_a_server_that_answers_what_nobody_asked_counts_as_down(directory:
         await state.call("PING")
     await state.aclose()
     stranger.close()
+    await asyncio.sleep(0.01)  # its end of the connection closes too
 
 
 async def test_a_word_that_cannot_be_sent_is_its_callers_mistake_alone(own: State) -> None:

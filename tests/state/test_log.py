@@ -56,6 +56,34 @@ async def test_the_oldest_entries_are_trimmed(state: State) -> None:
     assert 100 <= await state.call("XLEN", state.key("log", "short")) < 300
 
 
+async def test_whoever_follows_counts_weights(state: State, until: Until) -> None:
+    log = IndexLog(state, "heavy", max_length=1000)
+    follower = Follower(log)
+    for number in range(100):
+        await log.append({"v": b"%d" % number + b"x" * 5000}, weight=100)  # large: the server trims by whole nodes
+    await until(lambda: len(follower.known) == 100)
+    await log.append({"v": b"last" + b"x" * 5000}, weight=100)
+    assert 10 <= await state.call("XLEN", state.key("log", "heavy")) <= 12
+    late = Follower(IndexLog(state, "heavy"))
+    await until(lambda: bool(late.known) and late.known[-1].startswith(b"last"))
+    for one in (follower, late):
+        await one.tasks.aclose()
+
+
+async def test_a_busy_log_is_read_a_few_times_a_second(own: State, until: Until) -> None:
+    log = IndexLog(own, "index")
+    follower = Follower(log)
+    await until(lambda: log.current)
+    for number in range(50):
+        await log.append({"v": b"%d" % number})
+        await asyncio.sleep(0.005)
+    await until(lambda: len(follower.known) == 50)
+    stats = await own.call("INFO", "commandstats")
+    (line,) = [line for line in stats.split() if line.startswith(b"cmdstat_xread:")]
+    assert int(line.split(b"calls=")[1].split(b",")[0]) < 30
+    await follower.tasks.aclose()
+
+
 async def test_an_entry_that_cannot_be_handled_does_not_stop_the_rest(
     state: State, until: Until, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -61,6 +61,22 @@ class Gateway:
     def worker(self) -> Any:
         return orjson.loads(self.get())
 
+    def all_ready(self, count: int) -> list[int]:
+        """The pids of so many workers, once each of them has answered."""
+        self.ready()
+        seen: set[int] = set()
+
+        def ask() -> bool:
+            seen.add(self.worker()["pid"])
+            return len(seen) == count
+
+        until(ask)
+        return sorted(seen)
+
+    def send(self, number: signal.Signals) -> None:
+        assert self.process
+        self.process.send_signal(number)
+
     def end(self, number: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
         """Signal it; its exit status and what it said to standard error."""
         assert self.process

@@ -1,4 +1,8 @@
-"""Runs a Supervisor as `thriftgate serve` would, with the stand-in worker: `run.py DATA_DIR PORT [OPTION=VALUE…]`."""
+"""Runs a Supervisor as `thriftgate serve` would: `run.py DATA_DIR PORT [OPTION=VALUE…]`.
+
+Its workers are stand-ins unless `real=1`. `patience_s`: after how much silence a worker counts as frozen, or as one
+that does not start. `last_drain_s`: how long the end waits for the ledger database.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from pathlib import Path
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
-from gateway.supervisor import Supervisor
+from gateway.supervisor import books, crew
+from gateway.supervisor.supervisor import Supervisor
 
 
 def main() -> None:
@@ -15,6 +20,11 @@ def main() -> None:
     options = dict(word.split("=", 1) for word in rest)
     config = Path(options["config"]) if "config" in options else None
     policies = [Path(options["policies"])] if "policies" in options else []
+    if "patience_s" in options:
+        crew.SILENT_S = crew.OPEN_S = float(options["patience_s"])
+        crew.LOOK_S = 0.1
+    books.LAST_DRAIN_S = float(options.get("last_drain_s", books.LAST_DRAIN_S))
+    stand_in = [sys.executable, str(Path(__file__).with_name("worker.py"))]
     try:
         Supervisor(
             load_settings(config, Path(data), policies),
@@ -23,7 +33,7 @@ def main() -> None:
             port=int(port),
             announce=lambda line: print(line, flush=True),
             facts={"tour": {"variable": "X"}},
-            worker_command=[sys.executable, str(Path(__file__).with_name("worker.py"))],
+            worker_command=None if "real" in options else stand_in,
         ).run()
     except ConfigError as error:
         print(error, file=sys.stderr)

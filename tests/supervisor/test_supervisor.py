@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from gateway.state.embedded import EmbeddedServer
 from tests.supervisor.conftest import Gateway, gone, until
@@ -17,6 +23,32 @@ pytestmark = pytest.mark.heavy  # whole process trees
 def valkey(gateway: Gateway) -> EmbeddedServer:
     """A view of the running server, to ask it things."""
     return EmbeddedServer(gateway.data / "valkey")
+
+
+@contextmanager
+def frozen_postgres(url: str) -> Iterator[None]:
+    with psycopg.connect(make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)) as link:
+        backend = link.info.backend_pid
+        server = parent(backend)
+        everyone = [
+            server,
+            *(pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if parent(pid) == server),
+        ]
+        for pid in everyone:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in everyone:
+                os.kill(pid, signal.SIGCONT)
+
+
+def parent(pid: int) -> int:
+    """0 for one that has gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
 
 
 def test_it_starts_everything_and_says_where(gateway: Gateway) -> None:
@@ -112,10 +144,16 @@ def test_a_worker_that_keeps_dying_is_restarted_ever_more_slowly(gateway: Gatewa
 
 @pytest.mark.heavy
 def test_a_reload_reaches_every_worker(gateway: Gateway) -> None:
-    gateway.start().ready()
-    assert gateway.process
-    gateway.process.send_signal(signal.SIGHUP)
-    until(lambda: gateway.worker()["reloads"] == 1)
+    workers = gateway.start(workers=2).all_ready(2)
+    gateway.send(signal.SIGHUP)
+    reloaded = set()
+
+    def ask() -> bool:
+        if (worker := gateway.worker())["reloads"] == 1:
+            reloaded.add(worker["pid"])
+        return reloaded == set(workers)
+
+    until(ask)
 
 
 def test_a_stream_that_is_open_is_finished_before_the_end(gateway: Gateway) -> None:
@@ -193,7 +231,7 @@ def test_an_external_server_is_used_as_told(gateway: Gateway, state_url: str) ->
     gateway.start(config=file).ready()
     assert gateway.facts()["valkey"] is None
     assert gateway.worker()["told"]["redis_url"] == state_url
-    assert gateway.worker()["told"]["config"] == str(file)
+    assert Path(gateway.worker()["told"]["config"]).read_text() == file.read_text()
 
 
 @pytest.mark.heavy
@@ -204,6 +242,20 @@ def test_serving_begins_while_the_ledger_database_is_away(gateway: Gateway) -> N
     code, said = gateway.end()
     assert code == 0
     assert "the ledger database cannot be reached" in said
+
+
+@pytest.mark.heavy
+def test_the_end_does_not_wait_for_a_ledger_database_that_is_frozen(gateway: Gateway, postgres_url: str) -> None:
+    file = gateway.data / "gateway.yaml"
+    file.write_text(f"ledger: {{database_url: '{postgres_url}'}}\n")
+    facts = gateway.start(config=file, last_drain_s=1).ready().facts()
+    with frozen_postgres(postgres_url):
+        time.sleep(1)  # a drain begins, and waits
+        code, said = gateway.end()
+    assert code == 0
+    assert "the journal is drained at the next start" in said
+    assert gone(*facts["workers"], facts["valkey"]["pid"])
+    assert not (gateway.data / "runtime.json").exists()
 
 
 @pytest.mark.heavy

@@ -9,20 +9,20 @@ import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from types import FrameType
 
 import orjson
 
 from gateway.settings.environment import variable
+from gateway.supervisor.pulse import FAILED, speaker
 
 TOLD = orjson.loads(variable("THRIFTGATE_WORKER"))
-SEEN = {"reloads": 0}
+SEEN = {"reloads": 0, "leaving": 0}
 
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        if self.path == "/crash":
-            os._exit(3)
         body = orjson.dumps({"pid": os.getpid(), "told": TOLD, "omp": variable("OMP_NUM_THREADS"), **SEEN})
         self.send_response(200)
         self.end_headers()
@@ -55,10 +55,24 @@ def reload(_: int, __: FrameType | None) -> None:
     SEEN["reloads"] += 1
 
 
+def beat(config: str) -> None:
+    """Say what the operator's file wants said; `mute` says nothing, as a worker does that hangs while it starts."""
+    say = speaker(TOLD["pulse"])
+    while "mute" not in config:
+        say("ready")
+        time.sleep(0.2)
+
+
 def main() -> None:
+    config = Path(TOLD["config"]).read_text()
+    if "crash" in config:
+        speaker(TOLD["pulse"])(f"{FAILED}Sorry: it cannot")
+        sys.exit(3)
     server = Server()
+    signal.signal(signal.SIGUSR1, lambda *_: SEEN.update(leaving=1))
     signal.signal(signal.SIGHUP, reload)
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=server.shutdown).start())
+    threading.Thread(target=beat, args=(config,), daemon=True).start()
     server.serve_forever(poll_interval=0.01)
     server.server_close()
     sys.exit(0)

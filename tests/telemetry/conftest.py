@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -18,6 +19,7 @@ from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.usage import Usage
+from gateway.telemetry.observe import Telemetry
 
 SMALL = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny", tier="small")
 LARGE = Backend(name="large", kind="anthropic", base_url="http://127.0.0.1:9/v1", model="big", tier="large")
@@ -56,6 +58,18 @@ def served(team: str = "search", backend: Backend = SMALL, **facts: Any) -> Reco
     seen = record(team, **facts)
     attempted(seen, backend)
     return seen
+
+
+@contextmanager
+def observed(telemetry: Telemetry, record: Record) -> Iterator[None]:
+    """A whole request, as the pipeline tells of it."""
+    telemetry.begin(record)
+    try:
+        yield
+    except BaseException as error:
+        telemetry.end(record, error)
+        raise
+    telemetry.end(record, None)
 
 
 class Receiver:

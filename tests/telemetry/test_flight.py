@@ -11,7 +11,7 @@ import orjson
 from gateway.domain.route import Considered, Grade, Route
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
-from gateway.telemetry.flight import KEEP_S, RECENT, Flights, flight
+from gateway.telemetry.flight import KEEP_S, MOST, RECENT, Flights, flight
 from tests.fakes.house import until
 from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served
 
@@ -50,7 +50,8 @@ async def test_it_is_kept_for_an_hour(state: State) -> None:
     seen = served()
     flights.add(seen)
     await flights.flush()
-    left = await state.call("TTL", state.key("flight", "search", seen.request_id))
+    (key,) = await state.call("KEYS", state.key("flight", "*"))
+    left = await state.call("TTL", key)
     assert KEEP_S - 5 <= left <= KEEP_S
 
 
@@ -59,12 +60,25 @@ async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: Sta
     records = [served() for _ in range(RECENT + 40)]
     for number, seen in enumerate(records):
         flights.add(seen)
-        if number % 200 == 0:
+        if number % MOST == MOST - 1:
             await flights.flush()
-    while flights._waiting:
-        await flights.flush()
+    await flights.flush()
     for seen in (records[0], records[-1]):
         assert await flights.find(seen.request_id, "search") is not None
+    assert flights.dropped == 0
+
+
+async def test_of_very_many_a_sample_is_kept_and_what_went_wrong_before_what_went_well(state: State) -> None:
+    flights, elsewhere = Flights(state), Flights(state)
+    plain = [served() for _ in range(MOST + 5)]
+    failed = [served(error="all_backends_failed") for _ in range(MOST)]
+    for seen in (*plain, *failed):
+        flights.add(seen)
+    await flights.flush()
+    assert flights.dropped == 5
+    assert all([await elsewhere.find(seen.request_id, "search") for seen in (*plain[:MOST], *failed)])
+    assert not any([await elsewhere.find(seen.request_id, "search") for seen in plain[MOST:]])
+    assert all([await flights.find(seen.request_id, "search") for seen in plain])
 
 
 async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path) -> None:

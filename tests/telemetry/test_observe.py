@@ -14,7 +14,7 @@ from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.house import until
-from tests.telemetry.conftest import served
+from tests.telemetry.conftest import observed, served
 
 
 @pytest.fixture
@@ -42,7 +42,7 @@ async def test_what_ends_a_request_is_on_its_record(
 
     def serve() -> None:
         nonlocal busy
-        with telemetry.observe(seen):
+        with observed(telemetry, seen):
             busy = telemetry.totals.in_flight
             raise error
 
@@ -57,7 +57,7 @@ async def test_what_ends_a_request_is_on_its_record(
 
 async def test_a_request_that_ends_well_keeps_its_status_and_gets_its_duration(telemetry: Telemetry) -> None:
     seen = served(duration_ms=None)
-    with telemetry.observe(seen):
+    with observed(telemetry, seen):
         await asyncio.sleep(0.002)
     assert (seen.status, seen.error) == (200, "")
     assert seen.duration_ms is not None
@@ -74,7 +74,7 @@ async def test_log_lines_and_flight_records_are_written_soon_after(
     telemetry: Telemetry, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
     seen = served()
-    with telemetry.observe(seen):
+    with observed(telemetry, seen):
         pass
     written: list[str] = []
 
@@ -92,7 +92,7 @@ async def test_what_waits_is_written_at_the_end(state: State, capsys: pytest.Cap
     telemetry = Telemetry(TelemetrySettings(), state)
     await telemetry.open()
     seen = served()
-    with telemetry.observe(seen):
+    with observed(telemetry, seen):
         pass
     await telemetry.aclose()
     assert seen.request_id in capsys.readouterr().out
@@ -104,11 +104,11 @@ async def test_one_odd_record_does_not_silence_those_that_follow(
 ) -> None:
     odd: Any = served()
     odd.model = object()
-    with telemetry.observe(odd):
+    with observed(telemetry, odd):
         pass
     await asyncio.sleep(0.3)
     fine = served()
-    with telemetry.observe(fine):
+    with observed(telemetry, fine):
         pass
     await until(lambda: fine.request_id in capsys.readouterr().out)
 

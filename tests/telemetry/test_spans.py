@@ -14,7 +14,7 @@ from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State
 from gateway.telemetry.observe import Telemetry
 from gateway.telemetry.spans import Exporter
-from tests.telemetry.conftest import AT, LARGE, SMALL, Receiver, attempted, attributes, record, served
+from tests.telemetry.conftest import AT, LARGE, SMALL, Receiver, attempted, attributes, observed, record, served
 
 Send = Callable[..., Awaitable[Telemetry]]
 
@@ -27,7 +27,7 @@ def send(state: State, receiver: Receiver) -> Send:
         telemetry = Telemetry(TelemetrySettings(access_log=False, sample=sample, slow=slow), state)
         await telemetry.open()
         for one in records:
-            with telemetry.observe(one):
+            with observed(telemetry, one):
                 pass
         await telemetry.aclose()
         return telemetry
@@ -169,7 +169,7 @@ async def test_without_an_endpoint_nothing_is_opened(state: State, monkeypatch: 
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     telemetry = Telemetry(TelemetrySettings(access_log=False, sample=1.0), state)
     await telemetry.open()
-    with telemetry.observe(served()):
+    with observed(telemetry, served()):
         pass
     assert telemetry.stats()["spans"] == 0
     await telemetry.aclose()
@@ -182,7 +182,7 @@ async def test_a_collector_that_is_away_holds_up_neither_requests_nor_the_end(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     telemetry = Telemetry(TelemetrySettings(access_log=False, sample=1.0), state)
     await telemetry.open()
-    with telemetry.observe(served()):
+    with observed(telemetry, served()):
         pass
     async with asyncio.timeout(6):
         await telemetry.aclose()

@@ -1,0 +1,143 @@
+"""How much this worker takes on: less while its loop is late, batch refused first, and a fair share for each team.
+
+Refusing costs a fraction of serving, so it is done early, before the body is read. While the loop keeps up only
+`requests.concurrent` bounds the worker. When it stays late, a lower bound is looked for: a tenth down while it is late,
+a twentieth up while it is not. Late is what it was at every look of the last while, as in CoDel: a queue that never
+empties is overload, one that does is a burst, a collection of garbage, or a neighbour on the same processor.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from typing import Literal
+
+from gateway.errors import GatewayError, Overloaded
+
+Reason = Literal["", "full", "share", "batch"]
+
+TICK_S = 0.1
+LOOKS = 10
+"""Late at so many looks in a row is overload."""
+_LONGEST_PAUSE_S = 2.0
+_LEAST = 32
+"""So few requests are never the cause of a late loop; something else holds it up."""
+_NEWEST = 0.5
+_MOST_WAIT_S = 30.0
+
+
+def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: bool, batches: int) -> Reason:
+    """Why one more request may not start; empty when it may.
+
+    `total` are in progress, `mine` of its team, `batches` of class batch; `teams` have some, the asking one included.
+    The last tenth below `bound` is for teams under their share, the tenth before it for interactive requests; a
+    twentieth is batch's own. Only teams under their share pass `bound`, nobody passes `most`.
+    """
+    tenth = bound // 10
+    if total >= most:
+        return "full"
+    if batch and total >= bound - 2 * tenth and batches >= max(1, bound // 20):
+        return "batch"
+    if total >= bound - tenth and mine >= bound // max(2, teams):
+        return "share" if teams > 1 else "full"
+    return ""
+
+
+class Overload:
+    """Counts what is in progress, and looks ten times a second how late the loop runs its timers."""
+
+    def __init__(self, *, concurrent: int, lag_s: float) -> None:
+        """At most `concurrent` requests in progress, fewer while the loop is never less than `lag_s` late."""
+        self._most, self._most_lag_s = concurrent, lag_s
+        self._bound = concurrent
+        self._total = self._most_lately = self._batches = 0
+        self._teams: dict[str, int] = {}
+        self._ended = self._refused = 0
+        self._served_per_s = self._refused_per_s = 0.0
+        self._lags_s: deque[float] = deque([0.0] * LOOKS, LOOKS)
+        self._counts: dict[tuple[Reason, bool], int] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(TICK_S, self._measure, loop, loop.time() + TICK_S)
+
+    async def aclose(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def stats(self) -> dict[str, int | float | str]:
+        """Refusals as `REASON.CLASS`."""
+        counts = {f"{why}.{'batch' if batch else 'interactive'}": count for (why, batch), count in self._counts.items()}
+        return {
+            "in_flight": self._total,
+            "teams": len(self._teams),
+            "bound": self._bound,
+            "lag_ms": round(min(self._lags_s) * 1000, 3),
+            **counts,
+        }
+
+    def enter(self, team: str, *, batch: bool) -> None:
+        """A request begins; `leave` has to follow. Raises Overloaded."""
+        mine, total = self._teams.get(team, 0), self._total
+        if total >= self._bound * 4 // 5:
+            teams = len(self._teams) + (not mine)
+            reason = refuses(self._bound, self._most, total, mine, teams, batch=batch, batches=self._batches)
+            if reason:
+                raise self._refusal(reason, team, batch)
+        self._total = total = total + 1
+        if total > self._most_lately:
+            self._most_lately = total
+        self._batches += batch
+        self._teams[team] = mine + 1
+
+    def leave(self, team: str, *, batch: bool) -> None:
+        self._total -= 1
+        self._batches -= batch
+        self._ended += 1
+        left = self._teams[team] - 1
+        if left:
+            self._teams[team] = left
+        else:
+            del self._teams[team]
+
+    def pause_s(self, refusal: GatewayError) -> float:
+        """How long to leave a refused connection unread, so that asking again at once costs those that are served
+        nothing; 0 while the loop keeps up.
+        """
+        if self._bound == self._most or not isinstance(refusal, Overloaded):
+            return 0.0
+        return min(refusal.retry_after_s or 0.0, _LONGEST_PAUSE_S)
+
+    def tick(self, lag_s: float) -> None:
+        """One look; moves the bound."""
+        self._lags_s.append(lag_s)
+        self._served_per_s += (self._ended / TICK_S - self._served_per_s) * _NEWEST
+        self._refused_per_s += (self._refused / TICK_S - self._refused_per_s) * _NEWEST
+        self._ended = self._refused = 0
+        if min(self._lags_s) > self._most_lag_s:
+            self._bound = min(self._bound, max(_LEAST, min(self._bound, self._most_lately) * 9 // 10))
+        elif self._bound < self._most:
+            bound = max(self._bound, self._total)
+            self._bound = min(self._most, bound + max(1, bound // 20))
+        self._most_lately = self._total
+
+    def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        now = loop.time()
+        self.tick(max(0.0, now - due))
+        self._timer = loop.call_later(TICK_S, self._measure, loop, now + TICK_S)
+
+    def _refusal(self, reason: Reason, team: str, batch: bool) -> Overloaded:
+        self._refused += 1
+        self._counts[reason, batch] = self._counts.get((reason, batch), 0) + 1
+        why = {
+            "batch": "The gateway is busy and serves interactive requests first",
+            "share": f"The gateway is busy and team {team} has its share of it in use",
+        }.get(reason, "The gateway has as many requests in progress as it can serve")
+        return Overloaded(f"{why}; try again later, or send fewer requests at a time.", retry_after_s=self._wait_s())
+
+    def _wait_s(self) -> float:
+        """So long that those refused in a second, spread over it, could be served; scattered."""
+        needed = self._refused_per_s / max(1.0, self._served_per_s)
+        return min(max(1.0, needed), _MOST_WAIT_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret

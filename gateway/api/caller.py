@@ -1,0 +1,98 @@
+"""Who asks, as the inference endpoint sees it: a request to read, an answer to write, and a line that may go dead."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.wire import Headers, read_body, send_whole
+from gateway.domain.tasks import Tasks
+
+
+class Caller(Protocol):
+    """One request and its answer. `begin`, `write` and `end` wait while the client reads more slowly than we write."""
+
+    method: str
+    path: str
+    headers: Headers
+    """Names in lower case."""
+
+    async def read(self, limit: int, timeout_s: float) -> bytes:
+        """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
+        ...
+
+    def listen(self, react: Callable[[], None]) -> None:
+        """Call `react` when the client hangs up. Call `close` when nobody listens any more."""
+        ...
+
+    def close(self) -> None: ...
+
+    async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
+        """An answer that is known whole. The connection's next request is read only after `pause_s`."""
+        ...
+
+    async def begin(self, headers: Headers) -> None:
+        """The head of a stream."""
+        ...
+
+    async def write(self, piece: bytes) -> None: ...
+
+    async def end(self, last: bytes = b"") -> None: ...
+
+
+class HangUp:
+    """Cancels the task that serves a client when the client leaves, unless it has its answer."""
+
+    __slots__ = ("_serving", "answered", "happened")
+
+    def __init__(self, serving: asyncio.Task[Any]) -> None:
+        self._serving = serving
+        self.happened = False
+        self.answered = False
+        """Set before the last bytes go: servers call the end of an answer a disconnect too, and it is none."""
+
+    def __call__(self) -> None:
+        if not self.answered and not self.happened:
+            self.happened = True
+            self._serving.cancel()
+
+
+class AsgiCaller:
+    """Behind any ASGI server. One that hangs up is heard by a task of its own, since ASGI cannot call back."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks) -> None:
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.headers: Headers = list(scope["headers"])
+        self._receive, self._send, self._watchers = receive, send, watchers
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def read(self, limit: int, timeout_s: float) -> bytes:
+        return await read_body(self._receive, limit, timeout_s)
+
+    def listen(self, react: Callable[[], None]) -> None:
+        self._watcher = self._watchers.spawn(self._watch(react), "hang-up")
+
+    async def _watch(self, react: Callable[[], None]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        react()
+
+    def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
+        await send_whole(self._send, status, headers, body, pause_s=pause_s)
+
+    async def begin(self, headers: Headers) -> None:
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+
+    async def write(self, piece: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+
+    async def end(self, last: bytes = b"") -> None:
+        await self._send({"type": "http.response.body", "body": last})

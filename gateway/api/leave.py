@@ -1,0 +1,60 @@
+"""How a worker leaves its connections, so that no client writes into one that is just being closed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.api.wire import Headers
+
+LINGER_S = 2.0
+"""An idle connection is closed after so long: until then the client may have a request under way."""
+LOOK_S = 0.1
+LAST_ANSWER: Headers = [(b"connection", b"close")]
+"""Goes with every answer from now on."""
+
+
+@dataclass(slots=True)
+class Drain:
+    """Shared by readiness and shutdown. Requests are served all the same: whoever did not hear yet is no worse off."""
+
+    draining: bool = False
+
+
+class Cycle(Protocol):
+    """A request and its answer, as uvicorn has them."""
+
+    response_started: bool
+    response_complete: bool
+
+
+class Connection(Protocol):
+    """uvicorn's: `shutdown` closes an idle one, and makes the answer of a busy one the last."""
+
+    @property
+    def cycle(self) -> Cycle | None: ...
+    def shutdown(self) -> None: ...
+
+
+async def leave(connections: Collection[Connection], within_s: float) -> None:
+    """Serve what still comes, close each when it has been idle for a while; return when none is left, or in time.
+
+    An answer that has begun could not say that it is the last: its connection takes one more request, if one comes.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + within_s
+    idle_since: dict[Connection, float] = {}
+    while connections and (now := loop.time()) < deadline:
+        still: dict[Connection, float] = {}
+        for connection in list(connections):
+            cycle = connection.cycle
+            if cycle is None or cycle.response_complete:
+                still[connection] = idle_since.get(connection, now)
+                if now - still[connection] >= LINGER_S:
+                    connection.shutdown()
+            elif not cycle.response_started:
+                connection.shutdown()
+        idle_since = still
+        await asyncio.sleep(LOOK_S)

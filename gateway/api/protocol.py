@@ -1,0 +1,100 @@
+"""A client's connection with patience that ends: for a head that never comes whole, for a client that stops reading."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import ClassVar
+
+from gateway.api.direct import Call, DirectProtocol
+
+MAX_HEAD_BYTES = 64 * 2**10
+
+
+class GuardedProtocol(DirectProtocol):
+    """Costs nothing for a request that arrives in one piece and is read as fast as it is written.
+
+    A client that reads slowly fills one transport buffer; then writing waits, and with it whoever reads from the
+    backend. One that takes no byte for `stall_s` is hung up on, which ends its request as interrupted.
+    """
+
+    head_timeout_s: ClassVar[float] = 10.0
+    stall_s: ClassVar[float] = 60.0
+
+    _head_bytes = 0
+    _head_timer: asyncio.TimerHandle | None = None
+    _stall_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._head_is_whole()
+        self._forget_reader()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if self._head_timer is not None:
+                self._head_is_whole()
+            return
+        if self._head_timer is None and not self.transport.is_closing():
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
+        if cycle is None or self.headers is not _headers_of(cycle):  # else the rest of a body that nobody waits for
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self.transport.abort()
+
+    def _head_is_whole(self) -> None:
+        self._head_bytes = 0
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        if self.transport.is_closing():
+            self._end()
+
+    def _end(self) -> None:
+        """Close; but what the client has not taken by now is not waited for."""
+        if self.transport.get_write_buffer_size():
+            self.transport.abort()
+        else:
+            self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._forget_reader()
+
+    def _watch_reader(self, unsent: int) -> None:
+        self._stall_timer = self.loop.call_later(self.stall_s, self._look_at_reader, unsent)
+
+    def _look_at_reader(self, unsent: int) -> None:
+        """Has it taken anything since there were `unsent` bytes? While writing is paused nothing is added to them."""
+        left = self.transport.get_write_buffer_size()
+        if left < unsent:
+            self._watch_reader(left)
+        else:
+            self.transport.abort()
+
+    def _forget_reader(self) -> None:
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+
+
+def _headers_of(cycle: object) -> object:
+    """The very list that the connection collected them in."""
+    return cycle.headers if isinstance(cycle, Call) else cycle.scope["headers"]  # type: ignore[attr-defined]
+
+
+def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
+    """What uvicorn makes for every connection."""
+    return type("Protocol", (GuardedProtocol,), {"head_timeout_s": head_timeout_s, "stall_s": stall_s})

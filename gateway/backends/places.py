@@ -1,0 +1,141 @@
+"""A backend's places: taken at once while there are any, else waited for in a bounded, fair queue."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+
+from gateway.backends.fair_queue import FairQueue
+from gateway.errors import Overloaded, ShareExceeded
+
+_NEWEST = 0.1
+"""Weight of the newest gap in the average time between two places that come free."""
+_FIRST_GUESS_S = 1.0
+"""What is told as `retry-after` before any place came free under load."""
+_LEAST_S, _MOST_S = 0.25, 60.0
+
+
+class _Waiter:
+    __slots__ = ("batch", "granted", "share")
+
+    def __init__(self, share: str, batch: bool, granted: asyncio.Future[None]) -> None:
+        self.share, self.batch, self.granted = share, batch, granted
+
+
+class Places:
+    """`concurrent` of them. A free one is never kept from anybody, so whoever waits found none."""
+
+    def __init__(
+        self, name: str, concurrent: int, queue: int, queue_timeout_s: float, monotonic: Callable[[], float]
+    ) -> None:
+        """At most `queue` callers wait, each at most `queue_timeout_s`."""
+        self._name, self._concurrent = name, concurrent
+        self._most_waiting, self._timeout_s = queue, queue_timeout_s
+        self._monotonic = monotonic
+        self._free = concurrent
+        self._held: dict[str, int] = {}
+        self._queue: FairQueue[_Waiter] = FairQueue()
+        self._gap_s: float | None = None
+        self._freed_at: float | None = None
+        self._counts = {"queued": 0, "timed_out": 0, "refused": 0, "refused_batch": 0, "refused_share": 0}
+
+    def stats(self) -> dict[str, int]:
+        return {"waiting": len(self._queue), **self._counts}
+
+    def take(self, share: str) -> bool:
+        """A place at once, if one is free; `share` is whose."""
+        if self._free == 0:
+            return False
+        self._free -= 1
+        self._held[share] = self._held.get(share, 0) + 1
+        return True
+
+    async def wait(self, share: str, batch: bool, wait_s: float) -> None:
+        """Returns with a place, after at most `wait_s`. Raises Overloaded, and ShareExceeded when too many of this
+        share wait already. A caller that is cancelled holds no place.
+        """
+        self._make_room(share, batch)
+        waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
+        if not self._queue:
+            self._freed_at = None  # gaps say how fast places come free only while all are in use
+        self._queue.push(waiter)
+        self._counts["queued"] += 1
+        try:
+            async with asyncio.timeout(min(wait_s, self._timeout_s)):
+                await waiter.granted
+        except TimeoutError:
+            self._withdraw(waiter)
+            self._counts["timed_out"] += 1
+            raise self._full() from None
+        except BaseException:
+            self._withdraw(waiter)
+            raise
+
+    def give_back(self, share: str) -> None:
+        """The place goes to the next in line, if anybody waits."""
+        left = self._held[share] - 1
+        if left:
+            self._held[share] = left
+        else:
+            del self._held[share]
+        if self._queue:
+            self._measure()
+        while (waiter := self._queue.pop(self._held)) is not None:
+            if not waiter.granted.done():  # else cancelled a moment ago, and about to withdraw
+                self._held[waiter.share] = self._held.get(waiter.share, 0) + 1
+                waiter.granted.set_result(None)
+                return
+        self._free += 1
+
+    def _withdraw(self, waiter: _Waiter) -> None:
+        """It waits no longer; a place that came at the same moment goes on to the next."""
+        self._queue.discard(waiter)
+        granted = waiter.granted
+        if granted.done() and not granted.cancelled() and granted.exception() is None:
+            self.give_back(waiter.share)
+
+    def _make_room(self, share: str, batch: bool) -> None:
+        """In a full queue the longest line is cut, and that may be the newcomer's own."""
+        queue = self._queue
+        if len(queue) < self._most_waiting:
+            return
+        unlucky = queue.crowded_out_by(share, batch=batch)
+        if unlucky is None:
+            raise self._refusal(batch, crowds=queue.waiting(share) > 0 and queue.shares() > 1)
+        queue.discard(unlucky)
+        if not unlucky.granted.done():
+            refusal = self._refusal(unlucky.batch, crowds=unlucky.batch == batch)
+            unlucky.granted.set_exception(refusal)
+
+    def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
+        """`crowds`: others are kept out by those of its own share that wait."""
+        if crowds:
+            self._counts["refused_share"] += 1
+            return ShareExceeded(
+                f"{self._name} is busy and your team already has its share of those that wait for it; "
+                "send fewer requests at a time",
+                retry_after_s=self._retry_after_s(),
+            )
+        self._counts["refused_batch" if batch else "refused"] += 1
+        return self._full()
+
+    def _full(self) -> Overloaded:
+        return Overloaded(
+            f"{self._name} already has {self._concurrent} calls in progress; try again shortly, "
+            "or raise its `concurrent`",
+            retry_after_s=self._retry_after_s(),
+        )
+
+    def _retry_after_s(self) -> float:
+        """About when those that wait now will have been served; scattered, so that not all come back at once."""
+        expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
+        return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
+
+    def _measure(self) -> None:
+        now = self._monotonic()
+        if self._freed_at is not None:
+            gap_s = now - self._freed_at
+            before = gap_s if self._gap_s is None else self._gap_s
+            self._gap_s = before + (gap_s - before) * _NEWEST
+        self._freed_at = now

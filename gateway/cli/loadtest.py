@@ -1,0 +1,59 @@
+"""`thriftgate loadtest`: hands over to the package `loadtests`, which only a checkout has."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from gateway.cli.options import Context, common
+
+
+@click.command()
+@common
+@click.option("--quick", is_flag=True, help="A few hundred requests a round, concurrency 16: for CI, not for figures.")
+@click.option("--cells", default="", help="Only these: 1k, 32k, burst, paced, lru, get, known, new, footprint, 1k-c64.")
+@click.option("--concurrency", multiple=True, type=click.IntRange(1), help="Default: 1, 16, 64 and 256. Repeatable.")
+@click.option("--rounds", type=click.IntRange(1), help="Interleaved rounds, whose median counts; default: 5, quick 3.")
+@click.option("--requests", type=click.IntRange(1), help="Requests per cell and row; default: 20000, quick 1500.")
+@click.option("--peer", "peers", multiple=True, type=click.Choice(["litellm"]), help="A peer, installed on its own.")
+@click.option("--install-nginx/--no-install-nginx", default=None, help="Fetch nginx if missing; default: if root.")
+@click.option("--profile", is_flag=True, help="Sample a worker with py-spy after each cell.")
+@click.option("--minutes", default=120.0, show_default=True, help="Begin no further cell after so long.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, file_okay=False), default=Path("loadtest-results"), show_default=True,
+    help="Folder for loadtest.json, .txt, .png and .svg.",
+)  # fmt: skip
+def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
+    """Measure what the gateway costs, side by side with nginx and no gateway at all.
+
+    It starts gateways of its own with its own gateway.yaml and policies, which it prints, so it takes neither --config
+    nor --policies; --data-dir is where they keep their data meanwhile. Needs a checkout and Linux. Exit status: 1 when
+    an answer was wrong, the ledger differs from what the upstream sent, or a bar is missed.
+
+    \b
+    thriftgate loadtest --quick --cells 1k
+    thriftgate loadtest --peer litellm --profile --out results
+    """
+    if context.config or context.policies:
+        raise click.UsageError("loadtest writes its own gateway.yaml and policies; leave --config and --policies out.")
+    command = _package()
+    try:
+        status = command.run(command.Options(peers=peers, data=context.data_dir, as_json=context.as_json, **options))
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    except RuntimeError as error:  # something that was to be measured did not start
+        raise click.ClickException(str(error)) from error
+    sys.exit(status)
+
+
+def _package() -> Any:
+    checkout = Path(__file__).parents[2]
+    if not (checkout / "loadtests" / "command.py").is_file():
+        raise click.ClickException("loadtest needs a checkout: the package loadtests is not installed with thriftgate.")
+    if str(checkout) not in sys.path:
+        sys.path.insert(0, str(checkout))
+    return importlib.import_module("loadtests.command")

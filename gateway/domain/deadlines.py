@@ -1,0 +1,77 @@
+"""Cutting a task short at a time, for many tasks at once: one timer serves all whose time comes in the same moment."""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any, Self
+
+FINE_S = 0.05
+COARSE_S = 1.0
+COARSE_FROM_S = 60.0
+"""What is this far away may end so much later."""
+
+
+class Deadlines:
+    """Makes `Deadline`s. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self._due: dict[float, set[Deadline]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._due.values()))
+
+    def at(self, when: float) -> Deadline:
+        """Ends the `with` block that it is used for at `when` (loop time), or up to `FINE_S` later (`COARSE_S` where
+        `when` is far away): the current task is cancelled and TimeoutError leaves the block, as with asyncio.timeout.
+        """
+        return Deadline(self, when)
+
+    def bucket(self, when: float) -> set[Deadline]:
+        """All that end in the moment to which `when` is rounded up."""
+        loop = asyncio.get_running_loop()
+        step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
+        due = (when // step + 1.0) * step
+        found = self._due.get(due)
+        if found is None:
+            found = self._due[due] = set()
+            loop.call_at(due, self._expire, due)
+        return found
+
+    def _expire(self, due: float) -> None:
+        for deadline in self._due.pop(due):
+            deadline.expire()
+
+
+class Deadline:
+    """A context manager, used once, by the task that it cancels."""
+
+    __slots__ = ("_before", "_bucket", "_deadlines", "_task", "_when", "passed")
+
+    def __init__(self, deadlines: Deadlines, when: float) -> None:
+        self._deadlines, self._when = deadlines, when
+        self._task: asyncio.Task[Any] | None = None
+        self.passed = False
+
+    def __enter__(self) -> Self:
+        self._task = task = asyncio.current_task()
+        assert task is not None
+        self._before = task.cancelling()
+        self._bucket = self._deadlines.bucket(self._when)
+        self._bucket.add(self)
+        return self
+
+    def expire(self) -> None:
+        self.passed = True
+        assert self._task is not None
+        self._task.cancel()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises TimeoutError when it was this deadline that ended the block, and nobody else cancelled the task."""
+        self._bucket.discard(self)
+        if self.passed and self._task is not None:
+            self.passed = False
+            if self._task.uncancel() <= self._before and kind is not None and issubclass(kind, asyncio.CancelledError):
+                raise TimeoutError from error

@@ -1,0 +1,35 @@
+"""Something dear that is built when it is first asked for, and costs nothing before."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Lazy(Generic[T]):
+    """Built once, whichever threads ask; a build that raised is tried again by the next who asks."""
+
+    def __init__(self, build: Callable[[], T]) -> None:
+        self._build = build
+        self._building = threading.Lock()
+        self._built: tuple[T] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self._built is not None
+
+    def get(self) -> T:
+        """Blocks while it is built: on the event loop only when `ready`. Raises what building raises."""
+        if self._built is None:
+            with self._building:
+                if self._built is None:
+                    self._built = (self._build(),)
+        return self._built[0]
+
+    async def load(self) -> T:
+        """Built in a thread, unless it is there. Raises what building raises."""
+        return self.get() if self.ready else await asyncio.to_thread(self.get)

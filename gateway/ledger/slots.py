@@ -1,0 +1,82 @@
+"""How far each open attempt of a worker has come, in memory that outlives the process: a file mapped beside its lane.
+
+A store here costs as much as one to any other memory, so one is made for every piece of a stream before the piece is
+passed on. What a killed process stored is still in the kernel. When the kernel goes too, with the power, the table
+is one of another boot: it is not believed, and the journal's last marks count instead.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from gateway.domain.record import CHUNK_BITS
+
+SUFFIX = ".slots"
+SLOTS = 8190
+"""Attempts of one worker that have a slot at a time; those beyond are known by their marks alone."""
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+_HEAD = 16
+_SIZE = _HEAD + 8 * SLOTS
+
+
+def path_of(directory: Path, lane: str) -> Path:
+    return directory / (lane + SUFFIX)
+
+
+def unpacked(word: int) -> tuple[int, int]:
+    """Chunks and bytes, as `Attempt.came` stores them."""
+    return word & (1 << CHUNK_BITS) - 1, word >> CHUNK_BITS
+
+
+class Slots:
+    """The table of one lane, to be written by its worker alone."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError; the file is written out, so that no later store can miss its place on a full disk."""
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            with open(fd, "wb", closefd=False) as file:
+                file.write(_boot().ljust(_HEAD, b"\0") + bytes(8 * SLOTS))
+            self._words = memoryview(mmap.mmap(fd, _SIZE))[_HEAD:].cast("Q")
+        finally:
+            os.close(fd)
+        self._free = list(range(SLOTS - 1, -1, -1))
+
+    def take(self) -> int | None:
+        """An empty slot's number; None when all are in use."""
+        if not self._free:
+            return None
+        number = self._free.pop()
+        self._words[number] = 0
+        return number
+
+    def word(self, number: int) -> memoryview:
+        """The one word of slot `number`."""
+        return self._words[number : number + 1]
+
+    def give_back(self, numbers: list[int]) -> None:
+        """Only once the attempts' ends are in the journal: until then a slot is what is known of its attempt."""
+        self._free += numbers
+
+
+def read(path: Path) -> memoryview | None:
+    """The words that a dead worker left; None when there are none, or none of this boot of the machine."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    boot = _boot()
+    if len(data) != _SIZE or not boot or data[:_HEAD] != boot:
+        return None
+    return memoryview(data)[_HEAD:].cast("Q")
+
+
+def _boot() -> bytes:
+    """Another for each start of the machine; empty where the system does not tell."""
+    try:
+        return bytes.fromhex(_BOOT_ID.read_text().strip().replace("-", ""))
+    except (OSError, ValueError):
+        return b""

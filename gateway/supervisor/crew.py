@@ -1,0 +1,199 @@
+"""The workers: as many as wanted, replaced when they die or freeze, and one after another when asked to."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+from gateway.domain.tasks import Tasks
+from gateway.supervisor.child import Child, Process
+from gateway.supervisor.pulse import Pulse
+
+log = logging.getLogger(__name__)
+
+LOOK_S = 1.0
+SILENT_S = 10.0
+"""A worker speaks once a second; one that has been silent for so long is frozen."""
+OPEN_S = 60.0
+"""Longest that a worker may take until it accepts connections."""
+ROLL_S = 60.0
+"""Longest that a roll waits for a replacement to answer requests; then the old worker stays."""
+GRACE_S = 5.0
+"""Beyond the drain, for a worker to close its rooms."""
+
+Launch = Callable[[int, int], Awaitable[Process]]
+"""Number of a worker and its end of the pulse → its process. Raises OSError."""
+
+
+class Hand:
+    """One worker, over all its lives."""
+
+    def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
+        self.child = Child(
+            f"worker {number}", partial(self._start, number, launch), on_change=self._changed, last_words=self._error
+        )
+        self._on_change = on_change
+        self._pulse: Pulse | None = None
+        self._news = asyncio.Event()
+        self._reload = False
+        self.keeping: asyncio.Task[None] | None = None
+
+    @property
+    def ready(self) -> bool:
+        return self.child.pid is not None and self._pulse is not None and self._pulse.stage == "ready"
+
+    async def _start(self, number: int, launch: Launch) -> Process:
+        if self._pulse:
+            self._pulse.close()
+        self._pulse = Pulse(self._changed)
+        try:
+            return await launch(number, self._pulse.writer)
+        finally:
+            self._pulse.hand_over()
+
+    def _error(self) -> str:
+        if self._pulse is None:
+            return ""
+        self._pulse.listen()
+        return self._pulse.error
+
+    def _changed(self) -> None:
+        if self._reload and self._pulse and self._pulse.stage:
+            self._reload = False
+            self.child.signal(signal.SIGHUP)
+        self._news.set()
+        self._on_change()
+
+    def look(self) -> None:
+        """Kill it when it is frozen; `child.keep` starts it again."""
+        self.child.look()
+        if self._pulse is None or self.child.pid is None:
+            return
+        self._pulse.listen()
+        silent_s = asyncio.get_running_loop().time() - self._pulse.heard_at
+        if silent_s > (SILENT_S if self._pulse.stage else OPEN_S):
+            what = "is frozen" if self._pulse.stage else "did not start"
+            log.error("%s (pid %d) %s: silent for %.0f s, killed", self.child.name, self.child.pid, what, silent_s)
+            self.child.signal(signal.SIGKILL)
+
+    def reload(self) -> None:
+        """As soon as it can: until it accepts connections, the signal might end it."""
+        if self._pulse and self._pulse.stage:
+            self.child.signal(signal.SIGHUP)
+        else:
+            self._reload = True
+
+    async def settle(self, timeout_s: float) -> bool:
+        """Whether it becomes ready in time, and in its first life."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while not self.ready and not self.child.short_lives:
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            return False
+        return self.ready
+
+    async def leave(self, timeout_s: float) -> None:
+        if self.keeping:
+            self.keeping.cancel()
+        await self.child.stop(timeout_s)
+        if self._pulse:
+            self._pulse.close()
+
+
+class Crew:
+    """Open with `start`, close with `end`; `watch` runs in between."""
+
+    def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
+        self._count, self._launch, self._on_change = count, launch, on_change
+        self._hands: dict[int, Hand] = {}
+        self._passing: set[Hand] = set()
+        """Replacements that are not ready yet, and the replaced that finish their streams."""
+        self._tasks = Tasks()
+        self._hurry, self._answering = asyncio.Event(), asyncio.Event()
+        self._refused = ""
+
+    @property
+    def pids(self) -> list[int]:
+        return [hand.child.pid for hand in (*self._hands.values(), *self._passing) if hand.child.pid]
+
+    @property
+    def troubles(self) -> list[str]:
+        """For everybody's eyes: nothing of an error's text."""
+        found = [hand.child.trouble for hand in (*self._hands.values(), *self._passing)]
+        return [trouble for trouble in (*found, self._refused) if trouble]
+
+    def start(self) -> None:
+        for number in range(self._count):
+            self._hands[number] = self._hire(number)
+
+    def _hire(self, number: int) -> Hand:
+        hand = Hand(number, self._launch, self._changed)
+        hand.keeping = self._tasks.spawn(hand.child.keep(), hand.child.name)
+        return hand
+
+    async def watch(self) -> None:
+        """Look after them until cancelled."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            for hand in self._hands.values():
+                hand.look()
+
+    async def ready(self) -> None:
+        """Returns when one of them answers requests."""
+        await self._answering.wait()
+
+    def _changed(self) -> None:
+        if any(hand.ready for hand in self._hands.values()):
+            self._answering.set()
+        self._on_change()
+
+    def reload(self) -> None:
+        for hand in (*self._hands.values(), *self._passing):
+            hand.reload()
+
+    async def roll(self, drain_s: float) -> int:
+        """Replace one after another, until a replacement does not become ready. How many were replaced."""
+        for done, (number, old) in enumerate(list(self._hands.items())):
+            fresh = self._hire(number)
+            self._passing.add(fresh)
+            ready = await fresh.settle(ROLL_S)
+            leaving = old if ready else fresh
+            self._passing.add(leaving)
+            if ready:
+                self._passing.discard(fresh)
+                self._hands[number] = fresh
+            await leaving.leave(drain_s + GRACE_S)
+            self._passing.discard(leaving)
+            self._on_change()
+            if not ready:
+                return done
+        return self._count
+
+    def refuse(self, why: str) -> None:
+        """Remember, for /health, why the last roll was not done; empty when it was."""
+        self._refused = why
+        self._on_change()
+
+    def hurry(self) -> None:
+        """Nobody waits for streams any more."""
+        self._hurry.set()
+        for hand in (*self._hands.values(), *self._passing):
+            hand.child.signal(signal.SIGKILL)
+
+    async def end(self, delay_s: float, drain_s: float) -> None:
+        """Not ready from now on; for `delay_s` all is served; then what is open is finished within `drain_s`."""
+        everyone = {*self._hands.values(), *self._passing}
+        for hand in everyone:
+            if hand.ready:
+                hand.child.signal(signal.SIGUSR1)
+        if delay_s:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), delay_s)
+        await self._tasks.aclose()  # from here on nobody is started again
+        await asyncio.gather(*(hand.leave(drain_s + GRACE_S) for hand in everyone))

@@ -1,0 +1,29 @@
+"""The program of one worker, however it came into the world: `python -m gateway.supervisor.worker`, or a fork."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from gateway.app import serve, told
+from gateway.settings.environment import variable
+from gateway.supervisor.pulse import FAILED, TOLD, speaker
+
+
+def run(said: Mapping[str, Any]) -> None:
+    """Serve as told, until asked to leave. `said["fd"]`: the listening socket; `said["pulse"]`: where to say so."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    say = speaker(said["pulse"])
+    try:
+        serve(told(said), say)
+    except Exception as error:
+        say(f"{FAILED}{type(error).__name__}: {error}")
+        raise
+
+
+if __name__ == "__main__":
+    run(orjson.loads(variable(TOLD)))

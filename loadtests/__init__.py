@@ -1,0 +1,1 @@
+"""What the gateway costs and what it survives, measured: `python -m loadtests`, `thriftgate loadtest`."""

@@ -1,0 +1,117 @@
+"""What is measured: cells, each a workload at one concurrency, with the targets that stand in it side by side."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatch
+
+from loadtests.questions import Shape
+
+CONCURRENCIES = (1, 16, 64, 256)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a cell."""
+
+    target: str
+    label: str = ""
+    shape: Shape | None = None
+    """None: the cell's."""
+    distinct: int = 0
+    """Not 0: so many questions over and over, each answered once before."""
+    from_memory: bool = False
+    """Of these answers: the worker has them at hand, or must fetch each."""
+
+    @property
+    def name(self) -> str:
+        return self.label or self.target
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """All its entries run once per round, in a new order each time."""
+
+    workload: str
+    concurrency: int
+    shape: Shape
+    entries: tuple[Entry, ...]
+    base: str = "nginx"
+    """The entry that the others are divided by."""
+    about: str = ""
+
+    @property
+    def name(self) -> str:
+        return f"{self.workload}-c{self.concurrency}"
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much of a cell is one round."""
+
+    rounds: int = 5
+    requests: int = 20_000
+    """Of a cell, over all its rounds."""
+    cpu_s: float = 5.0
+    """Of a cell, over all its rounds: whichever is reached first."""
+    least_cpu_s: float = 0.25
+    """Of a round: below it, /proc's ticks of 10 ms would show in the figures."""
+    seconds: float = 20.0
+    """Of a round, by the clock: a slow target must not take for ever."""
+    warm: int = 200
+
+
+QUICK = Size(rounds=3, requests=1500, cpu_s=1.5, least_cpu_s=0.1, seconds=5.0, warm=50)
+_PLAIN = (Entry("direct"), Entry("nginx"), Entry("thriftgate"))
+_PEER = Entry("litellm")
+LRU, GET = 20, 10_000
+"""Answers asked for over and over: few enough to stay in a worker's memory; too many for it, so each is fetched."""
+KNOWN = 200
+"""Texts whose vectors the embedder remembers."""
+
+
+def _workloads() -> list[Cell]:
+    kilobyte = Shape()
+    known = Shape(known=KNOWN, temperature=0.0)
+    new = Shape(short=True, temperature=0.0)
+    return [
+        Cell("1k", 0, kilobyte, (*_PLAIN, _PEER), about="prompt and answer of 1 KB each"),
+        Cell("32k", 0, replace(kilobyte, bytes=32 * 1024), (*_PLAIN, _PEER), about="prompt of 32 KB, answer of 1 KB"),
+        Cell("burst", 0, Shape("burst"), (*_PLAIN, _PEER), about="stream of 100 chunks, sent at once"),
+        Cell("paced", 0, Shape("paced"), (*_PLAIN, _PEER), about="stream of 100 chunks, 5 ms apart"),
+        Cell(
+            "lru", 0, kilobyte,
+            (Entry("thriftgate", "miss"), Entry("thriftgate", "hit", distinct=LRU, from_memory=True)), "miss",
+            f"{LRU} answers asked for again and again, against misses of the same gateway",
+        ),
+        Cell(
+            "get", 0, kilobyte,
+            (Entry("thriftgate", "miss"), Entry("thriftgate", "hit", distinct=GET)), "miss",
+            f"{GET} answers asked for in turn, against misses of the same gateway",
+        ),
+        Cell(
+            "known", 0, known, (Entry("nginx"), Entry("everything")),
+            about="everything on, 1 KB, new to the cache, but the user's words are known: nothing is embedded",
+        ),
+        Cell(
+            "new", 0, new, (Entry("nginx"), Entry("everything")),
+            about="everything on, 1 KB, the user says something new: it is embedded",
+        ),
+    ]  # fmt: skip
+
+
+def chosen(patterns: str, concurrencies: tuple[int, ...]) -> tuple[Cell, ...]:
+    """The cells whose name or workload matches one of the comma-separated `patterns`; empty: all.
+
+    Raises ValueError when a pattern matches nothing.
+    """
+    every = [replace(cell, concurrency=each) for cell in _workloads() for each in concurrencies]
+    wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
+    for pattern in wanted:
+        if not any(_matches(cell, pattern) for cell in every):
+            raise ValueError(f"no cell is called {pattern!r}; there are {', '.join(cell.name for cell in every)}")
+    return tuple(cell for cell in every if not wanted or any(_matches(cell, each) for each in wanted))
+
+
+def _matches(cell: Cell, pattern: str) -> bool:
+    return fnmatch(cell.name, pattern) or fnmatch(cell.workload, pattern)

@@ -1,0 +1,353 @@
+"""The short way between socket and endpoint speaks HTTP/1.1 as well as uvicorn's long one beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+
+from gateway.api.caller import Caller, HangUp
+from gateway.api.direct import DirectProtocol
+from gateway.domain.deadlines import Deadlines
+from gateway.errors import BadRequest, BodyTooLarge
+
+Answer = Callable[[Caller], Awaitable[None]]
+HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
+
+
+class Application:
+    """Answers POST /v1/chat/completions on the short way, anything else by ASGI with what it was asked."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.deadlines = Deadlines()
+        self.answer = answer
+
+    def endpoint(self, path: bytes) -> Application | None:
+        return self if path == b"/v1/chat/completions" else None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        body = (await receive())["body"]
+        told = f"{scope['method']} {scope['path']}?{scope['query_string'].decode()} {len(scope['headers'])} ".encode()
+        length = str(len(told + body)).encode()
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+        await send({"type": "http.response.body", "body": told + body})
+
+
+class Line:
+    """A client's connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def say(self, *data: bytes) -> None:
+        self.writer.write(b"".join(data))
+
+    def ask(self, body: bytes, *headers: bytes) -> None:
+        lines = b"".join(header + b"\r\n" for header in headers)
+        self.say(HEAD, lines, b"content-length: %d\r\n\r\n" % len(body), body)
+
+    async def hear(self) -> tuple[int, dict[bytes, bytes], bytes]:
+        """One answer, whose body is put together."""
+        async with asyncio.timeout(5):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            status, *lines = head[:-4].split(b"\r\n")
+            headers = dict(line.split(b": ", 1) for line in lines)
+            if b"content-length" in headers:
+                body = await self.reader.readexactly(int(headers[b"content-length"]))
+            else:
+                assert headers[b"transfer-encoding"] == b"chunked"
+                body = b"".join([chunk async for chunk in self.chunks()])
+        return int(status.split()[1]), headers, body
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self.reader.readuntil(b"\r\n"), 16):
+            yield (await self.reader.readexactly(size + 2))[:-2]
+        assert await self.reader.readexactly(2) == b"\r\n"
+
+    async def closed(self) -> bool:
+        async with asyncio.timeout(5):
+            return await self.reader.read() == b""
+
+
+@asynccontextmanager
+async def serving(answer: Answer, **settings: Any) -> AsyncIterator[Callable[[], Awaitable[Line]]]:
+    """A server; call what is yielded for a connection to it."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        Application(answer),
+        http=DirectProtocol,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        **settings,
+    )
+    server = uvicorn.Server(config)
+    server.capture_signals = NoSignals  # type: ignore[method-assign,assignment]
+    running = asyncio.get_running_loop().create_task(server.serve(sockets=[listening]))
+    lines: list[Line] = []
+
+    async def connect() -> Line:
+        line = Line(*await asyncio.open_connection(*listening.getsockname()))
+        lines.append(line)
+        return line
+
+    try:
+        yield connect
+    finally:
+        for line in lines:
+            line.writer.close()
+        server.should_exit = True
+        await running
+        listening.close()
+
+
+class NoSignals:
+    """The test's own process keeps its handlers."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *ending: object) -> None: ...
+
+
+async def echo(caller: Caller) -> None:
+    body = await caller.read(1000, 5.0)
+    await caller.whole(200, [(b"x-a", b"1")], b"%d %b" % (len(caller.headers), body))
+
+
+async def stream(caller: Caller) -> None:
+    await caller.read(1000, 5.0)
+    await caller.begin([(b"x-a", b"1")])
+    for piece in (b"one", b"", b"two"):
+        await caller.write(piece)
+    await caller.end(b"three")
+
+
+async def test_an_answer_that_is_known_whole_comes_with_its_length_and_the_connection_stays() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        for body in (b"hello", b"", b"again"):
+            line.ask(body)
+            assert await line.hear() == (
+                200,
+                {b"x-a": b"1", b"content-length": str(2 + len(body)).encode()},
+                b"2 " + body,
+            )
+
+
+async def test_a_stream_comes_in_chunks_none_of_them_empty() -> None:
+    async with serving(stream) as connect:
+        line = await connect()
+        for _ in range(2):
+            line.ask(b"x")
+            status, headers, body = await line.hear()
+            assert (status, headers, body) == (200, {b"x-a": b"1", b"transfer-encoding": b"chunked"}, b"onetwothree")
+
+
+async def test_each_piece_of_a_stream_goes_out_at_once() -> None:
+    go = asyncio.Event()
+
+    async def slowly(caller: Caller) -> None:
+        await caller.begin([])
+        await caller.write(b"first")
+        await go.wait()
+        await caller.end(b"last")
+
+    async with serving(slowly) as connect:
+        line = await connect()
+        line.ask(b"")
+        async with asyncio.timeout(5):
+            await line.reader.readuntil(b"5\r\nfirst\r\n")
+        go.set()
+        assert [chunk async for chunk in line.chunks()] == [b"last"]
+
+
+async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.say(HEAD, b"content-length: 4\r\n\r\nab")
+        await asyncio.sleep(0.02)
+        line.say(b"cd")
+        assert (await line.hear())[2] == b"2 abcd"
+        line.say(HEAD, b"transfer-encoding: chunked\r\n\r\n2\r\nef\r\n")
+        await asyncio.sleep(0.02)
+        line.say(b"1\r\ng\r\n0\r\n\r\n")
+        assert (await line.hear())[2] == b"2 efg"
+        line.say(HEAD, b"content-length: 2\r\nexpect: 100-continue\r\n\r\n")
+        assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        line.say(b"hi")
+        assert (await line.hear())[2] == b"3 hi"
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"), [(b"x" * 1001, BodyTooLarge), (b"x" * 400, BadRequest), (b"", BadRequest)], ids=str
+)
+async def test_a_body_that_is_too_long_or_never_ends_is_refused(sent: bytes, error: type[Exception]) -> None:
+    seen: list[type[Exception]] = []
+
+    async def strict(caller: Caller) -> None:
+        try:
+            await caller.read(1000, 0.1)
+        except (BodyTooLarge, BadRequest) as met:
+            seen.append(type(met))
+            await caller.whole(400, [], b"no")
+
+    async with serving(strict) as connect:
+        line = await connect()
+        line.say(HEAD, b"content-length: 5000\r\n\r\n", sent)
+        assert (await line.hear())[0] == 400
+        assert seen == [error]
+
+
+async def test_a_client_that_leaves_while_it_sends_is_told_apart() -> None:
+    left = asyncio.Event()
+
+    async def patient(caller: Caller) -> None:
+        with pytest.raises(ConnectionResetError):
+            await caller.read(1000, 5.0)
+        left.set()
+
+    async with serving(patient) as connect:
+        line = await connect()
+        line.say(HEAD, b"content-length: 5\r\n\r\nab")
+        await asyncio.sleep(0.02)
+        line.writer.close()
+        async with asyncio.timeout(5):
+            await left.wait()
+
+
+@pytest.mark.parametrize("answered", [False, True])
+async def test_hanging_up_cancels_whoever_serves_unless_there_is_an_answer(answered: bool) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+    heard: list[bool] = []
+
+    async def long(caller: Caller) -> None:
+        await caller.read(1000, 5.0)
+        task = asyncio.current_task()
+        assert task is not None
+        hang_up = HangUp(task)
+        hang_up.answered = answered
+        caller.listen(hang_up)
+        begun.set()
+        try:
+            await asyncio.sleep(0.1)
+        except asyncio.CancelledError:
+            task.uncancel()
+        finally:
+            heard.append(hang_up.happened)
+            caller.close()
+            ended.set()
+
+    async with serving(long) as connect:
+        line = await connect()
+        line.ask(b"")
+        async with asyncio.timeout(5):
+            await begun.wait()
+            line.writer.close()
+            await ended.wait()
+    assert heard == [not answered]
+
+
+async def test_pipelined_requests_are_answered_in_their_order() -> None:
+    async def first_is_slow(caller: Caller) -> None:
+        body = await caller.read(1000, 5.0)
+        await asyncio.sleep(0.05 if body == b"1" else 0)
+        await caller.whole(200, [], body)
+
+    async with serving(first_is_slow) as connect:
+        line = await connect()
+        for body in (b"1", b"2", b"3"):
+            line.ask(body)
+        assert [(await line.hear())[2] for _ in range(3)] == [b"1", b"2", b"3"]
+
+
+async def test_other_requests_on_the_same_connection_go_the_long_way() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.say(b"GET /health?a=b HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await line.hear())[2] == b"GET /health?a=b 1 "
+        line.ask(b"short")
+        assert (await line.hear())[2] == b"2 short"
+        line.say(b"POST /v1/files HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc")
+        assert (await line.hear())[2] == b"POST /v1/files? 2 abc"
+        line.say(b"GET /v1/chat/completions HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await line.hear())[2] == b"GET /v1/chat/completions? 1 "
+        line.say(HEAD.replace(b"completions", b"completions?beta=true"), b"content-length: 1\r\n\r\nq")
+        assert (await line.hear())[2] == b"2 q"
+
+
+async def test_a_client_that_wants_the_connection_closed_gets_it_closed() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.ask(b"bye", b"connection: close")
+        _, headers, body = await line.hear()
+        assert (headers[b"connection"], body) == (b"close", b"3 bye")
+        assert await line.closed()
+
+
+async def test_a_line_break_in_a_header_never_reaches_the_client() -> None:
+    async def torn(caller: Caller) -> None:
+        await caller.whole(200, [(b"x-a", b"1\r\nx-b: 2")], b"")
+
+    async with serving(torn) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert await line.closed()
+
+
+async def test_an_endpoint_that_fails_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
+    async def fails(caller: Caller) -> None:
+        await caller.begin([])
+        await caller.write(b"half")
+        raise RuntimeError("unexpected")
+
+    async with serving(fails) as connect:
+        line = await connect()
+        line.ask(b"")
+        async with asyncio.timeout(5):
+            heard = await line.reader.read()
+        assert heard.endswith(b"4\r\nhalf\r\n")
+    assert "was not answered" in caplog.text
+
+
+async def test_an_idle_connection_is_closed_in_time_and_a_busy_one_is_not() -> None:
+    async def slow(caller: Caller) -> None:
+        await caller.read(1000, 5.0)
+        await asyncio.sleep(1.2)
+        await caller.whole(200, [], b"done")
+
+    async with serving(slow, timeout_keep_alive=1) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert (await line.hear())[2] == b"done"
+        assert await line.closed()
+
+
+async def test_a_client_that_reads_nothing_stops_the_writer() -> None:
+    written = 0
+
+    async def flood(caller: Caller) -> None:
+        nonlocal written
+        await caller.begin([])
+        for _ in range(1000):
+            await caller.write(b"x" * 65536)
+            written += 65536
+        await caller.end()
+
+    async with serving(flood) as connect:
+        line = await connect()
+        line.ask(b"")
+        before = -1
+        while written != before:  # until it stands still
+            before = written
+            await asyncio.sleep(0.1)
+        assert written < 20 * 2**20
+        assert len((await line.hear())[2]) == 1000 * 65536
