@@ -14,7 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from threading import current_thread, main_thread
 from types import FrameType
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import orjson
 import uvicorn
@@ -31,7 +31,7 @@ from gateway.api.admin import Admin
 from gateway.api.batches import BatchRoutes
 from gateway.api.door import Door, error_response
 from gateway.api.inference import Inference
-from gateway.api.leave import LAST_ANSWER, Drain, leave
+from gateway.api.leave import LAST_ANSWER, Connection, Drain, leave
 from gateway.api.protocol import guarded
 from gateway.api.service import Service
 from gateway.backends.discover import discover
@@ -160,7 +160,9 @@ class Rooms:
         self.tenants = Tenants(self.ring, self.policies)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
-        self.telemetry = await self._enter(Telemetry(config.telemetry, self.state))
+        board = None if self.worker.fd is None else settings.paths.figures
+        telemetry = Telemetry(config.telemetry, self.state, board=board, worker=self.worker.number)
+        self.telemetry = await self._enter(telemetry)
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
@@ -407,7 +409,8 @@ class Server(uvicorn.Server):
         for listening in sockets or []:
             listening.close()
         self.server_state.default_headers = LAST_ANSWER
-        await leave(self.server_state.connections, self._application.rooms.worker.settings.config.requests.drain)
+        connections = cast(set[Connection], self.server_state.connections)  # web sockets are never made
+        await leave(connections, self._application.rooms.worker.settings.config.requests.drain)
         await super().shutdown(sockets)
         await self._tasks.aclose()
 

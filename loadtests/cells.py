@@ -39,6 +39,11 @@ class Cell:
     base: str = "nginx"
     """The entry that the others are divided by."""
     about: str = ""
+    most: int = 0
+    """Highest concurrency that makes sense; 0: any."""
+
+    def at(self, concurrency: int) -> Cell:
+        return replace(self, concurrency=min(concurrency, self.most or concurrency))
 
     @property
     def name(self) -> str:
@@ -66,6 +71,8 @@ _PLAIN = (Entry("direct"), Entry("nginx"), Entry("thriftgate"))
 _PEER = Entry("litellm")
 LRU, GET = 20, 10_000
 """Answers asked for over and over: few enough to stay in a worker's memory; too many for it, so each is fetched."""
+EMBEDDING = 4
+"""Questions that are embedded at a time: with more, the gateway goes on without its embedder, by design."""
 KNOWN = 200
 """Texts whose vectors the embedder remembers."""
 
@@ -94,8 +101,12 @@ def _workloads() -> list[Cell]:
             about="everything on, 1 KB, new to the cache, but the user's words are known: nothing is embedded",
         ),
         Cell(
+            "long", 0, replace(kilobyte, bytes=8 * 1024, temperature=0.0), (Entry("nginx"), Entry("everything")),
+            about="everything on, 8 KB, too long for the embedder: nothing is embedded",
+        ),
+        Cell(
             "new", 0, new, (Entry("nginx"), Entry("everything")),
-            about="everything on, 1 KB, the user says something new: it is embedded",
+            about="everything on, 1 KB, the user says something new: it is embedded", most=EMBEDDING,
         ),
     ]  # fmt: skip
 
@@ -105,7 +116,7 @@ def chosen(patterns: str, concurrencies: tuple[int, ...]) -> tuple[Cell, ...]:
 
     Raises ValueError when a pattern matches nothing.
     """
-    every = [replace(cell, concurrency=each) for cell in _workloads() for each in concurrencies]
+    every = list(dict.fromkeys(cell.at(each) for cell in _workloads() for each in concurrencies))
     wanted = [pattern.strip() for pattern in patterns.split(",") if pattern.strip()]
     for pattern in wanted:
         if not any(_matches(cell, pattern) for cell in every):

@@ -55,7 +55,8 @@ class Outcome:
     right: int = 0
     wrong: int = 0
     lost: int = 0
-    degraded: int = 0
+    degraded: dict[str, int] = field(default_factory=dict)
+    """Part of the gateway that was down → answers that said so."""
     input_tokens: int = 0
     output_tokens: int = 0
     seconds: float = 0.0
@@ -180,7 +181,7 @@ class Connection(asyncio.Protocol):
         self.pieces: list[bytes] = []
         self.number: int | None = None
         self.alive = True
-        self.degraded = False
+        self.degraded = ""
         self.on_body = self._timed if self.paced else self.pieces.append
         self.parser = httptools.HttpResponseParser(self)
 
@@ -205,7 +206,7 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if name == b"x-thriftgate-degraded":
-            self.degraded = True
+            self.degraded = value.decode()
 
     def _timed(self, piece: bytes) -> None:
         now = time.monotonic_ns()
@@ -245,8 +246,9 @@ class Connection(asyncio.Protocol):
         outcome.right += 1
         outcome.input_tokens += told.input
         outcome.output_tokens += told.output
-        outcome.degraded += self.degraded
-        self.degraded = False
+        if self.degraded:
+            outcome.degraded[self.degraded] = outcome.degraded.get(self.degraded, 0) + 1
+            self.degraded = ""
 
     def give_up(self, why: str) -> None:
         """The connection is of no more use; what was asked on it is lost."""

@@ -49,8 +49,10 @@ class Expect:
     """Longest until every reply is as before."""
     back_to: str = ""
     """The backend that serves again by then."""
-    ready: int = 200
-    """Status of /health/ready all the while."""
+    ready: tuple[int, ...] = (200,)
+    """Status of /health/ready all the while; 0: no answer within 2 s."""
+    asked: bool = True
+    """Every team gets to ask in the second half."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +64,6 @@ class Cell:
     during_s: float = 8.0
     noticed_s: float = 4.0
     """How long the declared behaviour may take to show, leases run out for example."""
-    askers: Mapping[str, int] = field(default_factory=dict)
-    """Team → how many ask at a time, where it is not two."""
 
     @property
     def name(self) -> str:
@@ -85,7 +85,7 @@ _LONG: Mapping[str, float] = {"during_s": 14.0, "noticed_s": 8.0}
 _AWAY = _state(frozenset({"lenient", "free", "cached", "strict"}), health=("state", "down"))
 _KEYS_OLD = (r'thriftgate_room\{figure="age_s",room="keys"\}', 2.0)
 _FIRST_DOWN = Expect(
-    refusals={"tight": ("502 all_backends_failed",)},  # near its end a budget has nothing for the dearer one
+    refusals={"tight": ("502 all_backends_failed", "429 all_backends_failed")},  # near its end a budget has nothing for the dearer one
     served_by="second",
     health=("backends.first", ""),
     metric=(r'thriftgate_attempts_total\{backend="first",outcome="(failed|interrupted)"\}', 0),
@@ -112,6 +112,8 @@ _NO_WRITING = Expect(
     metric=(r'thriftgate_room\{figure="refusals",room="journal"\}', 0),
     log="the ledger journal cannot be written",
 )
+_STILL = Expect(degraded="state", ready=(200, 0), asked=False)
+"""The workers stand still; then the state has not been heard of for a moment."""
 _NO_VECTORS = Expect(
     degraded="embedder",
     told=frozenset({"cached"}),
@@ -135,14 +137,13 @@ CELLS: tuple[Cell, ...] = (
     Cell("backend", "error", "500 to everything", _FIRST_DOWN),
     Cell("backends", "killed", "SIGKILL of both", _none_left("502", "503")),
     Cell("backends", "frozen", "SIGSTOP of both", _none_left("502", "503", "504"), during_s=10.0),
-    Cell("backends", "full", "429 from both", _none_left("429")),
-    Cell("embedder", "killed", "every inference raises", _NO_VECTORS),
+    Cell("backends", "full", "429 from both", _none_left("429", "503")),
+    Cell("embedder", "killed", "its weights are gone; workers are replaced, twice", _NO_VECTORS, during_s=16.0),
     Cell("embedder", "frozen", "no inference returns", _NO_VECTORS),
     Cell("embedder", "slow", "1 s more an inference; the deadline is 0.25 s", _NO_VECTORS),
-    Cell("embedder", "full", "0.1 s more an inference, 48 ask at once", _NO_VECTORS, askers={"cached": 48}),
-    Cell("embedder", "absent", "the weights are gone; workers are replaced", _NO_VECTORS, during_s=16.0),
+    Cell("embedder", "full", "every inference raises, as without memory", _NO_VECTORS),
     Cell("disk", "killed", "every access fails (ext4 shutdown); mounted anew", _NO_WRITING),
-    Cell("disk", "frozen", "writes wait 2.5 s (fsfreeze), less than the deadline", Expect(), during_s=2.5),
+    Cell("disk", "frozen", "writes wait 2.5 s (fsfreeze), less than the deadline", _STILL, during_s=2.5),
     Cell("disk", "slow", "writes wait up to 0.3 s (fsfreeze in turns)", Expect()),
     Cell("disk", "full", "not a byte left", _NO_WRITING),
 )

@@ -6,6 +6,7 @@ import array
 import errno
 import fcntl
 import os
+import shutil
 import subprocess
 import tempfile
 import threading
@@ -51,7 +52,8 @@ class Filesystem:
 
     def unmount(self) -> None:
         with suppress(subprocess.CalledProcessError):
-            run("umount", "-l", str(self.folder))
+            while True:  # whatever was mounted above each other
+                run("umount", "-l", str(self.folder))
         with suppress(OSError):
             self.folder.rmdir()
 
@@ -106,8 +108,7 @@ class Ext4(Filesystem):
     def mend(self, fault: str) -> None:
         match fault:
             case "killed":
-                run("umount", "-l", str(self.folder))
-                self._mount()
+                self._replace()
             case "frozen":
                 run("fsfreeze", "-u", str(self.folder))
             case "slow":
@@ -124,6 +125,14 @@ class Ext4(Filesystem):
             fcntl.ioctl(folder, _SHUTDOWN, array.array("I", [_NO_FLUSH]))
         finally:
             os.close(folder)
+
+    def _replace(self) -> None:
+        """By a copy, mounted above: the old one lives on for as long as anybody has a file of it open."""
+        copy = self._image.with_suffix(".copy")
+        shutil.copyfile(self._image, copy)
+        self._image.unlink()
+        self._image = copy
+        self._mount()
 
     def _stall(self) -> None:
         """Every write waits up to a third of a second."""

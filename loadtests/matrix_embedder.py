@@ -8,7 +8,7 @@ from pathlib import Path
 from gateway.settings.environment import variable
 
 OVERLAY = Path(__file__).parent / "matrix_overlay"
-_TOLD = {"killed": "raise", "frozen": "wait", "slow": "1.0", "full": "0.1", "absent": "absent"}
+_TOLD = {"killed": "absent", "frozen": "wait", "slow": "1.0", "full": "raise"}
 
 
 class Embedder:
@@ -28,10 +28,10 @@ class Embedder:
         new = self._switch.with_suffix(".new")
         new.write_text(_TOLD[fault])
         new.rename(self._switch)
-        if fault == "absent":
+        if fault == "killed":
             self.renew()
 
     def mend(self, fault: str) -> None:
         self._switch.unlink()
-        if fault == "absent":
+        if fault == "killed":
             self.renew()

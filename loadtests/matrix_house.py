@@ -20,7 +20,8 @@ from gateway.settings.environment import child_environment
 from gateway.state.sql import Database
 from loadtests.matrix_servers import end, free_port, launch
 
-MODEL = "pair"
+MODEL, SHAKY, BROKEN = "pair", "shaky", "broken"
+"""Served by two backends; the cheaper one always fails; the only one does."""
 READY_S = 60.0
 STOP_S = 30.0
 DEADLINE_S = 6.0
@@ -32,6 +33,8 @@ backends:
       price: {{input: 1, output: 4}}, first_byte_timeout: 2s, timeout: 5s}}
   - {{name: second, kind: openai, base_url: "{second}", model: scripted, tier: large, window_tokens: 8000,
       price: {{input: 2, output: 10}}, first_byte_timeout: 2s, timeout: 5s}}
+  - {{name: flaky, kind: openai, base_url: "{first}", model: "[[fail status=503]]", tier: large, window_tokens: 8000,
+      price: {{input: 0.5, output: 2}}}}
 local_model: {{enabled: false}}
 telemetry: {{access_log: false}}
 requests: {{deadline: {deadline:g}s, drain: 10s, lag: 2s}}
@@ -39,7 +42,12 @@ state: {{redis_url: {state}}}
 ledger: {{database_url: {database}}}
 admin_api: true
 """
-_RULE = f"models: {{{MODEL}: {{candidates: [first, second], reference: second, escalate: false}}}}\n"
+_RULE = f"""\
+models:
+  {MODEL}: {{candidates: [first, second], reference: second, escalate: false}}
+  {SHAKY}: {{candidates: [flaky, second], reference: second, escalate: false}}
+  {BROKEN}: {{candidates: [flaky], reference: flaky, escalate: false}}
+"""
 
 
 @dataclass
@@ -88,7 +96,7 @@ class House:
         state, database = self.state_url or "null", self.database_url or "null"
         text = CONFIG.format(first=first, second=second, deadline=DEADLINE_S, state=state, database=database)
         (self.home / "gateway.yaml").write_text(text)
-        for team, rules in self.policies.items():
+        for team, rules in (*self.policies.items(), ("operators", "cache: {enabled: false}")):
             self.write_policy(team, rules)
         database_now = self.ledger()
         try:

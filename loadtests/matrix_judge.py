@@ -16,6 +16,8 @@ GRACE_S = 1.0
 """Beyond the deadline, for the way there and back."""
 WARM_S = 1.5
 MOST = 0.9
+FEW = 0.02
+"""Share of replies that may be degraded for no fault of ours: a machine under load lets the state look slow."""
 RECALLED = ("exact", "semantic", "join")
 
 
@@ -84,7 +86,8 @@ def complaints(
 
 def _before(samples: Sequence[Sample]) -> list[str]:
     odd = Counter(f"{sample.team} {reply_of(sample)} {sample.degraded}" for sample in samples if not usual(sample))
-    return [f"before the fault: {odd.most_common(3)}"] if odd else []
+    slow = all(sample.answered for sample in samples if not usual(sample)) and odd.total() <= FEW * len(samples)
+    return [f"before the fault: {odd.most_common(3)}"] if odd and not slow else []
 
 
 def _refusals(expect: Expect, during: Sequence[Sample]) -> list[str]:
@@ -107,7 +110,8 @@ def _shares(expect: Expect, noticed: Sequence[Sample]) -> list[str]:
         total[sample.team] += 1
         answered[sample.team] += sample.answered
         second += sample.answered and sample.backend == expect.served_by
-    found = [f"no request of {team} was seen" for team in ("strict", "lenient", "free", "cached") if not total[team]]
+    teams = ("strict", "lenient", "free", "cached") if expect.asked else ()
+    found = [f"no request of {team} was seen" for team in teams if not total[team]]
     found += [
         f"{team} should be refused, {share:.0%} was answered"
         for team in sorted(expect.mostly_refused)
@@ -126,7 +130,7 @@ def _shares(expect: Expect, noticed: Sequence[Sample]) -> list[str]:
 def _header(expect: Expect, during: Sequence[Sample], noticed: Sequence[Sample]) -> list[str]:
     found = []
     other = Counter(sample.degraded for sample in during if sample.degraded not in ("", expect.degraded))
-    if other:
+    if other.total() > FEW * len(during):
         found.append(f"x-thriftgate-degraded says {other.most_common(2)}")
     for team in sorted(expect.told):
         replies = [sample for sample in noticed if sample.team == team and sample.cache not in RECALLED]
@@ -164,7 +168,7 @@ def _looks(expect: Expect, phases: Phases, looks: Sequence[Look]) -> list[str]:
     during = [look for look in looks if phases.struck <= look.at < phases.mended]
     later = [look for look in looks if look.at >= phases.struck]
     found = []
-    odd = Counter(look.ready for look in during if look.ready != expect.ready)
+    odd = Counter(look.ready for look in during if look.ready not in expect.ready)
     if odd:
         found.append(f"/health/ready said {dict(odd)} of {len(during)}")
     if expect.health:

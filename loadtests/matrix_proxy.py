@@ -63,7 +63,7 @@ class Proxy:
         there, out = await self._dial()
         try:
             back = self._tasks.spawn(self._pump(there, writer), "back")
-            await self._pump(reader, out)
+            await self._pump(reader, out, writer)
             await back
         finally:
             out.close()
@@ -74,17 +74,21 @@ class Proxy:
             return await asyncio.open_connection(host, int(port))
         return await asyncio.open_unix_connection(self._target)
 
-    async def _pump(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, asker: asyncio.StreamWriter | None = None
+    ) -> None:
+        """Until either side ends. `asker` gets the answer that is given instead."""
         try:
             while data := await source.read(PIECE):
                 if self.manner.delay_s:
                     await asyncio.sleep(self.manner.delay_s)
-                if self.manner.answer:
-                    sink.transport.abort()
-                    return
+                if asker and self.manner.answer:
+                    asker.write(self.manner.answer.encode())
+                    await asker.drain()
+                    break
                 sink.write(data)
                 await sink.drain()
-        except OSError:
+        except (OSError, RuntimeError):  # uvloop's word for a connection that closed meanwhile
             pass
         sink.close()
 

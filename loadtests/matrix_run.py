@@ -158,7 +158,7 @@ class Stage:
 
     async def play(self) -> Result:
         cell, fault = self.cell, self.cell.fault
-        askers = {team: cell.askers.get(team, 1 if team == "tight" else 2) for team in TEAMS}
+        askers = {team: 1 if team == "tight" else 2 for team in TEAMS}
         means = cell.means or self.database.full_means
         async with Load(self.house, askers) as load:
             await self._warm(load)

@@ -19,6 +19,7 @@ from loadtests.client import Load, Outcome, Run
 from loadtests.configs import PRICE_PICO
 from loadtests.ledgers import Sums
 from loadtests.processes import Cores, end, start, tell, told
+from loadtests.questions import Shape
 from loadtests.targets import Target, upstream_counts
 
 PRIME_S = 120.0
@@ -27,8 +28,8 @@ FLUSH_S = 1.5
 STRAYS = 0.02
 """Share of answers that may be of another kind than the cell is about: an answer fetched, asked for anew, or given
 while the state server was slow."""
-GENTLE, PASSES = 16, 3
-"""More texts at a time would be too many for the embedder's queue, and those it refuses are embedded a pass later."""
+GENTLE, PASSES = 2, 2
+"""More texts at a time would take longer than the gateway waits for its embedder; what was late is embedded later."""
 COUNTED = ("embedder_embedded", "embedder_recalled", "exact", "semantic", "recalled")
 
 
@@ -122,7 +123,7 @@ class Bench:
         place, before = target.ledger.place() if target.ledger else 0, self._stand(target)
         outcome = self.generator.run(run)
         figure = Figure(cell.name, entry.name, target.name, number, outcome)
-        figure.void = self._settle(figure, entry, target, place, before)
+        figure.void = self._settle(figure, entry, entry.shape or cell.shape, target, place, before)
         self.generator.close()
         if figure.cpu_us:
             self._cost_s[cell.name, entry.name] = figure.cpu_us / 1e6
@@ -186,7 +187,7 @@ class Bench:
         sent, counted = upstream_counts(self.upstream), counted_by(target)
         return Standing(sent, counted, threads_s(target), procfs.cpu_s(target.root) if target.root else 0.0)
 
-    def _settle(self, figure: Figure, entry: Entry, target: Target, place: int, before: Standing) -> str:
+    def _settle(self, figure: Figure, entry: Entry, shape: Shape, target: Target, place: int, before: Standing) -> str:
         """Adds what it took; returns why the run is void, if it is."""
         outcome = figure.outcome
         if target.ledger:
@@ -206,6 +207,9 @@ class Bench:
             return ""
         if fault := unbilled(outcome, sent, target.ledger.bought(place), target.ledger.recalled(place)):
             return fault
+        embedded = figure.counted["embedder_embedded"] / outcome.right
+        if embedded > STRAYS and not shape.short:
+            return f"{embedded:.0%} of the questions were embedded, and none should have been"
         at_hand = figure.counted["recalled"] / outcome.right
         if entry.distinct and abs(at_hand - entry.from_memory) > STRAYS:
             return f"{at_hand:.0%} of the answers were in the worker's memory, not what this cell is about"
@@ -218,8 +222,8 @@ def fault_of(outcome: Outcome, sent: dict[str, int], *, hits: bool) -> str:
         return f"{outcome.wrong} wrong and {outcome.lost} lost answers: {'; '.join(outcome.faults[:2])}"
     if not outcome.right:
         return "no answer at all"
-    if outcome.degraded > STRAYS * outcome.right:
-        return f"{outcome.degraded} of {outcome.right} answers came from a degraded gateway"
+    if sum(outcome.degraded.values()) > STRAYS * outcome.right:
+        return f"of {outcome.right} answers a degraded gateway gave {outcome.degraded}"
     if sent["cut_off"]:
         return f"the upstream was cut off {sent['cut_off']} times"
     if hits and sent["requests"] > STRAYS * outcome.right:

@@ -46,7 +46,7 @@ def _ratios(axes: Any, judged: list[Row]) -> None:
         error = [[ratio.median - ratio.least], [ratio.most - ratio.median]]
         colour = _COLOURS.get(row.concurrency, "#888888")
         axes.bar(place, ratio.median, width * 0.92, color=colour, yerr=error, ecolor="#555555", capsize=2)
-        axes.text(place, ratio.median, f"{ratio.median:.1f}", ha="center", va="bottom", fontsize=7)
+        axes.text(place, ratio.most, f"{ratio.median:.1f}", ha="center", va="bottom", fontsize=7)
     for name, colour in _LINES:
         for number, workload in enumerate(workloads):
             entry = next(row.entry for row in judged if row.workload == workload)

@@ -16,7 +16,8 @@ from loadtests.targets import Target
 
 SECONDS = 8
 RATE = 250
-NUMBERS = 70_000_000
+NUMBERS, MOST = 70_000_000, 200_000
+"""Questions from here on, at most so many per cell, so that none repeats another's."""
 TOP = 15
 _WAITING = ("_worker (", "WorkerThread.run (", "Condition.wait (", "wait (")
 """Threads that wait for work, which py-spy takes for busy on some kernels."""
@@ -37,7 +38,7 @@ class Profile:
     missing: str = ""
 
 
-def take(cell: Cell, target: Target, generator: Generator, folder: Path) -> Profile:
+def take(cell: Cell, target: Target, generator: Generator, folder: Path, first: int) -> Profile:
     """Sample the first worker of `target` while `cell`'s questions are asked; nothing of it is a figure."""
     profile, program = Profile(cell.name), _program()
     if program is None:
@@ -51,7 +52,7 @@ def take(cell: Cell, target: Target, generator: Generator, folder: Path) -> Prof
     generator.open(Load("127.0.0.1", target.port, target.keys[""], target.model, max(cell.concurrency, 1), cell.shape))
     spy = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     try:
-        generator.run(Run(NUMBERS + hash(cell.name) % 900 * 10_000, 10_000_000, seconds=SECONDS + 1))
+        generator.run(Run(first, MOST, seconds=SECONDS + 1))
         _, said = spy.communicate(timeout=60)
     finally:
         spy.kill()

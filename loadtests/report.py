@@ -112,7 +112,7 @@ def _cells(results: Results, rows: list[Row]) -> RenderableType:
     table = Table(title=f"Median of {results.plan.size.rounds} interleaved rounds (least–most)", title_justify="left")
     for name in ("cell", "row"):
         table.add_column(name, no_wrap=True)
-    for name in ("answers", "CPU µs", "÷ base", "p50 ms", "p99 ms", "transit ms", "per s", "state calls", "degraded"):
+    for name in ("answers", "CPU µs", "÷ base", "p50 ms", "p99 ms", "transit ms", "per s", "state calls", "embedded"):
         table.add_column(name, justify="right", no_wrap=True)
     by_cell = {cell.name: cell for cell in results.plan.cells}
     for name, cell in by_cell.items():
@@ -133,7 +133,7 @@ def _values(row: Row) -> tuple[str, ...]:
     calls = "" if row.state_calls is None else f"{row.state_calls:.2f}"
     return (
         _spread(row.cpu_us, 0), _spread(row.ratio, 2), *(_spread(each, 2, around=False) for each in times),
-        _spread(row.per_second, 0, around=False), calls, f"{row.degraded}" if row.degraded else "",
+        _spread(row.per_second, 0, around=False), calls, "" if row.embedded is None else f"{row.embedded:.2f}",
     )  # fmt: skip
 
 
@@ -191,6 +191,9 @@ def _notes(results: Results, rows: list[Row], console: Console) -> None:
         f" before the first cell {results.load_before:.2f}"
         + ("" if results.load_before < bars.QUIET else ": ratios only")
     )
+    for each in rows:
+        if each.degraded and not each.void:
+            console.print(f"{each.cell} {each.entry}: {each.degraded} answers came from a degraded gateway")
     for name, why in results.missing.items():
         console.print(f"[yellow]not run[/] {name}: {why}")
     if results.unfinished:

@@ -96,11 +96,16 @@ def _measure(
             results.figures += one_round(bench, cell, targets, number)
         if plan.profile and (target := _measured_gateway(cell, targets)):
             say(f"{cell.name}: profile")
-            results.profiles.append(profiles.take(cell, target, bench.generator, limits.out))
+            results.profiles.append(_profile(cell, target, bench, results, limits))
     if plan.footprint and time.monotonic() - started <= limits.seconds:
         results.footprint = footprint.measure(folder, cores, upstream, bench.generator, plan.footprint, say)
     elif plan.footprint:
         results.unfinished.append("footprint")
+
+
+def _profile(cell: Cell, target: Target, bench: Bench, results: Results, limits: Limits) -> Profile:
+    first = profiles.NUMBERS + len(results.profiles) * profiles.MOST
+    return profiles.take(cell, target, bench.generator, limits.out, first)
 
 
 def _measured_gateway(cell: Cell, targets: dict[str, Target]) -> Target | None:

@@ -87,7 +87,7 @@ def row(cell: Cell, entry: str, figures: Sequence[Figure]) -> Row:
         sum(each.counted["state_calls"] for each in counted) / answers if counted and answers else None,
         sum(each.counted["embedder_embedded"] for each in counted) / answers if counted and answers else None,
         _other_cpu(own),
-        sum(each.outcome.degraded for each in own),
+        sum(sum(each.outcome.degraded.values()) for each in own),
         next((each.void for each in own if each.void), ""),
     )  # fmt: skip
 

@@ -66,7 +66,7 @@ class Purse:
 
     @property
     def known(self) -> bool:
-        for lease in self.leases:  # not `all`: a generator costs more than the look
+        for lease in self.leases:  # noqa: SIM110 - `all` over a generator costs more than the look
             if not lease.generation:
                 return False
         return True

@@ -118,7 +118,7 @@ class Service:
         return Response(as_json(report), media_type="application/json")
 
     async def metrics(self, request: Request, tenant: Tenant) -> Response:
-        return Response(self._telemetry.exposition(), media_type="text/plain; version=0.0.4")
+        return Response(await self._telemetry.exposition(), media_type="text/plain; version=0.0.4")
 
     async def live(self, request: Request) -> Response:
         return json_response({"status": "live"})

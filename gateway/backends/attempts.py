@@ -122,7 +122,8 @@ class Attempts:
 
     async def _once(self, exchange: Exchange, errand: Errand, logprobs: bool) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
-        left_s = errand.deadline - asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        left_s = errand.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()
         tenant = errand.record.tenant
@@ -138,6 +139,7 @@ class Attempts:
             call = exchange.call(
                 errand.request,
                 plan,
+                now=loop.time(),
                 deadline=errand.deadline,
                 logprobs=logprobs,
                 paid_output=paid,

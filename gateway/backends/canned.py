@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.backends.upstream import Take
+from gateway.domain.answer import Take
 
 
 class Canned:

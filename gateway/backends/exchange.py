@@ -49,12 +49,13 @@ class Exchange:
         request: CompletionRequest,
         plan: ContextPlan,
         *,
+        now: float,
         deadline: float,
         logprobs: bool,
         paid_output: int | None = None,
         attempt_id: str = "",
     ) -> Call:
-        """What to send, to be answered before `deadline` (loop time) in at most `paid_output` tokens.
+        """What to send `now`, to be answered before `deadline` (both loop time) in at most `paid_output` tokens.
 
         Raises BadRequest when the backend's dialect cannot say it.
         """
@@ -70,7 +71,7 @@ class Exchange:
                 logprobs=logprobs,
                 max_output_tokens=self._most_output(request, paid_output),
             ),
-            min(deadline, asyncio.get_running_loop().time() + backend.timeout),
+            min(deadline, now + backend.timeout),
             self._begin_s[request.stream],
             backend.stall_timeout if request.stream else math.inf,
             deadline,

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
 from gateway.backends.http_pool import PooledClient
-from gateway.backends.http_response import Take
 from gateway.backends.http_wire import Origin
+from gateway.domain.answer import Take
 from gateway.settings.environment import proxy_for
 
 IDLE_TIMEOUT_S = 30.0

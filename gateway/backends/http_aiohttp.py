@@ -15,8 +15,8 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from gateway.backends.http_response import Take
 from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
+from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
 _CONNECT_S = 10.0

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Protocol, Self
 
+from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
-
-Take = Callable[[bytes], bool]
-"""Is handed what arrived; returns whether it wants more now."""
 
 _BUFFER_BYTES = 64 * 1024
 """Body bytes that may wait for a slow consumer before reading pauses."""

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 
 from gateway.backends.health import Place
-from gateway.backends.upstream import Call, Take, Upstream
+from gateway.backends.upstream import Call, Upstream
 from gateway.dialects.wire import Plain, StreamReader
+from gateway.domain.answer import Take
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
@@ -178,8 +179,17 @@ class Whole:
         self.attempt: Attempt = attempt
         self.ending = plain.body
         self.finish = plain.finish
-        self.text = plain.text
         self.confidence = plain.confidence
+        self._plain = plain
+
+    @property
+    def text(self) -> str:
+        """Put together when it is asked for: most answers are only passed on."""
+        return self._plain.text
+
+    async def pour(self, take: Take) -> bool:
+        """Nothing comes before `ending`."""
+        return False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         nothing: tuple[bytes, ...] = ()

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.dialects.wire import Wire
+from gateway.domain.answer import Take
 from gateway.domain.request import CompletionRequest, DialectName
-
-
-Take = Callable[[bytes], bool]
-"""Is handed a piece; returns whether it wants more now."""
 
 
 @dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call

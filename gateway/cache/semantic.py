@@ -48,7 +48,7 @@ class Semantic:
         self._tasks = Tasks()
         self._failed = False
         self._in_a_row = 0
-        self._rests_until = float("-inf")
+        self._troubled_at = float("-inf")
         self._counts = {"asked": 0, "found": 0, "late": 0, "refused": 0}
 
     def begin(self) -> None:
@@ -91,13 +91,13 @@ class Semantic:
 
     @property
     def _resting(self) -> bool:
-        return self._in_a_row >= _TOLERATED and time.monotonic() < self._rests_until
+        return self._in_a_row >= _TOLERATED and time.monotonic() < self._troubled_at + _REST_S
 
     def _trouble(self, what: str) -> None:
         self._in_a_row += 1
         if self._in_a_row == _TOLERATED:
             log.warning("the embedder is down (%s): the semantic cache rests", what)
-        self._rests_until = time.monotonic() + _REST_S
+        self._troubled_at = time.monotonic()
 
     def _well(self) -> None:
         if self._in_a_row >= _TOLERATED:

@@ -15,7 +15,7 @@ from gateway.cli.options import Context, common
 @click.command()
 @common
 @click.option("--quick", is_flag=True, help="A few hundred requests a round, concurrency 16: for CI, not for figures.")
-@click.option("--cells", default="", help="Only these: 1k, 32k, burst, paced, lru, get, known, new, footprint, 1k-c64.")
+@click.option("--cells", default="", help="Only these, e.g. 1k,paced-c64,footprint; loadtests/README.md lists them.")
 @click.option("--concurrency", multiple=True, type=click.IntRange(1), help="Default: 1, 16, 64 and 256. Repeatable.")
 @click.option("--rounds", type=click.IntRange(1), help="Interleaved rounds, whose median counts; default: 5, quick 3.")
 @click.option("--requests", type=click.IntRange(1), help="Requests per cell and row; default: 20000, quick 1500.")

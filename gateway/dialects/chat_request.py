@@ -41,7 +41,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         needs=_needs(fields, turns),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
         controls=controls,
-        headers={name: value for name, value in headers.items() if name in _FORWARDED},
+        headers={name: headers[name] for name in headers if name in _FORWARDED},
         parallel=fields.get("n") or 1,
     )
 
@@ -63,13 +63,14 @@ def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
     """Level by level, because recursion is what a hostile body would like."""
     level: list[Any] = [fields]
     for _ in range(limit):
-        below: list[Any] = []
-        for node in level:
-            children = node.values() if type(node) is dict else node
-            below += [child for child in children if type(child) is dict or type(child) is list]
-        if not below:
+        level = [
+            child
+            for node in level
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
             return False
-        level = below
     return True
 
 
@@ -106,12 +107,20 @@ def _max_output_tokens(fields: dict[str, Any]) -> int | None:
     return value if value is not None else fields.get("max_tokens")
 
 
+_NEEDY = frozenset({"tools", "functions", "response_format", "logprobs", "reasoning_effort"})
+
+
 def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
     needs = set()
-    if fields.get("tools") or fields.get("functions") or any(turn.calls or turn.results for turn in turns):
+    for turn in turns:
+        if turn.calls or turn.results:
+            needs.add("tools")
+        if turn.images:
+            needs.add("vision")
+    if _NEEDY.isdisjoint(fields):
+        return frozenset(needs)
+    if fields.get("tools") or fields.get("functions"):
         needs.add("tools")
-    if any(turn.images for turn in turns):
-        needs.add("vision")
     if (fields.get("response_format") or {}).get("type") == "json_schema":
         needs.add("json_schema")
     if fields.get("logprobs"):

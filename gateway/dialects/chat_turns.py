@@ -22,7 +22,15 @@ def read_turns(messages: Any) -> list[Turn]:
     """One per message. Raises BadRequest naming the place of what has a wrong type."""
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
-    return [_turn(index, message) for index, message in enumerate(messages)]
+    turns: list[Turn] = []
+    for index, message in enumerate(messages):
+        if type(message) is dict and len(message) == 2:  # by far the most common: nothing but a role and text
+            role, content = message.get("role"), message.get("content")
+            if type(content) is str and type(role) is str:
+                turns.append(Turn(index, _ROLES.get(role, "user"), content))
+                continue
+        turns.append(_turn(index, message))
+    return turns
 
 
 def _turn(index: int, message: Any) -> Turn:
@@ -33,8 +41,6 @@ def _turn(index: int, message: Any) -> Turn:
         where = f"messages[{index}].role"
         raise BadRequest(f"{where} must be a string such as 'user'.", param=where)
     kind = _ROLES.get(role, "user")
-    if type(content) is str and len(message) == 2:
-        return Turn(index, kind, content)
     where = f"messages[{index}]"
     text, images = (content, 0) if type(content) is str else _parts(content, f"{where}.content")
     results = _answered(message, role)

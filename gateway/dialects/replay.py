@@ -10,6 +10,7 @@ import orjson
 
 from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, overall_finish
 from gateway.dialects.chat_stream import DONE
+from gateway.domain.answer import Take
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
 
@@ -37,6 +38,7 @@ class Replayed:
         self._wants_usage = request.wants_usage
         self._completion = completion
         self._body: dict[str, Any] | None = None
+        self._rest = request.stream
 
     @property
     def body(self) -> dict[str, Any]:
@@ -52,6 +54,11 @@ class Replayed:
         if self.stream:
             for chunk in chunks(self.body, wants_usage=self._wants_usage):
                 yield b"data: " + orjson.dumps(chunk) + b"\n\n"
+
+    async def pour(self, take: Take) -> bool:
+        """All of a stream in one piece: there is nothing to wait for."""
+        rest, self._rest = self._rest, False
+        return rest and not take(b"".join([piece async for piece in self]))
 
     def completion(self) -> bytes | None:
         return self._completion

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
 from gateway.domain.record import Attempt
+
+Take = Callable[[bytes], bool]
+"""Is handed a piece; returns whether it wants more now."""
 
 
 class Answer(Protocol):
@@ -34,6 +37,12 @@ class Answer(Protocol):
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def pour(self, take: Take) -> bool:
+        """What iterating yields, without a task switch for each piece: `take` is called as it arrives, with
+        `attempt.chunks` already counting it, until it wants no more now (returns True) or all is said (False).
+        """
+        ...
 
     def completion(self) -> bytes | None:
         """The whole answer as the dialect's plain JSON body, or None when it is not whole or too large to keep."""

@@ -111,7 +111,8 @@ class Record:
     @property
     def served_by(self) -> Attempt | None:
         """The attempt whose answer the client gets; the last one when none did answer."""
-        for attempt in reversed(self.attempts):
-            if attempt.outcome not in ("failed", "escalated"):
-                return attempt
+        for outcomes in (("ok", "open"), ("interrupted",)):  # a stronger backend's may be, and the weak answer serves
+            for attempt in reversed(self.attempts):
+                if attempt.outcome in outcomes:
+                    return attempt
         return self.attempts[-1] if self.attempts else None

@@ -16,6 +16,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import Clock
+from gateway.domain.units import usd_to_pico
 from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.once import insert_once
 from gateway.ledger.rows import Row
@@ -70,6 +71,7 @@ class Alerts:
         self._seen: Mapping[str, Policy] | None = None
         self._touched: dict[str, set[float]] = {}
         self._known: set[str] = set()
+        self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
         self._created = self._delivered = self._failures = 0
 
     async def open(self) -> None:
@@ -113,6 +115,7 @@ class Alerts:
         touched, self._touched = self._touched, {}
         if policies is not self._seen:
             # At the start, or with other budgets, every team must be looked at.
+            self._used.clear()
             back = {now, now - LOOK_BACK_S} if self._seen is None else {now}
             for team in policies:
                 touched.setdefault(team, set()).update(back)
@@ -142,6 +145,9 @@ class Alerts:
         start, end = window
         with self._database.read() as connection:
             spent = spent_in_ledger(connection, and_(ledger.c.team == team, ledger.c.at >= start, ledger.c.at < end))
+        if start <= now < end:
+            limit = f"{budget.limit_usd.normalize():f}"
+            self._used[team, budget.window, limit] = (spent / usd_to_pico(budget.limit_usd), end)
         found = [alert for alert in due(team, budget, spent, window, now) if alert.id not in self._known]
         if not found:
             return []
@@ -204,6 +210,11 @@ class Alerts:
         )
         verdicts = await self._webhooks.post_all([(target, f"test/{team}/{iso(now)}", payload) for target in targets])
         return dict(zip(targets, verdicts, strict=True))
+
+    def used(self) -> dict[tuple[str, str, str], float]:
+        """Spent share of each budget, by team, window and limit, as of the last look at it."""
+        now = self._clock.time()
+        return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
     def stats(self) -> dict[str, int | float | str]:
         return {"created": self._created, "delivered": self._delivered, "failures": self._failures}

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from gateway.domain.price import Price
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Record
@@ -27,7 +25,7 @@ log = logging.getLogger(__name__)
 MARK_S = 0.5
 """Pause between progress marks; with a busy loop they stay less than a second apart."""
 SEGMENT_BYTES = 16 * 2**20
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The same file can be written again once there is room; after any other error its disk may be gone."""
 CLOSE_S = 5.0
 
@@ -35,8 +33,9 @@ CLOSE_S = 5.0
 @dataclass(slots=True)
 class _Open:
     attempt: Attempt
-    opening: bytes
+    opening: rows.Values
     price: Price | None
+    source: str
     slot: int | None
     seen_bytes: int = 0
 
@@ -87,7 +86,7 @@ class Journal:
 
     def _create(self, segment: segments.Segment) -> int:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return segments.create(segment, rows.Row._fields)
+        return segments.create(segment, rows.FIELDS)
 
     async def aclose(self) -> None:
         """Write what waits and let the lock go; from then on the writer treats the lane as ended."""
@@ -109,21 +108,21 @@ class Journal:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
-        price = self._prices.price(attempt.backend)
-        opening = _json(rows.opening(attempt, record))
-        entry: dict[str, Any] = {"open": attempt.id, "row": orjson.Fragment(opening), "tokens": attempt.input_tokens}
+        price, opening, slot = self._prices.price(attempt.backend), rows.opening(attempt, record), self._slots.take()
+        entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
+        source = ""
         if price is not None:
-            entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), _source(price)
-        slot = self._slots.take()
-        if slot is not None:
-            entry["slot"] = slot
-        if not self._append(segments.encode(entry)):
+            source = f"{price.source} ({price.as_of})" if price.as_of else price.source
+            entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), source
+        if more := rows.asked(attempt, record):
+            entry["more"] = more
+        if not self._append(_line(entry)):
             if slot is not None:
-                self._slots.give_back([slot])
+                self._slots.give_back(slot)
             raise _unavailable(self._refused)
         if slot is not None:
             attempt.progress = self._slots.word(slot)
-        self._open[attempt.id] = _Open(attempt, opening, price, slot)
+        self._open[attempt.id] = _Open(attempt, opening, price, source, slot)
 
     def close(self, attempt: Attempt, record: Record) -> None:
         """Price the attempt and journal its end. Never raises for the disk; a second call does nothing."""
@@ -138,21 +137,25 @@ class Journal:
         attempt.usage = usage = rows.usage_of(attempt)
         if opened.price is not None:
             attempt.cost_pico = min(opened.price.cost(usage), rows.MOST_PICO)
-            attempt.price_source = _source(opened.price)
-        if opened.slot is not None:
-            self._ended_slots.append(opened.slot)
-        self._keep(opened.opening, rows.ending(attempt, record, usage))
+            attempt.price_source = opened.source
+        self._keep(opened.opening + rows.ending(attempt, record, usage), opened.slot)
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
         """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""
-        opening, ending = rows.from_cache(record, usage, saved_pico)
-        self._keep(_json(opening), ending)
+        self._keep(rows.from_cache(record, usage, saved_pico), None)
 
-    def _keep(self, opening: bytes, ending: tuple[Any, ...]) -> None:
-        line = segments.encode({"close": orjson.Fragment(opening), "end": orjson.Fragment(_json(ending))})
+    def _keep(self, values: rows.Values, slot: int | None) -> None:
+        """`slot` is free once the line is written."""
+        line = _line({"close": values})
         self._closed += 1
-        if not self._append(line):
+        written = self._append(line)
+        if not written:
             self._waiting.append(line)
+        if slot is not None and self._slots is not None:
+            if written:
+                self._slots.give_back(slot)
+            else:
+                self._ended_slots.append(slot)
 
     def _append(self, line: bytes) -> bool:
         """One write of `line`, after what waits. False: the disk took nothing, or not all of it."""
@@ -169,15 +172,19 @@ class Journal:
         if written != len(data):
             self._torn = True
             return self._refuse("the disk took only a part")
+        self._unflushed.append(data)
+        if self._refused or self._waiting:
+            self._recovered()
+        return True
+
+    def _recovered(self) -> None:
+        """What waited is written."""
         if self._refused:
             log.info("the ledger journal is written again")
         self._refused, self._torn = "", False
         self._waiting.clear()
-        self._unflushed.append(data)
-        if self._slots is not None and self._ended_slots:
-            self._slots.give_back(self._ended_slots)
-            self._ended_slots.clear()
-        return True
+        while self._ended_slots and self._slots is not None:
+            self._slots.give_back(self._ended_slots.pop())
 
     def _refuse(self, reason: str) -> bool:
         self._refusals += 1
@@ -190,9 +197,8 @@ class Journal:
         while not await self._stopped(self._mark_s):
             self._mark()
             try:
-                if not self._lost:
-                    await asyncio.to_thread(self._flush)
-                if self._lost or self._size > self._segment_bytes or os.fstat(self._fd).st_nlink == 0:
+                self._lost = self._lost or not await asyncio.to_thread(self._flush)
+                if self._lost or self._size > self._segment_bytes:
                     await self._roll()
             except OSError as error:
                 self._lost = error.errno not in _FULL
@@ -219,12 +225,17 @@ class Journal:
             for opened in grown:
                 opened.seen_bytes = opened.attempt.output_bytes
 
-    def _flush(self) -> None:
+    def _flush(self) -> bool:
+        """False: the file is no longer where the writer will look for it."""
         if self._size != self._flushed:
             size, written = self._size, len(self._unflushed)
             os.fdatasync(self._fd)
             self._flushed = size
             del self._unflushed[:written]
+        try:
+            return os.path.samestat(os.fstat(self._fd), self._segment.path.stat())
+        except FileNotFoundError:
+            return False
 
     async def _roll(self) -> None:
         """Go on in a new segment; the old one can go once all of it is in the ledger.
@@ -235,7 +246,7 @@ class Journal:
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
         written, self._unflushed = self._unflushed, []
-        again, self._lost = self._lost or os.fstat(old).st_nlink == 0, False
+        again, self._lost = self._lost, False
         try:
             await asyncio.to_thread(segments.retire, old)
         except OSError:
@@ -255,10 +266,6 @@ class Journal:
         }
 
 
-def _source(price: Price) -> str:
-    return f"{price.source} ({price.as_of})" if price.as_of else price.source
-
-
 def _unavailable(reason: str) -> LedgerUnavailable:
     return LedgerUnavailable(
         f"Spend cannot be written down ({reason}), so no backend is called; make room in the data directory.",
@@ -266,11 +273,18 @@ def _unavailable(reason: str) -> LedgerUnavailable:
     )
 
 
-def _json(values: tuple[Any, ...]) -> bytes:
+def _line(entry: dict[str, Any]) -> bytes:
     """Text that is no UTF-8 is replaced rather than refused: what the row says about money stays."""
     try:
-        return orjson.dumps(values)
+        return segments.encode(entry)
     except TypeError:
-        return orjson.dumps(
-            [value.encode(errors="replace").decode() if isinstance(value, str) else value for value in values]
-        )
+        return segments.encode({name: _readable(value) for name, value in entry.items()})
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case tuple():
+            return [_readable(each) for each in value]
+    return value

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.ledger import segments
-from gateway.ledger.rows import Mark, Row, orphan
+from gateway.ledger.rows import FIELDS, LEAST, Mark, Row, Values, orphan
 from gateway.ledger.segments import Segment
 from gateway.ledger.slots import unpacked
 
@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 Place = tuple[int, int]
 """Segment number and byte in it."""
 
-_OPEN = b'{"open":"'
-_FIELDS = list(Row._fields)
+_OPEN = b'{"open":["'
+_CLOSE = b'{"close":'
 
 
 class Lane:
@@ -40,7 +40,7 @@ class Lane:
             return place
         return self.place
 
-    def read(self, found: list[Segment]) -> list[Row]:
+    def read(self, found: list[Segment]) -> list[Values]:
         """Rows closed in the next piece of the journal; `place` stays where it is when there is no more.
 
         Raises OSError.
@@ -67,7 +67,7 @@ class Lane:
         found = []
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
-            opened = dict(zip(self._fields[number], entry["row"], strict=False))
+            opened = dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {})
             mark = self._marks.get(id)
             slot = entry.get("slot")
             if progress is not None and slot is not None and progress[slot]:
@@ -75,12 +75,12 @@ class Lane:
             found.append(orphan(_ours(opened), entry, mark))
         return found
 
-    def _take(self, segment: Segment, lines: list[tuple[int, bytes | None]]) -> list[Row]:
+    def _take(self, segment: Segment, lines: list[tuple[int, bytes | None]]) -> list[Values]:
         fields = self._fields.get(segment.number)
         if fields is None:
-            fields = segments.fields(segment) or _FIELDS
-            if fields == _FIELDS:
-                fields = _FIELDS  # the same object, which is quicker to recognise in every line
+            fields = segments.fields(segment) or FIELDS
+            if fields == FIELDS:
+                fields = FIELDS  # the same object, which is quicker to recognise in every line
             self._fields[segment.number] = fields
         rows = []
         for position, payload in lines:
@@ -97,22 +97,24 @@ class Lane:
                 log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
         return rows
 
-    def _understand(self, payload: bytes, fields: list[str], place: Place) -> Row | None:
+    def _understand(self, payload: bytes, fields: list[str], place: Place) -> Values | None:
         if payload.startswith(_OPEN):
             id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
             self.open[id] = place, payload
             return None
         entry = orjson.loads(payload)
-        if "close" in entry:
-            return self._close(fields, [*entry["close"], *entry["end"]])
+        if payload.startswith(_CLOSE):
+            return self._close(fields, tuple(entry["close"]))
         if "mark" in entry:
             self._mark(entry["mark"], entry["grown"])
         return None
 
-    def _close(self, fields: list[str], values: list[Any]) -> Row:
-        row = Row(*values) if fields is _FIELDS else Row(**_ours(dict(zip(fields, values, strict=False))))
-        self.open.pop(row.id, None)
-        self._marks.pop(row.id, None)
+    def _close(self, fields: list[str], row: Values) -> Values:
+        if fields is not FIELDS or not LEAST <= len(row) <= len(fields):
+            row = Row(**_ours(dict(zip(fields, row, strict=False))))
+        id = row[0]
+        self.open.pop(id, None)
+        self._marks.pop(id, None)
         return row
 
     def _mark(self, at: float, grown: list[tuple[str, int, int]]) -> None:
@@ -123,4 +125,4 @@ class Lane:
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
     """Of a row that another version wrote, the fields that this one knows."""
-    return {name: row[name] for name in _FIELDS if name in row}
+    return {name: row[name] for name in FIELDS if name in row}

@@ -24,8 +24,8 @@ BYTES_PER_TOKEN = 4
 class Row(NamedTuple):
     """The `ledger` table's columns, in the order in which the journal writes them.
 
-    Times are Unix seconds, money pico-dollars. Up to `trimmed_tokens` a row is known when its attempt opens. The
-    defaults are for rows that another version wrote.
+    Times are Unix seconds, money pico-dollars. Up to `region` a row is known when its attempt opens. From `stream` on
+    stand those that most rows leave at their defaults: a line ends, and so does its INSERT, with the last that is not.
     """
 
     id: str
@@ -36,109 +36,170 @@ class Row(NamedTuple):
     team: str
     key_id: str
     session: str = ""
-    tags: str = ""
     dialect: str = ""
     cache: str = ""
     model_asked: str = ""
-    stream: bool = False
     backend: str = ""
     model: str = ""
     tier: str = ""
     region: str = ""
-    simulated: bool = False
-    difficulty: float | None = None
-    trimmed_tokens: int = 0
     outcome: str = ""
     status: int | None = None
-    error: str = ""
-    escalated: bool = False
     input_tokens: int = 0
     cached_tokens: int = 0
-    cache_write_5m_tokens: int = 0
-    cache_write_1h_tokens: int = 0
     output_tokens: int = 0
-    reasoning_tokens: int = 0
-    audio_tokens: int = 0
-    estimated: bool = False
     cost_pico: int | None = None
-    saved_pico: int | None = None
     price_source: str = ""
     first_byte_ms: float | None = None
     duration_ms: float | None = None
+    stream: bool = False
+    difficulty: float | None = None
+    trimmed_tokens: int = 0
+    tags: str = "{}"
+    cache_write_5m_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    reasoning_tokens: int = 0
+    error: str = ""
+    estimated: bool = False
+    escalated: bool = False
+    saved_pico: int | None = None
+    simulated: bool = False
+    audio_tokens: int = 0
 
 
-_USAGE = Row._fields[Row._fields.index("input_tokens") : Row._fields.index("estimated") + 1]
+Values = tuple[Any, ...]
+"""The first values of a Row, at least those that every row has of its own; the others are defaults."""
+FIELDS = list(Row._fields)
+LEAST = FIELDS.index("stream")
+"""So many values every row has of its own."""
+_RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
+_ASKED = ("stream", "difficulty", "trimmed_tokens", "tags", "simulated")
+_UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
 def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
-    """The fields of a Row that stay true of `attempt` whatever becomes of it."""
-    backend = attempt.backend
+    """The first values of a Row, which stay true of `attempt` whatever becomes of it."""
+    tenant, backend = record.tenant, attempt.backend
+    key = tenant.key
     return (
-        *_asked(attempt.id, attempt.number, attempt.started_at, record),
+        attempt.id,
+        record.request_id,
+        attempt.number,
+        attempt.started_at,
+        tenant.policy.organisation,
+        key.team,
+        key.id,
+        record.session,
+        record.dialect,
+        record.cache,
+        record.model,
         backend.name,
         backend.model,
         backend.tier,
         backend.region,
-        backend.kind == "simulated",
+    )
+
+
+def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
+    """What else is known of a Row from the start, by name."""
+    facts = (
+        record.stream,
         record.difficulty,
         attempt.trimmed_tokens,
+        _tags(record) if record.tags else "{}",
+        attempt.backend.kind == "simulated",
     )
+    return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
 
 def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
-    """The fields that are only known at the end, cost included."""
+    """The values that follow the opening ones, cost included, up to the last that is not the default."""
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
+    rare = (
+        record.stream,
+        record.difficulty,
+        attempt.trimmed_tokens,
+        _tags(record) if record.tags else "{}",
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
+        usage.reasoning_tokens,
+        attempt.error,
+        usage.estimated,
+        record.escalated or attempt.outcome == "escalated",
+        None,
+        attempt.backend.kind == "simulated",
+        usage.audio_tokens,
+    )
     return (
         attempt.outcome,
         attempt.status,
-        attempt.error,
-        record.escalated or attempt.outcome == "escalated",
-        *_tokens(usage),
+        usage.input_tokens,
+        usage.cached_tokens,
+        usage.output_tokens,
         attempt.cost_pico,
-        None,
         attempt.price_source,
-        None if first is None else round((first - started) * 1000, 3),
-        None if ended is None else round((ended - started) * 1000, 3),
+        None if first is None else round((first - started) * 1e6) / 1000,
+        None if ended is None else round((ended - started) * 1e6) / 1000,
+        *_unusual(rare),
     )
 
 
-def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[Any, ...]:
     """An answer that no backend was asked for: attempt 0, cost 0, tokens that were not bought again."""
-    asked = _asked(f"{record.request_id}-0", 0, record.started_at, record)
-    no_backend = ("", "", "", "", False, None, 0)
-    return (*asked, *no_backend), ("ok", None, "", False, *_tokens(usage), 0, saved_pico)
-
-
-def _asked(id: str, number: int, at: float, record: Record) -> tuple[Any, ...]:
     tenant = record.tenant
+    rare = (
+        record.stream,
+        None,
+        0,
+        _tags(record),
+        usage.cache_write_5m_tokens,
+        usage.cache_write_1h_tokens,
+        usage.reasoning_tokens,
+        "",
+        usage.estimated,
+        False,
+        saved_pico,
+        False,
+        usage.audio_tokens,
+    )
     return (
-        id,
+        f"{record.request_id}-0",
         record.request_id,
-        number,
-        at,
+        0,
+        record.started_at,
         tenant.policy.organisation,
         tenant.key.team,
         tenant.key.id,
         record.session,
-        orjson.dumps(record.tags, option=orjson.OPT_SORT_KEYS).decode() if record.tags else "{}",
         record.dialect,
         record.cache,
         record.model,
-        record.stream,
-    )
-
-
-def _tokens(usage: Usage) -> tuple[int, int, int, int, int, int, int, bool]:
-    return (
+        *("", "", "", ""),
+        "ok",
+        None,
         usage.input_tokens,
         usage.cached_tokens,
-        usage.cache_write_5m_tokens,
-        usage.cache_write_1h_tokens,
         usage.output_tokens,
-        usage.reasoning_tokens,
-        usage.audio_tokens,
-        usage.estimated,
+        0,
+        "",
+        None,
+        None,
+        *_unusual(rare),
     )
+
+
+def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Without the defaults at its end."""
+    if rare == _RARE:
+        return ()
+    length = len(_RARE)
+    while rare[length - 1] == _RARE[length - 1]:
+        length -= 1
+    return rare[:length]
+
+
+def _tags(record: Record) -> str:
+    return orjson.dumps(record.tags, option=orjson.OPT_SORT_KEYS).decode() if record.tags else "{}"
 
 
 def usage_of(attempt: Attempt) -> Usage:
@@ -153,8 +214,17 @@ def usage_of(attempt: Attempt) -> Usage:
 
 
 def _believable(usage: Usage) -> bool:
-    counts = _tokens(usage)[:-1]
-    return min(counts) >= 0 and max(counts) <= MOST_TOKENS
+    """MOST_TOKENS is all ones, so what is joined is below it, and not negative, if that holds for each."""
+    joined = (
+        usage.input_tokens
+        | usage.cached_tokens
+        | usage.cache_write_5m_tokens
+        | usage.cache_write_1h_tokens
+        | usage.output_tokens
+        | usage.reasoning_tokens
+        | usage.audio_tokens
+    )
+    return 0 <= joined <= MOST_TOKENS
 
 
 def output_tokens(chunks: int, output_bytes: int) -> int:
@@ -186,15 +256,13 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
     input_pico, output_pico = entry.get("pico", (None, 0))
-    usage = Usage(entry["tokens"], output_tokens=delivered, estimated=True)
-    tokens: dict[str, Any] = dict(zip(_USAGE, _tokens(usage), strict=True))
     return Row(
         **opened,
-        **tokens,
         outcome="interrupted",
-        status=None,
         error="the gateway's worker ended",
-        escalated=False,
+        input_tokens=entry["tokens"],
+        output_tokens=delivered,
+        estimated=True,
         cost_pico=None if input_pico is None else min(input_pico + delivered * output_pico, MOST_PICO),
         price_source=entry.get("source", ""),
         duration_ms=None if mark is None or mark.at is None else round((mark.at - opened["at"]) * 1000, 3),

@@ -57,9 +57,9 @@ class Slots:
         """The one word of slot `number`."""
         return self._words[number : number + 1]
 
-    def give_back(self, numbers: list[int]) -> None:
-        """Only once the attempts' ends are in the journal: until then a slot is what is known of its attempt."""
-        self._free += numbers
+    def give_back(self, number: int) -> None:
+        """Only once the attempt's end is in the journal: until then a slot is what is known of its attempt."""
+        self._free.append(number)
 
 
 def read(path: Path) -> memoryview | None:

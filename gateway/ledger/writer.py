@@ -20,7 +20,7 @@ from gateway.domain.protocols import Clock
 from gateway.ledger import segments, slots
 from gateway.ledger.lane import Lane
 from gateway.ledger.once import insert_once, known
-from gateway.ledger.rows import Row
+from gateway.ledger.rows import FIELDS, LEAST, Row, Values
 from gateway.ledger.segments import Segment
 from gateway.state.sql import Database
 from gateway.state.tables import journal_offsets, ledger
@@ -38,6 +38,12 @@ _SAVE_PLACE = text(
     "SET segment = excluded.segment, position = excluded.position, updated_at = excluded.updated_at"
 )
 """SQLite and PostgreSQL read it alike; as SQLAlchemy's expression it takes the import of both dialects."""
+
+
+_REST = {
+    length: {name: Row._field_defaults[name] for name in FIELDS[length:]} for length in range(LEAST, len(FIELDS) + 1)
+}
+"""By the length of a row, what its other columns hold."""
 
 
 class Writer:
@@ -64,6 +70,7 @@ class Writer:
         self._draining = threading.Lock()
         self._drained = self._refused = self._errors = self._damaged = 0
         self._behind_since: float | None = None
+        self._drained_at = clock.monotonic()
         self._loud = False
 
     async def run(self) -> None:
@@ -161,7 +168,7 @@ class Writer:
         places = {lane: (segment, position) for lane, segment, position in saved}
         self._lanes.update({name: Lane(name, places.get(name, (0, 0))) for name in new})
 
-    def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[Lane, list[Row]]]:
+    def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[Lane, list[Values]]]:
         """The next piece of every lane that has one."""
         moved = []
         for name, files in found.items():
@@ -173,7 +180,7 @@ class Writer:
                 moved.append((lane, rows))
         return moved
 
-    def _save(self, rows: list[Row], lanes: Sequence[Lane], replay: bool) -> None:
+    def _save(self, rows: Sequence[Values], lanes: Sequence[Lane], replay: bool) -> None:
         """Rows and how far their lanes are, in one transaction. Nothing to do for lanes that closed nothing.
 
         `replay`: some of the rows may be in the ledger already.
@@ -189,18 +196,22 @@ class Writer:
                 raise
             fresh = self._save_each(rows)
         self._drained += len(fresh)
-        self._fresh.extend(fresh)
+        self._fresh += (Row(*values) for values in fresh)
 
-    def _insert(self, connection: Connection, rows: list[Row], replay: bool) -> list[Row]:
+    def _insert(self, connection: Connection, rows: Sequence[Values], replay: bool) -> Sequence[Values]:
         if replay:
-            there = known(connection, ledger, (row.id for row in rows))
-            rows = [row for row in rows if row.id not in there]
-        insert_once(connection, ledger, Row._fields, rows)
+            there = known(connection, ledger, (row[0] for row in rows))
+            rows = [row for row in rows if row[0] not in there]
+        alike: dict[int, list[Values]] = {}
+        for row in rows:
+            alike.setdefault(len(row), []).append(row)
+        for length, group in alike.items():
+            insert_once(connection, ledger, FIELDS[:length], group, _REST[length])
         return rows
 
-    def _save_each(self, rows: list[Row]) -> list[Row]:
+    def _save_each(self, rows: Sequence[Values]) -> list[Values]:
         """One row at a time, cut to what the columns hold: a row that the database refuses must not stop the others."""
-        fresh = []
+        fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
                 with self._database.begin() as connection:
@@ -253,6 +264,7 @@ class Writer:
         if self._behind_since is not None:
             log.info("the journal is drained into the ledger again")
         self._behind_since, self._loud = None, False
+        self._drained_at = self._clock.monotonic()
 
     def stats(self) -> dict[str, int | float | str]:
         behind = 0.0 if self._behind_since is None else self._clock.monotonic() - self._behind_since
@@ -262,8 +274,9 @@ class Writer:
             "damaged": self._damaged,
             "errors": self._errors,
             "lanes": len(self._lanes),
-            "open": sum(len(lane.open) for lane in self._lanes.values()),
+            "open": sum(len(lane.open) for lane in list(self._lanes.values())),  # a drain may be under way
             "lag_s": round(behind, 3),
+            "drained_ago_s": round(self._clock.monotonic() - self._drained_at, 3),
         }
 
 
@@ -274,9 +287,9 @@ def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> N
     connection.execute(_SAVE_PLACE, values)
 
 
-def _fitted(row: Row) -> Row:
+def _fitted(values: Values) -> Row:
     """Text cut to its column and freed of NUL, which PostgreSQL refuses."""
-    fitted = row._asdict()
+    fitted = Row(*values)._asdict()
     for name, value in fitted.items():
         if isinstance(value, str):
             fitted[name] = value.replace("\0", "")[: getattr(ledger.c[name].type, "length", None)]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.domain.policy import Policy
 from gateway.policy.schema import above_ceilings, under_ceilings
-from gateway.policy.watch import changes, dates
+from gateway.policy.watch import LOOK_S, changes, dates
 from gateway.settings.files import ConfigError, load
 from gateway.settings.gateway import Ceilings
 
@@ -103,11 +103,11 @@ class Policies:
         self._ceilings = ceilings
         await self.reload()
 
-    async def watch(self) -> None:
-        """Reload whenever a file in the folders changes, for ever."""
+    async def watch(self, look_s: float = LOOK_S) -> None:
+        """Reload whenever a file in the folders changes, for ever; look so often."""
         if not self._folders:
             return
-        async for _ in changes(self._folders, self._dates):
+        async for _ in changes(self._folders, self._dates, look_s):
             await self.reload()
 
     def stats(self) -> dict[str, int]:

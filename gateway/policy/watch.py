@@ -30,7 +30,7 @@ def dates(folders: Sequence[Path]) -> Dates:
     return found
 
 
-async def changes(folders: Sequence[Path], known: Dates) -> AsyncIterator[None]:
+async def changes(folders: Sequence[Path], known: Dates, look_s: float = LOOK_S) -> AsyncIterator[None]:
     """An item each time files are no longer as `known` and are left alone again. For ever."""
     last = known
     while True:
@@ -40,4 +40,4 @@ async def changes(folders: Sequence[Path], known: Dates) -> AsyncIterator[None]:
             known = now
             yield
         last = now
-        await asyncio.sleep(max(LOOK_S, RESTS * (time.monotonic() - began)))
+        await asyncio.sleep(max(look_s, RESTS * (time.monotonic() - began)))

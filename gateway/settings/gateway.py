@@ -54,7 +54,7 @@ class RequestLimits(Section):
     body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
     deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
-    lag: DurationS = Field(0.025, description="How late the event loop may stay before requests are refused.")
+    lag: DurationS = Field(0.05, description="How late the event loop may stay before requests are refused.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
     stall: DurationS = Field(60.0, description="How long a client may take nothing of its answer.")
     drain_delay: DelayS = Field(
@@ -146,6 +146,11 @@ class Paths:
     @property
     def files(self) -> Path:
         return self.data / "files"
+
+    @property
+    def figures(self) -> Path:
+        """What each process of the gateway publishes for /metrics."""
+        return self.data / "figures"
 
     @property
     def runtime(self) -> Path:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
@@ -16,6 +18,10 @@ from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
+from gateway.supervisor.figures import Figure
+
+if TYPE_CHECKING:
+    from gateway.ledger.alerts import Alerts
 
 log = logging.getLogger(__name__)
 
@@ -25,6 +31,14 @@ RETRY_S = 2.0
 LAST_DRAIN_S = 10.0
 DRAIN_EVERY_S = 0.5
 """An idle gateway looks into its journals so often."""
+
+LEDGER = {
+    "ledger_rows": "drained",
+    "ledger_errors": "errors",
+    "ledger_refused": "refused",
+    "ledger_damaged": "damaged",
+}
+"""Published key → the writer's figure."""
 
 
 class Everyone(Mapping[str, Policy]):
@@ -58,6 +72,7 @@ class Books:
         self._writer = Writer(
             settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows), interval_s=DRAIN_EVERY_S
         )
+        self._alerts: Alerts | None = None
         self._policies = policies
         self._everyone = Everyone(policies.current)
         self._migrated = asyncio.Event()
@@ -89,13 +104,27 @@ class Books:
         await asyncio.to_thread(importlib.import_module, "gateway.ledger.alerts")
         from gateway.ledger.alerts import Alerts
 
-        alerts = Alerts(self._database, self._teams)
+        alerts = self._alerts = Alerts(self._database, self._teams)
         try:
             await alerts.open()
             self._notice = alerts.notice
             await alerts.run()
         finally:
             await alerts.aclose()
+
+    def figures(self) -> Iterator[Figure]:
+        written = self._writer.stats()
+        yield "ledger_lag", (), float(written["drained_ago_s"])
+        for key, figure in LEDGER.items():
+            yield key, (), float(written[figure])
+        if self._alerts:
+            for outcome, count in self._alerts.stats().items():
+                yield "alerts", (outcome,), float(count)
+            for (team, window, limit_usd), share in self._alerts.used().items():
+                yield "budget_used", (team, window, limit_usd), share
+
+    def processes(self) -> Iterator[tuple[str, int | None]]:
+        yield "supervisor", os.getpid()
 
     def _teams(self) -> Mapping[str, Policy]:
         """The same object for as long as the policies are the same."""

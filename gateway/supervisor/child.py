@@ -7,6 +7,7 @@ import logging
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Protocol
@@ -54,6 +55,10 @@ class Child:
         self.name = name
         self.short_lives = 0
         """In a row, up to now."""
+        self.starts = 0
+        self.ends: Counter[str] = Counter()
+        """Of those that nobody asked to end, by cause."""
+        self._cause = ""
         self._begin, self._on_change, self._last_words = start, on_change, last_words
         self._process: Process | None = None
         self._began = 0.0
@@ -79,11 +84,17 @@ class Child:
             self._began = asyncio.get_running_loop().time()
             try:
                 self._process = await self._begin()
+                self.starts += 1
                 self._on_change()
-                self._how = _how(await self._process.wait())
+                code = await self._process.wait()
+                self._how = _how(code)
+                cause = self._cause or ("exit" if code >= 0 else signal.Signals(-code).name)
                 how = f"(pid {self._process.pid}) ended {self._how}"
             except OSError as error:
                 self._how = how = f"could not be started: {error}"
+                cause = "not started"
+            self.ends[cause] += 1
+            self._cause = ""
             if self.lived_s > STEADY_S:
                 self.short_lives, wait_s = 0, FIRST_WAIT_S
             self.short_lives += 1
@@ -108,6 +119,11 @@ class Child:
                 log.warning("%s runs steadily again", self.name)
             self.short_lives = 0
             self._on_change()
+
+    def put_down(self, cause: str) -> None:
+        """It is of no use any more."""
+        self._cause = cause
+        self.signal(signal.SIGKILL)
 
     def signal(self, number: signal.Signals) -> None:
         if self.pid is not None and self._process:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
 from gateway.domain.tasks import Tasks
 from gateway.supervisor.child import Child, Process
+from gateway.supervisor.figures import Figure, by_cause
 from gateway.supervisor.pulse import Pulse
 
 log = logging.getLogger(__name__)
@@ -24,6 +26,8 @@ ROLL_S = 60.0
 """Longest that a roll waits for a replacement to answer requests; then the old worker stays."""
 GRACE_S = 5.0
 """Beyond the drain, for a worker to close its rooms."""
+CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
+"""Why a worker is replaced, as far as it can be foreseen: they are shown from the start, as growth shows from 0 alone."""
 
 Launch = Callable[[int, int], Awaitable[Process]]
 """Number of a worker and its end of the pulse → its process. Raises OSError."""
@@ -78,7 +82,7 @@ class Hand:
         if silent_s > (SILENT_S if self._pulse.stage else OPEN_S):
             what = "is frozen" if self._pulse.stage else "did not start"
             log.error("%s (pid %d) %s: silent for %.0f s, killed", self.child.name, self.child.pid, what, silent_s)
-            self.child.signal(signal.SIGKILL)
+            self.child.put_down("frozen" if self._pulse.stage else "slow start")
 
     def reload(self) -> None:
         """As soon as it can: until it accepts connections, the signal might end it."""
@@ -117,6 +121,9 @@ class Crew:
         self._tasks = Tasks()
         self._hurry, self._answering = asyncio.Event(), asyncio.Event()
         self._refused = ""
+        self._starts = 0
+        self._ends = Counter(dict.fromkeys(CAUSES, 0))
+        """Of hands that have left."""
 
     @property
     def pids(self) -> list[int]:
@@ -127,6 +134,20 @@ class Crew:
         """For everybody's eyes: nothing of an error's text."""
         found = [hand.child.trouble for hand in (*self._hands.values(), *self._passing)]
         return [trouble for trouble in (*found, self._refused) if trouble]
+
+    def figures(self) -> Iterator[Figure]:
+        hands = (*self._hands.values(), *self._passing)
+        yield "workers_wanted", (), self._count
+        yield "workers_ready", (), sum(hand.ready for hand in self._hands.values())
+        yield "worker_starts", (), self._starts + sum(hand.child.starts for hand in hands)
+        ends = self._ends.copy()
+        for hand in hands:
+            ends.update(hand.child.ends)
+        yield from by_cause("worker_ends", ends)
+
+    def processes(self) -> Iterator[tuple[str, int | None]]:
+        for hand in self._hands.values():
+            yield hand.child.name, hand.child.pid
 
     def start(self) -> None:
         for number in range(self._count):
@@ -170,6 +191,9 @@ class Crew:
                 self._hands[number] = fresh
             await leaving.leave(drain_s + GRACE_S)
             self._passing.discard(leaving)
+            self._starts += leaving.child.starts
+            self._ends.update(leaving.child.ends)
+            self._ends["rolling"] += ready
             self._on_change()
             if not ready:
                 return done

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.settings.gateway import Settings
 from gateway.supervisor.child import Child, program, python
+from gateway.supervisor.figures import Figure
 from gateway.supervisor.probe import status_of
 
 log = logging.getLogger(__name__)
@@ -56,6 +56,12 @@ class LocalModel:
     def url(self) -> str:
         return f"http://{HOST}:{self.port}/v1"
 
+    def figures(self) -> Iterator[Figure]:
+        yield "local_model_up", (), int(self.child.pid is not None)
+
+    def processes(self) -> Iterator[tuple[str, int | None]]:
+        yield "local model", self.child.pid
+
     async def watch(self) -> None:
         """Kill it when it no longer answers, until cancelled; `child.keep` starts it again."""
         silent = 0
@@ -65,5 +71,5 @@ class LocalModel:
             silent = 0 if status or self.child.pid is None else silent + 1
             if silent >= PATIENCE:
                 log.error("the local model is frozen: starting it again")
-                self.child.signal(signal.SIGKILL)
+                self.child.put_down("frozen")
                 silent = 0

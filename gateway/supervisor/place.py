@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import resource
 import socket
@@ -15,6 +16,8 @@ import orjson
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
+
+log = logging.getLogger(__name__)
 
 BACKLOG = 2048
 STALE_S = 3.0

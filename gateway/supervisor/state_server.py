@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
 from gateway.state.embedded import EmbeddedServer, EmbeddedServerError
 from gateway.supervisor import tether
+from gateway.supervisor.figures import Figure, by_cause
 
 T = TypeVar("T")
 
@@ -35,6 +37,7 @@ class StateServer:
             paths.valkey, socket_path=paths.socket, prefix=tether.prefix(), max_memory_bytes=max_memory_bytes
         )
         self._on_change = on_change
+        self._ends = Counter(gone=0, frozen=0)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="state-server")
 
     @property
@@ -44,6 +47,13 @@ class StateServer:
     @property
     def pid(self) -> int | None:
         return self._server.pid
+
+    def figures(self) -> Iterator[Figure]:
+        yield "state_server_up", (), int(self.pid is not None)
+        yield from by_cause("state_server_ends", self._ends)
+
+    def processes(self) -> Iterator[tuple[str, int | None]]:
+        yield "valkey", self.pid
 
     async def start(self) -> None:
         """Raises ConfigError when there is no way to start it."""
@@ -84,7 +94,9 @@ class StateServer:
             os.close(fd)
 
     async def _revive(self) -> None:
-        log.error("the state server is %s: starting it again", "frozen" if self._server.alive() else "gone")
+        cause = "frozen" if self._server.alive() else "gone"
+        self._ends[cause] += 1
+        log.error("the state server is %s: starting it again", cause)
         wait_s = LOOK_S
         while True:
             try:

@@ -24,6 +24,7 @@ from gateway.supervisor.accepted import Accepted
 from gateway.supervisor.books import Books
 from gateway.supervisor.child import Process, python, spawn
 from gateway.supervisor.crew import Crew
+from gateway.supervisor.figures import Figures, Told
 from gateway.supervisor.local_model import LocalModel, find_weights
 from gateway.supervisor.nursery import Nursery, NurseryGone
 from gateway.supervisor.place import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
@@ -33,6 +34,8 @@ from gateway.supervisor.state_server import StateServer
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
+POLICIES_S = 2.0
+"""Here only alerts read the policies; they look as seldom."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Numeric libraries would start a spinning thread per core in every worker; the operator may say otherwise."""
 
@@ -93,12 +96,14 @@ class Supervisor:
         lock = occupy(self._settings.paths)
         try:
             self._accepted.keep()
+            self._figures = Figures(self._settings.paths.figures)
             self._socket = listen(self._host, self._port, STALE_S if self._runtime.left_behind() else 0.0)
             self._port = self._socket.getsockname()[1]
             try:
                 asyncio.run(self._main(policies, books))
             finally:
                 self._socket.close()
+                self._figures.close()
                 self._runtime.remove()
         finally:
             os.close(lock)
@@ -117,8 +122,10 @@ class Supervisor:
             self._tasks.spawn(self._crew.watch(), "workers")
             if self._state:
                 self._tasks.spawn(self._state.keep(), "state server")
+            parts: list[Told | None] = [books, self._crew, self._state, self._model]
+            self._tasks.spawn(self._figures.run(part for part in parts if part), "figures")
             self._tasks.spawn(books.run(), "ledger")
-            self._tasks.spawn(policies.watch(), "policies")
+            self._tasks.spawn(policies.watch(POLICIES_S), "policies")
             self._tasks.spawn(self._when_ready(books), "readiness")
             settle()
             await leave.wait()

@@ -1,4 +1,4 @@
-"""Totals of one worker, added to by plain arithmetic; Prometheus and OTLP read them when they ask."""
+"""Totals of one worker, added to by plain arithmetic; whoever shows them reads them when asked."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gateway.domain.record import Record
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
 
 log = logging.getLogger(__name__)
 
 Labels = tuple[str, ...]
+MOST_TEAMS = 1000
+"""Of further ones a worker tells only together, so that metrics stay small."""
+OTHERS = "(others)"
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -31,6 +31,11 @@ class Histogram:
     def add(self, value: float) -> None:
         self.counts[bisect_left(SECONDS, value)] += 1
         self.sum += value
+
+    def take(self, counts: Iterable[int], total: float) -> None:
+        """Add another's."""
+        self.counts = [mine + its for mine, its in zip(self.counts, counts, strict=True)]
+        self.sum += total
 
     def cumulative(self) -> Iterable[tuple[str, float]]:
         """(upper bound, requests at or below it), as Prometheus wants them."""
@@ -57,9 +62,10 @@ class Totals:
         self.duration: defaultdict[Labels, Histogram] = defaultdict(Histogram)  # cache
         self.first_byte: defaultdict[Labels, Histogram] = defaultdict(Histogram)  # backend
         self.in_flight = 0
+        self._teams: set[str] = set()
 
     def add(self, record: Record) -> None:
-        team = record.tenant.team
+        team = self._named(record.tenant.team)
         served = record.served_by
         self.requests[team, served.backend.name if served else "", record.cache, str(record.status)] += 1
         self.duration[(record.cache,)].add((record.duration_ms or 0.0) / 1000)
@@ -86,6 +92,41 @@ class Totals:
         for part in record.degraded:
             self.degraded[(part,)] += 1
 
+    def _named(self, team: str) -> str:
+        """Its own name, for the first `MOST_TEAMS`."""
+        if team not in self._teams:
+            if len(self._teams) >= MOST_TEAMS:
+                return OTHERS
+            self._teams.add(team)
+        return team
+
+    def told(self) -> dict[str, Any]:
+        """As JSON takes it: counter → rows of labels and value, histogram → rows of labels, counts and sum."""
+        counters = {
+            attribute: [[*labels, _fitting(value)] for labels, value in getattr(self, attribute).items()]
+            for _, attribute, *_ in COUNTERS
+        }
+        histograms = {
+            attribute: [[*labels, each.counts, each.sum] for labels, each in getattr(self, attribute).items()]
+            for _, attribute, _ in HISTOGRAMS
+        }
+        return {**counters, **histograms}
+
+    def take(self, told: Mapping[str, Any]) -> None:
+        """Add what another has `told`."""
+        for _, attribute, *_ in COUNTERS:
+            sums = getattr(self, attribute)
+            for *labels, value in told[attribute]:
+                sums[tuple(labels)] += int(value)
+        for _, attribute, _ in HISTOGRAMS:
+            for *labels, counts, total in told[attribute]:
+                getattr(self, attribute)[tuple(labels)].take(counts, total)
+
+
+def _fitting(value: int) -> int | str:
+    """JSON's whole numbers end at 64 bits, which is some $9M in pico-dollars."""
+    return value if value < 1 << 63 else str(value)
+
 
 COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
     ("thriftgate_requests", "requests", "Requests answered.", ("team", "backend", "cache", "status"), 1),
@@ -101,6 +142,12 @@ COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
 )
 """Prometheus name, attribute of Totals, help, label names, factor."""
 
+HISTOGRAMS = (
+    ("thriftgate_request_duration_seconds", "duration", "cache"),
+    ("thriftgate_first_byte_seconds", "first_byte", "backend"),
+)
+"""Prometheus name, attribute of Totals, label name."""
+
 Stats = Callable[[], Mapping[str, int | float | str]]
 
 
@@ -115,42 +162,3 @@ def figures(rooms: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]
         for figure, value in found.items():
             if isinstance(value, int | float):
                 yield room, figure, value
-
-
-class Collector:
-    """Prometheus' view: nothing is computed before a scrape."""
-
-    def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
-        self._totals = totals
-        self._rooms = rooms
-
-    def collect(self) -> Iterable[Metric]:
-        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-
-        for name, attribute, text, labels, factor in COUNTERS:
-            counter = CounterMetricFamily(name, text, labels=labels)
-            for values, total in getattr(self._totals, attribute).items():
-                counter.add_metric(values, total * factor)
-            yield counter
-        for name, histograms, label in (
-            ("thriftgate_request_duration_seconds", self._totals.duration, "cache"),
-            ("thriftgate_first_byte_seconds", self._totals.first_byte, "backend"),
-        ):
-            family = HistogramMetricFamily(name, "Seconds.", labels=(label,))
-            for values, histogram in histograms.items():
-                family.add_metric(values, buckets=list(histogram.cumulative()), sum_value=histogram.sum)
-            yield family
-        yield GaugeMetricFamily("thriftgate_in_flight", "Requests in progress.", value=self._totals.in_flight)
-        rooms = GaugeMetricFamily("thriftgate_room", "Figures of each part.", labels=("room", "figure"))
-        for room, figure, value in figures(self._rooms):
-            rooms.add_metric((room, figure), value)
-        yield rooms
-
-
-def exposition(totals: Totals, rooms: Mapping[str, Stats]) -> bytes:
-    """The text that `/metrics` answers."""
-    from prometheus_client import CollectorRegistry, generate_latest
-
-    registry = CollectorRegistry()
-    registry.register(Collector(totals, rooms))
-    return generate_latest(registry)

@@ -7,6 +7,7 @@ import logging
 import random
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from gateway import __version__
@@ -17,8 +18,10 @@ from gateway.settings.environment import otlp_endpoint
 from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State
 from gateway.telemetry.access import AccessLog
+from gateway.telemetry.exposition import text
 from gateway.telemetry.flight import FLUSH_S, Flights
-from gateway.telemetry.metrics import Stats, Totals, exposition
+from gateway.telemetry.host import PUBLISH_S, Host, Voice, told
+from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
 
 log = logging.getLogger(__name__)
@@ -27,26 +30,44 @@ log = logging.getLogger(__name__)
 class Telemetry:
     """Metrics, spans (errors, escalations and slow requests always, others sampled), log, flight records."""
 
-    def __init__(self, settings: TelemetrySettings, state: State) -> None:
+    def __init__(
+        self, settings: TelemetrySettings, state: State, *, board: Path | None = None, worker: int = 0
+    ) -> None:
+        """`board`: where the workers of this host publish their figures for each other; None: this is the only one."""
         self._settings = settings
+        self._board, self._worker = board, worker
+        self._voice: Voice | None = None
+        self._turn = asyncio.Lock()
         self._rooms: dict[str, Stats] = {}
         self._tasks = Tasks()
         self._exporter = Exporter(totals := Totals(), self._rooms)
         self.totals = totals
         self.flights = Flights(state)
         self._access = AccessLog(settings.access_log)
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, room: str, stats: Stats) -> None:
         """Show a room's figures as metrics."""
         self._rooms[room] = stats
 
     async def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         if otlp_endpoint():
             await asyncio.to_thread(self._exporter.open, __version__)
         self._tasks.spawn(self._run(), "flight records and access log")
+        if self._board:
+            try:
+                self._voice = await asyncio.to_thread(Voice, self._board, self._worker)
+            except OSError as error:
+                log.error("/metrics shows this worker alone when it is asked, %s: %s", self._board, error)
+            else:
+                self._tasks.spawn(self._publish_forever(self._voice), "figures")
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
+        if self._voice:
+            await self._publish(self._voice)
+            self._voice.close()
         await self.flights.flush()
         await asyncio.to_thread(self._access.flush)
         await asyncio.to_thread(self._exporter.close)
@@ -97,8 +118,28 @@ class Telemetry:
         self.totals.refused[(error.code,)] += 1
         self._access.refusal(request_id, error.status, error.code, path)
 
-    def exposition(self) -> bytes:
-        return exposition(self.totals, self._rooms)
+    async def _publish_forever(self, voice: Voice) -> None:
+        while True:
+            await self._publish(voice)
+            await asyncio.sleep(PUBLISH_S)
+
+    async def _publish(self, voice: Voice) -> None:
+        """One at a time: an older edition must not follow a newer one."""
+        async with self._turn:
+            await asyncio.to_thread(voice.say, self._told())
+
+    def _told(self) -> dict[str, Any]:
+        return told(self._worker, self.totals, figures(self._rooms))
+
+    async def exposition(self) -> bytes:
+        """What Prometheus reads: of this worker as of now, of the others as of `PUBLISH_S` ago."""
+        voice = self._voice
+        if voice is None:
+            host = Host()
+            host.add(self._told(), living=True)
+            return await asyncio.to_thread(text, host)
+        await self._publish(voice)  # first, and then it is read like the others': what was shown once is not taken back
+        return await asyncio.to_thread(lambda: text(voice.look()))
 
     async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:
         return await self.flights.find(request_id, team)
@@ -108,6 +149,7 @@ class Telemetry:
             "in_flight": self.totals.in_flight,
             "spans": self._exporter.spans,
             "flights_dropped": self.flights.dropped,
+            "tasks": len(asyncio.all_tasks(self._loop)) if self._loop else 0,
         }
 
 

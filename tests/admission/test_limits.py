@@ -154,6 +154,27 @@ async def test_a_changed_policy_holds_from_the_next_request(state: State) -> Non
         assert len(await admitted(limits, tenant(limits={"requests_per_minute": 4}), 5)) == 2
 
 
+async def test_what_a_lease_gives_while_the_server_is_away_is_told_too(server: EmbeddedServer) -> None:
+    who = tenant(limits={"requests_per_minute": 100_000})
+    state = State(server.url)
+    await state.open()
+    assert server.pid is not None
+    async with limits_on(state) as limits:
+        for _ in range(20):
+            await limits.admit(who, 10, record(who))
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            while not limits.stats()["leases.failed"]:
+                await asyncio.sleep(0.02)
+            seen = record(who)
+            await limits.admit(who, 10, seen)
+            assert seen.degraded == {"state"}
+            assert limits.stats()["on_share"] == 0
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+    await state.aclose()
+
+
 async def test_with_the_server_frozen_a_worker_goes_on_with_its_share(server: EmbeddedServer) -> None:
     who = tenant(limits={"requests_per_minute": 40, "concurrent": 100})
     state = State(server.url)

@@ -213,8 +213,8 @@ async def test_a_stream_under_way_is_finished_while_draining(building: Building)
 
 
 async def test_more_requests_than_the_operator_allows_are_refused(building: Building) -> None:
-    for _ in range(1998):
-        building.overload.enter("others", batch=False)
+    for number in range(1998):
+        building.overload.enter(f"other{number % 2}", batch=False)
     building.house.provider.script(Reply(delay_s=10), Reply(delay_s=10))
     first, second = building.client(asked()), building.client(asked())
     serving = [first.start(), second.start()]

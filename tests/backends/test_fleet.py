@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import orjson
 import pytest
@@ -294,3 +295,16 @@ async def test_figures_name_totals_and_every_backend(small: Provider, pair: Call
     assert float(stats["large.first_byte_ms"]) > 0
     assert pair.fleet.get("large") is pair.fleet.backends[1]
     assert pair.fleet.get("nobody") is None
+
+
+async def test_what_one_client_sends_on_reaches_only_its_own_call(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of()
+    for trace in (b"", b"00-aa-bb-01", b""):
+        request = replace(chat(), headers={b"traceparent": trace} if trace else {})
+        await read(await caller.call(request))
+        assert small.last.header(b"traceparent") == (trace or None)
+    await read(await caller.call(chat(stream=True)))
+    assert small.last.header(b"accept") == b"text/event-stream"
+    ids = [exchange.header(b"x-request-id") for exchange in small.exchanges]
+    assert len(set(ids)) == 4
+    assert None not in ids

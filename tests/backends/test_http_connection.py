@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -11,7 +12,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.backends.http_connection import Connection
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.backends.http_response import Response
+from gateway.errors import BackendError, BackendGarbage, BackendTimeout, StreamBroken
 
 HEAD = b"HTTP/1.1 200 OK\r\nX-One: 1\r\n"
 BODY = bytes(range(256)) * 3
@@ -180,3 +182,114 @@ async def test_reading_pauses_at_the_bound_and_goes_on_when_the_consumer_does() 
     with pytest.raises(StreamBroken):
         await anext(response)
     assert owner.losses == 1
+
+
+def keeping(got: list[bytes], *, more: bool) -> Callable[[bytes], bool]:
+    """Keeps what it is handed; `more`: whether it wants to go on."""
+
+    def keep(piece: bytes) -> bool:
+        got.append(piece)
+        return more
+
+    return keep
+
+
+async def opened(stall_timeout: float = 9.0) -> tuple[Owner, Transport, Connection, Response]:
+    """A connection whose response has a head and no end."""
+    owner, transport = Owner(), Transport()
+    loop = asyncio.get_running_loop()
+    connection = Connection(owner, loop)
+    connection.connection_made(transport)
+    now = loop.time()
+    response = connection.send(b"head", b"body", limit=now + 9, deadline=now + 90, stall_timeout=stall_timeout)
+    connection.data_received(HEAD + b"content-length: 10000000\r\n\r\n")
+    await response.begun
+    return owner, transport, connection, response
+
+
+async def test_what_is_poured_is_handed_on_while_the_pouring_task_sleeps() -> None:
+    _, _, connection, response = await opened()
+    got: list[bytes] = []
+    pouring = asyncio.ensure_future(response.pour(keeping(got, more=True)))
+    await asyncio.sleep(0)
+    for piece in (b"one", b"two"):
+        connection.data_received(piece)
+        assert got[-1] == piece  # already, without another round of the loop
+    assert not pouring.done()
+    pouring.cancel()
+    await asyncio.gather(pouring, return_exceptions=True)
+    connection.data_received(b"three")
+    assert got == [b"one", b"two"]
+    await response.aclose()
+
+
+async def test_pouring_stops_when_asked_and_goes_on_with_what_came_meanwhile() -> None:
+    _, transport, connection, response = await opened()
+    got: list[bytes] = []
+    pouring = asyncio.ensure_future(response.pour(keeping(got, more=False)))
+    await asyncio.sleep(0)
+    for piece in (b"one", b"two", b"three"):
+        connection.data_received(piece)
+    assert await pouring
+    assert got == [b"one"]
+    connection.data_received(b"x" * 65536)
+    assert transport.paused, "a consumer that does not come back bounds what is read"
+    assert await response.pour(keeping(got, more=False))
+    assert got[1].startswith(b"twothree")
+    await response.aclose()
+
+
+async def test_an_error_of_whoever_is_poured_to_reaches_the_task_and_not_the_loop() -> None:
+    _, _, connection, response = await opened()
+
+    def fails(piece: bytes) -> bool:
+        raise ValueError(piece)
+
+    pouring = asyncio.ensure_future(response.pour(fails))
+    await asyncio.sleep(0)
+    connection.data_received(b"one")
+    with pytest.raises(ValueError, match="one"):
+        await pouring
+    await response.aclose()
+
+
+async def test_pouring_ends_with_the_body_and_raises_when_it_breaks() -> None:
+    for broken in (False, True):
+        owner, _, connection, response = await opened()
+        pouring = asyncio.ensure_future(response.pour(lambda piece: True))
+        await asyncio.sleep(0)
+        if broken:
+            connection.connection_lost(None)
+            with pytest.raises(StreamBroken):
+                await pouring
+            continue
+        connection.data_received(b"x" * 10_000_000)
+        assert await pouring is False
+        assert await response.pour(lambda piece: True) is False
+        assert owner.released == 1
+
+
+async def test_silence_in_the_middle_of_a_body_has_its_own_limit_and_every_piece_starts_it_anew() -> None:
+    owner, transport, connection, response = await opened(stall_timeout=2.0)
+    now = connection.loop.time()
+    connection.data_received(b"one")
+    assert owner.watched == connection.limit == pytest.approx(now + 2, abs=0.5)
+    connection._heard_at = now + 1.5  # as a later piece leaves it; nothing else is done for one
+    connection.expire(now + 2.1)
+    assert (owner.losses, connection.limit) == (0, now + 3.5)
+    connection.expire(now + 3.6)
+    assert (owner.losses, transport.aborted) == (1, True)
+    assert await anext(response) == b"one"
+    with pytest.raises(BackendTimeout, match="did not go on in time"):
+        await anext(response)
+
+
+async def test_a_backend_is_not_blamed_for_silence_while_nobody_listens_to_it() -> None:
+    _, transport, connection, response = await opened(stall_timeout=2.0)
+    connection.data_received(b"x" * 70_000)
+    assert transport.paused
+    later = connection.loop.time() + 2.5
+    connection.expire(later)
+    assert not transport.aborted
+    assert connection.limit == later + 2
+    await response.aclose()

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from gateway.backends.relay import Relayed
 from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
@@ -148,3 +149,46 @@ async def test_streams_that_keep_breaking_open_the_breaker(small: Provider, call
         await caller.call(chat(stream=True))
     assert caught.value.status == 503
     assert len(small.exchanges) == 5
+
+
+async def test_a_stream_that_falls_silent_is_broken_though_its_deadline_is_far(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Reply(tokens=9, cut="hang", after=2))
+    answer = await caller_of(backend_at(small, "small", stall_timeout=0.05)).call(chat(stream=True))
+    with pytest.raises(StreamBroken, match="did not go on in time"):
+        await read(answer)
+    await answer.aclose()
+    await small.until(lambda: small.last.hung_up)
+
+
+async def test_a_slow_stream_that_keeps_talking_is_no_silent_one(small: Provider, caller_of: CallerOf) -> None:
+    small.script(Reply(tokens=12, drip_s=0.02))
+    answer = await caller_of(backend_at(small, "small", stall_timeout=0.15)).call(chat(stream=True))
+    assert b"t11" in await read(answer)
+
+
+async def test_a_poured_stream_counts_a_piece_before_it_hands_it_on_and_can_be_stopped_anywhere(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    small.script(Reply(tokens=6, drip_s=0.005))
+    answer = await caller_of().call(chat(stream=True))
+    attempt = answer.attempt
+    assert isinstance(answer, Relayed)
+    assert attempt is not None
+    seen: list[tuple[bytes, int]] = []
+
+    def take(piece: bytes) -> bool:
+        seen.append((piece, attempt.chunks))
+        return len(seen) % 2 == 0
+
+    stops = 0
+    while await answer.pour(take):
+        stops += 1
+    assert stops >= 3
+    assert not await answer.pour(take)
+    words = [sum(f"t{number}".encode() in piece for number in range(6)) for piece, _ in seen]
+    told = [count for _, count in seen]
+    assert [sum(words[: place + 1]) for place in range(len(words))] == told
+    assert (answer.complete, attempt.outcome, answer.ending) == (True, "ok", DONE)
+    await answer.aclose()

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from typing import Any
 
 import orjson
 
+from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -38,10 +38,19 @@ class PlainAnswer:
         """Nothing is open."""
 
 
+class Unheard:
+    """Telemetry that nobody reads."""
+
+    def begin(self, record: Record) -> None: ...
+    def end(self, record: Record, error: BaseException | None) -> None: ...
+
+
 class FakePipeline:
     """Answers with what was asked; `script` maps a question to what happens instead, one step a time it is asked."""
 
     def __init__(self) -> None:
+        self.deadlines = Deadlines()
+        self.telemetry = Unheard()
         self.asked: list[str] = []
         self.records: list[Record] = []
         self.script: dict[str, list[Exception | asyncio.Event]] = {}
@@ -64,7 +73,9 @@ class FakePipeline:
         self.answered.append(request.last_user)
         # As an upstream may write it: over several lines.
         body = orjson.dumps({"said": request.last_user, "team": tenant.team}, option=orjson.OPT_INDENT_2)
-        return Reply(PlainAnswer(body), record, None, lambda: None, AsyncExitStack())
+        reply = Reply(self, record, deadline)  # type: ignore[arg-type]
+        reply.answer = PlainAnswer(body)
+        return reply
 
     async def _play(self, question: str) -> None:
         steps = self.script.get(question)

@@ -21,6 +21,18 @@ class SlowEmbedder(FakeEmbedder):
         return None
 
 
+class BrokenEmbedder(FakeEmbedder):
+    """Its session has no memory left, for the first `fails` questions."""
+
+    fails = 3
+
+    async def embed(self, text: str) -> np.ndarray | None:
+        if len(self.texts) < self.fails:
+            self.texts.append(text)
+            raise RuntimeError("Failed to allocate memory")
+        return await super().embed(text)
+
+
 async def entry(text: str = QUESTION.text) -> Entry:
     return Entry(b"d", "a", (), 0.0, 4e9, 1, Question(b"p", text), await FakeEmbedder().embed(text))
 
@@ -63,4 +75,35 @@ async def test_the_first_question_makes_it_load_and_is_new() -> None:
     assert level.stats()["semantic_questions"] == 0
     assert await level.find(QUESTION, 0.01) == (None, None)
     await until(lambda: level.ready)
+    await level.aclose()
+
+
+async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytest.MonkeyPatch) -> None:
+    embedder = BrokenEmbedder()
+    level = Semantic(embedder, max_bytes=2**20, kept=list)
+    level.begin()
+    await until(lambda: level.ready)
+    for _ in range(embedder.fails):
+        assert not level.failed
+        assert await level.find(QUESTION, 0.01) == (None, None)
+    assert level.failed
+    assert await level.find(QUESTION, 0.01) == (None, None)
+    assert await level.vector(QUESTION) is None
+    assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
+    monkeypatch.setattr(semantic, "_REST_S", 0.0)
+    vector, _ = await level.find(QUESTION, 0.01)
+    assert vector is not None
+    assert not level.failed
+    await level.aclose()
+
+
+async def test_nobody_waits_for_an_embedder_that_was_late_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(semantic, "DEADLINE_S", 0.01)
+    level = Semantic(SlowEmbedder(), max_bytes=2**20)
+    level.begin()
+    await until(lambda: level.ready)
+    for _ in range(5):
+        await level.find(QUESTION, 0.01)
+    assert level.stats()["semantic_late"] == 3
+    assert level.failed
     await level.aclose()

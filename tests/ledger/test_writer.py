@@ -310,12 +310,11 @@ def without(directory: Path, *dropped: str) -> None:
             entry = orjson.loads(payload)
             if number == 0:
                 fields = entry["fields"]
-                begun = fields.index("outcome")
                 entry["fields"] = ["long_gone", *(name for name in fields if name not in dropped)]
-            for key, names in (("row", fields[:begun]), ("close", fields[:begun]), ("end", fields[begun:])):
+            for key in ("open", "close"):
                 if key in entry:
-                    values = [value for name, value in zip(names, entry[key], strict=True) if name not in dropped]
-                    entry[key] = values if key == "end" else ["old", *values]
+                    known = zip(fields, entry[key], strict=False)
+                    entry[key] = ["old", *(value for name, value in known if name not in dropped)]
             out.append(segments.encode(entry))
         segment.path.write_bytes(b"".join(out))
 

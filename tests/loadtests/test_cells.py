@@ -15,7 +15,7 @@ def names(cells: tuple[Cell, ...]) -> list[str]:
 
 def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> None:
     cells = chosen("", (1, 64))
-    assert len(cells) == 2 * len({cell.workload for cell in cells}) == 16
+    assert len(cells) == 2 * len({cell.workload for cell in cells}) == 18
 
 
 @pytest.mark.parametrize(
@@ -23,11 +23,15 @@ def test_without_a_pattern_every_workload_is_measured_at_every_concurrency() -> 
     [
         ("1k", ["1k-c1", "1k-c64"]),
         ("1k-c64, paced", ["1k-c64", "paced-c1", "paced-c64"]),
-        ("*-c1", [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", "lru", "get", "known", "new")]),
+        ("*-c1", [f"{name}-c1" for name in ("1k", "32k", "burst", "paced", "lru", "get", "known", "long", "new")]),
     ],
 )
 def test_a_pattern_is_a_workload_or_a_cell(patterns: str, found: list[str]) -> None:
     assert names(chosen(patterns, (1, 64))) == found
+
+
+def test_what_is_embedded_is_asked_for_gently_and_once() -> None:
+    assert names(chosen("new", (1, 16, 64))) == ["new-c1", "new-c4"]
 
 
 def test_a_pattern_that_means_nothing_is_a_mistake() -> None:

@@ -126,6 +126,17 @@ async def test_a_server_that_ends_connections_after_an_answer_is_asked_on_new_on
     assert (outcome.right, outcome.wrong, outcome.lost) == (20, 0, 0)
 
 
+async def test_answers_of_a_degraded_gateway_are_counted_by_the_part_that_is_down() -> None:
+    class Degraded(Answers):
+        def plain(self, number: int, base: int) -> bytes:
+            whole = super().plain(number, base)
+            return whole.replace(b"\r\n", b"\r\nx-thriftgate-degraded: state\r\n", 1) if number % 2 else whole
+
+    async with serving(Degraded()) as (port, _):
+        outcome = await asked(port, Shape(), Run(1, 20))
+    assert (outcome.right, outcome.degraded) == (20, {"state": 10})
+
+
 def test_percentiles_of_nothing_are_nothing() -> None:
     from array import array
 

@@ -33,7 +33,7 @@ def test_hits_count_when_the_upstream_was_not_asked() -> None:
         (replace(OUTCOME, wrong=1, faults=["it lied"]), SENT, False, "1 wrong and 0 lost answers: it lied"),
         (replace(OUTCOME, lost=2), SENT, False, "2 lost"),
         (Outcome(), SENT, False, "no answer at all"),
-        (replace(OUTCOME, degraded=3), SENT, False, "degraded"),
+        (replace(OUTCOME, degraded={"state": 3}), SENT, False, "degraded"),
         (OUTCOME, {**SENT, "requests": 101}, False, "the upstream sent 101 answers, 100 arrived"),
         (OUTCOME, {**SENT, "output_tokens": 299}, False, "tokens"),
         (OUTCOME, {**SENT, "cut_off": 1}, False, "cut off"),

@@ -100,11 +100,11 @@ def test_transit_is_judged_over_direct() -> None:
 
 
 def test_what_is_not_the_embeddings_cpu_is_held_against_it() -> None:
-    cell = chosen("new", (16,))[0]
+    cell = chosen("new", (4,))[0]
     own = figure("everything", 1, 1000.0, cell)
     own.counted["embedder_embedded"], own.embedding_s = 1000.0, 0.8
     found = {each.what: each for each in report.verdicts(results([own], cell))}
-    judged = found["new-c16: CPU beside the embedding's ÷ the embedding's"]
+    judged = found["new-c4: CPU beside the embedding's ÷ the embedding's"]
     assert judged.value == pytest.approx(0.25)
     assert judged.verdict == "MISSED"
 

@@ -108,3 +108,11 @@ async def test_what_a_key_asked_for_earlier_is_done_under_the_policy_of_now_or_n
     await ring.refresh()
     with pytest.raises(ExpiredKey, match=key.id):
         door.of_key(key.id)
+
+
+async def test_it_tells_how_old_its_keys_are(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+    ring = tenants[1]
+    await asyncio.sleep(0.15)
+    assert float(ring.stats()["age_s"]) >= 0.1
+    await ring.refresh()
+    assert ring.age_s < 0.1

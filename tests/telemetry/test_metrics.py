@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from gateway.domain.policy import Policy
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.usage import Usage
-from gateway.telemetry.metrics import COUNTERS, SECONDS, Histogram, Totals, exposition
+from gateway.telemetry.exposition import text as exposition
+from gateway.telemetry.host import Host, told
+from gateway.telemetry.metrics import COUNTERS, HISTOGRAMS, MOST_TEAMS, OTHERS, SECONDS, Histogram, Totals, figures
 from tests.telemetry.conftest import LARGE, SIMULATED, SMALL, attempted, record, served
 
 
@@ -23,7 +26,13 @@ def totals(*records: Any) -> Totals:
 
 def shown(total: Totals, rooms: Any = None) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Sample name → sorted labels → value, as a Prometheus server would read it."""
-    text = exposition(total, rooms or {}).decode()
+    host = Host()
+    host.add(told(0, total, figures(rooms or {})), living=True)
+    return read(exposition(host).decode())
+
+
+def read(text: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """As `shown`."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
     for family in text_string_to_metric_families(text):
         for sample in family.samples:
@@ -161,3 +170,29 @@ def test_every_counter_has_a_help_text_and_its_labels() -> None:
         assert text.endswith(".")
         assert labels
         assert factor > 0
+
+
+def test_what_totals_tell_makes_the_same_totals_again_and_twice_the_sum() -> None:
+    total = totals(served(), served("other", LARGE, trimmed_tokens=3), record(cache="exact", saved_pico=7))
+    total.cost_pico["whale", "large"] = 1 << 80  # more than JSON's numbers hold
+    twice = Totals()
+    for _ in range(2):
+        twice.take(orjson.loads(orjson.dumps(total.told())))
+    for name, attribute, *_ in (*COUNTERS, *HISTOGRAMS):
+        once, sum_of_both = getattr(total, attribute), getattr(twice, attribute)
+        assert once.keys() == sum_of_both.keys(), name
+        for labels, value in once.items():
+            if isinstance(value, Histogram):
+                assert sum_of_both[labels].counts == [2 * count for count in value.counts]
+                assert sum_of_both[labels].sum == 2 * value.sum
+            else:
+                assert sum_of_both[labels] == 2 * value
+
+
+def test_more_teams_than_a_scrape_should_carry_are_told_together() -> None:
+    total = totals(*(served(f"team-{number}") for number in range(MOST_TEAMS + 5)))
+    again = totals(served("team-0"))
+    assert sum(total.requests.values()) == MOST_TEAMS + 5
+    assert len(total.requests) == MOST_TEAMS + 1
+    assert total.requests[OTHERS, "small", "miss", "200"] == 5
+    assert again.requests["team-0", "small", "miss", "200"] == 1

@@ -67,7 +67,7 @@ async def test_a_request_that_ends_well_keeps_its_status_and_gets_its_duration(t
 async def test_a_refusal_before_the_tenant_is_known_is_counted_by_its_code(telemetry: Telemetry) -> None:
     telemetry.refused("req_1", InvalidKey("no"), "/v1/chat/completions")
     assert telemetry.totals.refused == {("invalid_api_key",): 1}
-    assert b'thriftgate_refused_total{code="invalid_api_key"} 1.0' in telemetry.exposition()
+    assert b'thriftgate_refused_total{code="invalid_api_key"} 1.0' in await telemetry.exposition()
 
 
 async def test_log_lines_and_flight_records_are_written_soon_after(
@@ -115,4 +115,4 @@ async def test_one_odd_record_does_not_silence_those_that_follow(
 
 async def test_a_rooms_figures_are_shown(telemetry: Telemetry) -> None:
     telemetry.watch("cache", lambda: {"entries": 7})
-    assert b'thriftgate_room{figure="entries",room="cache"} 7.0' in telemetry.exposition()
+    assert b'thriftgate_room{figure="entries",room="cache"} 7.0' in await telemetry.exposition()

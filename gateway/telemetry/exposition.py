@@ -1,0 +1,187 @@
+"""The text that `/metrics` answers: one host's figures in the form that Prometheus reads."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from gateway import __version__
+from gateway.telemetry.host import Figures, Host
+from gateway.telemetry.metrics import COUNTERS, HISTOGRAMS, Labels
+
+if TYPE_CHECKING:
+    from prometheus_client.core import Metric
+
+Samples = Iterable[tuple[Labels, float]]
+Family = tuple[str, str, str, Labels]
+"""Prometheus name (of a counter without `_total`), kind, help, label names."""
+
+NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
+    ("state", "healthy"): ("thriftgate_state_up", "gauge", "1 if every worker reaches the state server."),
+    ("policies", "stale"): ("thriftgate_policies_stale", "gauge", "1 if a worker refused the last reload."),
+    ("keys", "age_s"): ("thriftgate_keys_age_seconds", "gauge", "Since keys were last read."),
+    ("journal", "open"): ("thriftgate_open_attempts", "gauge", "Calls of backends in progress."),
+    ("journal", "waiting"): ("thriftgate_journal_waiting", "gauge", "Lines that the disk has refused so far."),
+    ("journal", "refusals"): ("thriftgate_journal_refusals", "counter", "Calls not made for want of a journal."),
+    ("budgets", "exhausted"): ("thriftgate_budget_refusals", "counter", "Requests that found their budget spent."),
+    ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests that found their limit reached."),
+}
+"""Figures of rooms that have a name of their own: (room, figure) → name, kind, help."""
+
+OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
+    ("thriftgate_backend_available", "gauge", "Share of the workers that would call it now.", ("available",)),
+    ("thriftgate_backend_in_flight", "gauge", "Calls in progress.", ("in_flight",)),
+    ("thriftgate_backend_waiting", "gauge", "Requests in its queue.", ("waiting",)),
+    (
+        *("thriftgate_backend_refusals", "counter", "Requests that its queue did not take, or kept too long."),
+        ("refused", "refused_batch", "refused_share", "timed_out"),
+    ),
+)
+"""Name, kind, help, the figures of room `fleet` that are added up."""
+
+OF_SUPERVISOR: dict[str, Family] = {
+    "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Workers that there should be.", ()),
+    "workers_ready": ("thriftgate_workers_ready", "gauge", "Workers that answer requests.", ()),
+    "worker_starts": ("thriftgate_worker_starts", "counter", "Workers started.", ()),
+    "worker_ends": ("thriftgate_worker_restarts", "counter", "Workers replaced.", ("cause",)),
+    "state_server_up": ("thriftgate_state_server_up", "gauge", "1 while the embedded state server runs.", ()),
+    "state_server_ends": ("thriftgate_state_server_restarts", "counter", "It was started again.", ("cause",)),
+    "local_model_up": ("thriftgate_local_model_up", "gauge", "1 while the local model's process runs.", ()),
+    "ledger_lag": ("thriftgate_ledger_lag_seconds", "gauge", "Since journals were last drained into SQL.", ()),
+    "ledger_rows": ("thriftgate_ledger_rows", "counter", "Rows written into the ledger.", ()),
+    "ledger_errors": ("thriftgate_ledger_errors", "counter", "Drains that failed.", ()),
+    "ledger_refused": ("thriftgate_ledger_refused_rows", "counter", "Rows that the database did not take.", ()),
+    "ledger_damaged": ("thriftgate_ledger_damaged_lines", "counter", "Lines of a journal that make no sense.", ()),
+    "alerts": ("thriftgate_alerts", "counter", "Budget alerts.", ("outcome",)),
+    "budget_used": (
+        "thriftgate_budget_used_ratio",
+        "gauge",
+        "Spent share of a budget.",
+        ("team", "window", "limit_usd"),
+    ),
+}
+"""What the supervisor publishes as [key, labels, value]."""
+
+PROCESSES: tuple[Family, ...] = (
+    ("thriftgate_process_cpu_seconds", "counter", "CPU time, user and system.", ("process",)),
+    ("thriftgate_process_resident_bytes", "gauge", "Memory, pages shared with others included.", ("process",)),
+)
+
+
+def text(host: Host) -> bytes:
+    """All of it."""
+    from prometheus_client import CollectorRegistry, generate_latest
+
+    registry = CollectorRegistry()
+    registry.register(Collector(host))
+    return generate_latest(registry)
+
+
+class Collector:
+    """Prometheus' view: nothing is computed before a scrape."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def collect(self) -> Iterable[Metric]:
+        host, rooms = self._host, self._host.rooms()
+        yield _family(("thriftgate_info", "gauge", "The gateway's version.", ("version",)), [((__version__,), 1.0)])
+        yield from self._totals(rooms)
+        in_flight = sum(life.in_flight for life in host.living)
+        yield _family(("thriftgate_in_flight", "gauge", "Requests in progress.", ()), [((), in_flight)])
+        yield from self._workers()
+        for place, (name, kind, what) in NAMED.items():
+            yield _family((name, kind, what, ()), [((), rooms[place])] if place in rooms else [])
+        for name, kind, what, parts in OF_BACKENDS:
+            yield _family((name, kind, what, ("backend",)), _of_backends(rooms, parts))
+        yield _family(
+            (
+                "thriftgate_shed",
+                "counter",
+                "Requests refused by a busy worker.",
+                ("reason", "class"),
+            ),
+            [
+                (tuple(figure.rsplit(".", 1)), value)
+                for (room, figure), value in rooms.items()
+                if room == "overload" and "." in figure
+            ],
+        )
+        yield from self._supervisor()
+        figures = [((room, figure), value) for (room, figure), value in rooms.items()]
+        yield _family(("thriftgate_room", "gauge", "Figures of each part.", ("room", "figure")), figures)
+
+    def _totals(self, rooms: Figures) -> Iterable[Metric]:
+        from prometheus_client.core import HistogramMetricFamily
+
+        totals = self._host.totals
+        backends = [values for values, _ in _of_backends(rooms, ("available",))]  # growth shows from 0 alone
+        for name, attribute, what, labels, factor in COUNTERS:
+            sums = dict.fromkeys(backends if labels == ("backend",) else (), 0) | getattr(totals, attribute)
+            samples = [(values, total * factor) for values, total in sums.items()]
+            yield _family((name, "counter", what, labels), samples)
+        for name, attribute, label in HISTOGRAMS:
+            family = HistogramMetricFamily(name, "Seconds.", labels=(label,))
+            for values, histogram in getattr(totals, attribute).items():
+                family.add_metric(values, buckets=list(histogram.cumulative()), sum_value=histogram.sum)
+            yield family
+
+    def _workers(self) -> Iterable[Metric]:
+        """What only tells something of each by itself. While one is being replaced, two have its number."""
+        busy: dict[Labels, float] = defaultdict(float)
+        lag: dict[Labels, float] = defaultdict(float)
+        for life in self._host.living:
+            busy[(life.worker,)] += life.in_flight
+            lag[(life.worker,)] = max(lag[(life.worker,)], life.rooms.get(("overload", "lag_ms"), 0.0) / 1000)
+        own = ("worker",)
+        yield _family(("thriftgate_worker_in_flight", "gauge", "Requests in progress.", own), busy.items())
+        yield _family(("thriftgate_worker_lag_seconds", "gauge", "How late its event loop is.", own), lag.items())
+        age = self._host.oldest_s(time.time())
+        yield _family(("thriftgate_figures_age_seconds", "gauge", "Of the worker heard of last.", ()), [((), age)])
+
+    def _supervisor(self) -> Iterable[Metric]:
+        told: dict[str, list[tuple[Labels, float]]] = defaultdict(list)
+        for key, labels, value in self._host.supervisor.get("figures", ()):
+            told[key].append((tuple(labels), value))
+        for key, family in OF_SUPERVISOR.items():
+            yield _family(family, told[key])
+        seen = _processes(self._host.supervisor.get("processes", {}))
+        for number, family in enumerate(PROCESSES):
+            yield _family(family, [((name,), figures[number]) for name, figures in seen.items()])
+
+
+def _family(family: Family, samples: Samples) -> Metric:
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    name, kind, what, labels = family
+    made = (CounterMetricFamily if kind == "counter" else GaugeMetricFamily)(name, what, labels=labels)
+    for values, value in samples:
+        made.add_metric(values, value)
+    return made
+
+
+def _of_backends(rooms: Figures, parts: tuple[str, ...]) -> Samples:
+    found: dict[Labels, float] = defaultdict(float)
+    for (room, figure), value in rooms.items():
+        backend, _, part = figure.rpartition(".")
+        if room == "fleet" and backend and part in parts:
+            found[(backend,)] += value
+    return found.items()
+
+
+def _processes(pids: Mapping[str, int]) -> dict[str, tuple[float, float]]:
+    """Process → CPU seconds, bytes in memory. Of those that are gone, and where there is no /proc, nothing."""
+    found = {}
+    for name, pid in pids.items():
+        try:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+        except OSError:
+            continue
+        fields = stat.rpartition(") ")[2].split()
+        ticks, pages = int(fields[11]) + int(fields[12]), int(fields[21])
+        found[name] = (ticks / os.sysconf("SC_CLK_TCK"), float(pages * os.sysconf("SC_PAGE_SIZE")))
+    return found

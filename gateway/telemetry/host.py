@@ -1,0 +1,185 @@
+"""All figures of one host: what living workers publish, what ended ones left, what the supervisor adds."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import orjson
+
+from gateway.telemetry import page
+from gateway.telemetry.metrics import Totals
+
+log = logging.getLogger(__name__)
+
+PUBLISH_S = 1.0
+"""How old the figures of the other processes may be."""
+SUPERVISOR, PAST = "supervisor", "past"
+"""Pages of their own: the parent process; the sum of all workers that have ended."""
+REMEMBERED = 256
+"""Ended workers whose names the sum keeps, for a reader that saw their pages before they were added and deleted."""
+
+_NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
+    sum: (
+        *("in_flight", "open", "waiting", "waiting_bytes", "segment_bytes", "leases", "in_use", "bytes", "runner"),
+        *("semantic_bytes", "embedder_waiting", "bound", "running"),
+    ),
+    min: ("healthy", "ready", "semantic_ready", "embedder_ready"),
+    max: (
+        *("age_s", "stale", "lag_ms", "policies", "keys", "entries", "segment", "teams", "lengths_known"),
+        *("semantic_questions", "semantic_partitions", "embedder_failed"),
+    ),
+    fmean: ("available", "first_byte_ms"),
+}
+HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
+"""How figures that tell of now are put together over the living workers. All others are counts: they are added up,
+those of ended workers too."""
+
+Figures = dict[tuple[str, str], float]
+
+
+def how(figure: str) -> Callable[[Iterable[float]], float] | None:
+    """None for a count. Backends' figures have the backend's name before a dot."""
+    return HOW.get(figure.rpartition(".")[2])
+
+
+@dataclass(slots=True)
+class Life:
+    """What one worker published last."""
+
+    worker: str
+    at: float
+    rooms: Figures
+    in_flight: int
+
+
+@dataclass(slots=True)
+class Host:
+    """Everything there is to show."""
+
+    totals: Totals = field(default_factory=Totals)
+    counts: Figures = field(default_factory=lambda: defaultdict(float))
+    """Counts of rooms, (room, figure) → sum over all lives."""
+    living: list[Life] = field(default_factory=list)
+    supervisor: Mapping[str, Any] = field(default_factory=dict)
+
+    def add(self, told: Mapping[str, Any], living: bool) -> None:
+        """A worker's page, or that of the past."""
+        self.totals.take(told["totals"])
+        rooms: Figures = {(room, figure): value for room, figure, value in told["rooms"]}
+        for place, value in rooms.items():
+            if how(place[1]) is None:
+                self.counts[place] += value
+        if living:
+            self.living.append(Life(str(told["worker"]), told["at"], rooms, told["in_flight"]))
+
+    def rooms(self) -> Figures:
+        """Every figure of every room, put together."""
+        values: dict[tuple[str, str], list[float]] = defaultdict(list)
+        for life in self.living:
+            for place, value in life.rooms.items():
+                values[place].append(value)
+        found = dict(self.counts)
+        found.update({place: rule(values[place]) for place in values if (rule := how(place[1]))})
+        return found
+
+    def oldest_s(self, now: float) -> float:
+        """Age of the oldest figures of a living worker."""
+        return max((now - life.at for life in self.living), default=0.0)
+
+
+def told(worker: int, totals: Totals, rooms: Iterable[tuple[str, str, float]]) -> dict[str, Any]:
+    """What a worker has to say, as JSON takes it."""
+    return {
+        "worker": worker,
+        "at": time.time(),
+        "totals": totals.told(),
+        "rooms": list(rooms),
+        "in_flight": totals.in_flight,
+    }
+
+
+def look(folder: Path) -> Host:
+    """What is published. Reads files."""
+    host, lives = Host(), {}
+    for name in page.names(folder):
+        if name not in (SUPERVISOR, PAST):
+            lives[name] = (page.alive(folder, name), page.read(folder, name))
+    past = orjson.loads(page.read(folder, PAST) or b"{}")  # after the others: who ended meanwhile is named there
+    if past:
+        host.add(past, living=False)
+    for name, (living, data) in lives.items():
+        if data is not None and name not in past.get("added", ()):
+            host.add(orjson.loads(data), living)
+    host.supervisor = orjson.loads(page.read(folder, SUPERVISOR) or b"{}")
+    return host
+
+
+class Voice:
+    """A worker's own page."""
+
+    def __init__(self, folder: Path, worker: int) -> None:
+        """Raises OSError."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder = folder
+        self._page = page.Page(folder, f"worker-{worker}-{time.time_ns()}")
+        self._silent = False
+
+    def say(self, told: Mapping[str, Any]) -> None:
+        """Publish it. A disk that refuses keeps the last edition, so that nothing that was shown is taken back."""
+        try:
+            self._page.write(orjson.dumps(told))
+        except OSError as error:
+            if not self._silent:
+                log.error("this worker's figures cannot be published: %s", error)
+            self._silent = True
+        else:
+            self._silent = False
+
+    def look(self) -> Host:
+        return look(self._folder)
+
+    def close(self) -> None:
+        self._page.close()
+
+
+class Archive:
+    """The supervisor's side: its own figures, and the sum of the workers that have ended. Call it from one thread."""
+
+    def __init__(self, folder: Path) -> None:
+        """Forgets what an earlier gateway left. Raises OSError."""
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for name in page.names(folder):
+            page.remove(folder, name)
+        self._folder = folder
+        self._own, self._past = page.Page(folder, SUPERVISOR), page.Page(folder, PAST)
+        self._sum = Host()
+        self._added: deque[str] = deque(maxlen=REMEMBERED)
+
+    def write(self, told: Mapping[str, Any]) -> None:
+        """Publish the supervisor's own figures, and add up who has ended. Raises OSError; try again later."""
+        self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **told}))
+        ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
+        if not ended:
+            return
+        for name in ended:
+            if name not in self._added:
+                if data := page.read(self._folder, name):
+                    self._sum.add(orjson.loads(data), living=False)
+                self._added.append(name)
+        rooms = [(room, figure, value) for (room, figure), value in self._sum.counts.items()]
+        said = {"totals": self._sum.totals.told(), "rooms": rooms, "added": list(self._added)}
+        self._past.write(orjson.dumps(said))
+        for name in ended:
+            page.remove(self._folder, name)
+
+    def close(self) -> None:
+        self._own.close()
+        self._past.close()
