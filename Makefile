@@ -9,16 +9,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PARALLEL ?= -n 4 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run test check lint test-extras lock clean
+.PHONY: run test check lint test-extras deploy-check lock clean
 
 run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts
-	$(BIN)/python -m pytest -m "not extras" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not extras and not deploy" $(PARALLEL)
 
 check: lint  ## lint, types, architecture and the tests without heavy parts; at most 90 s
-	$(BIN)/python -m pytest -m "not heavy and not extras" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not heavy and not extras and not deploy" $(PARALLEL)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -28,6 +28,9 @@ lint: .venv/dev
 
 test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras
+
+deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway (apt-get install prometheus)
+	$(BIN)/python -m pytest tests/deploy tests/docs/test_deploy.py
 
 .venv/run: requirements.lock pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -64,6 +67,7 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --upgrade --group build --extra local --extra litellm -o requirements.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra loadtest --extra dev \
 		-c requirements.lock -o requirements-dev.lock
+	PATH=$(BIN):$$PATH $(LOCK) --group build --extra postgres -c requirements-dev.lock -o requirements-image.lock
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
 		$(TORCH:%=--no-emit-package %) -o requirements-st.lock
 

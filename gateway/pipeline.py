@@ -12,7 +12,7 @@ from gateway.admission.budget import BudgetHold, Budgets
 from gateway.admission.limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache, Hit, Miss
-from gateway.domain.answer import Answer
+from gateway.domain.answer import Answer, Take
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.protocols import Books, Contexts, TokenCounter
 from gateway.domain.record import Record
@@ -103,8 +103,11 @@ class Pipeline:
     def _delivered(self, answer: Answer, chunks: int) -> int:
         """Tokens of an answer whose backend never said: most stream a token a chunk, the others' text is counted."""
         try:
+            characters = answer.delivered_characters()
+            if characters <= chunks * CHARACTERS_PER_TOKEN:
+                return chunks
             text = answer.delivered_text()
-            return chunks if len(text) <= chunks * CHARACTERS_PER_TOKEN else self.counter.at_once(text)
+            return -(-self.counter.at_once(text) * characters // len(text))  # of a long one only the beginning is here
         except Exception:  # text that cannot be read must not keep the attempt from being closed
             log.exception("what was delivered could not be read; its chunks are counted")
             return chunks
@@ -117,6 +120,8 @@ class Reply:
     admitted: Admitted | None = None
     hold: BudgetHold | None = None
     miss: Miss | None = None
+    ending = b""
+    """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
@@ -170,15 +175,52 @@ class Reply:
         admitted.settle(tokens)
         self._pipeline.router.learn(self.record)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        """All bytes of the answer; the money is settled and journalled before the terminating event is released."""
-        hold, attempt = self.hold, self.answer.attempt
-        async for piece in self.answer:
+    async def pour(self, take: Take) -> bool:
+        """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
+
+        No piece is handed on before what is held covers it, and `ending` is known once the money is settled and
+        journalled. Raises BudgetExhausted and what the answer raises.
+        """
+        answer, hold, attempt = self.answer, self.hold, self.answer.attempt
+        kept = b""
+
+        def hand_on(piece: bytes) -> bool:
+            if answer.over:
+                self.ending += piece
+                return True
+            return take(piece)
+
+        def covered(piece: bytes) -> bool:
+            nonlocal kept
             if hold is not None and attempt is not None and attempt.chunks > hold.covers:
-                await hold.grow(attempt.chunks)
-            yield piece
+                kept = piece
+                return False
+            return hand_on(piece)
+
+        while await answer.pour(covered):
+            if not kept:
+                return True
+            assert hold is not None
+            assert attempt is not None
+            await hold.grow(attempt.chunks)
+            piece, kept = kept, b""
+            if not hand_on(piece):
+                return True
         self.settle()
-        yield self.answer.ending
+        self.ending += answer.ending
+        return False
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """All bytes of the answer, `ending` last."""
+        pieces: list[bytes] = []
+
+        def keep(piece: bytes) -> bool:
+            pieces.append(piece)
+            return False
+
+        while await self.pour(keep):
+            yield pieces.pop()
+        yield self.ending
 
     def whole(self) -> bytes:
         """All of an answer that is no stream."""

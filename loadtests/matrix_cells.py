@@ -85,7 +85,8 @@ _LONG: Mapping[str, float] = {"during_s": 14.0, "noticed_s": 8.0}
 _AWAY = _state(frozenset({"lenient", "free", "cached", "strict"}), health=("state", "down"))
 _KEYS_OLD = (r'thriftgate_room\{figure="age_s",room="keys"\}', 2.0)
 _FIRST_DOWN = Expect(
-    refusals={"tight": ("502 all_backends_failed", "429 all_backends_failed")},  # near its end a budget has nothing for the dearer one
+    # near its end a budget has nothing for the dearer one
+    refusals={"tight": ("502 all_backends_failed", "429 all_backends_failed")},
     served_by="second",
     health=("backends.first", ""),
     metric=(r'thriftgate_attempts_total\{backend="first",outcome="(failed|interrupted)"\}', 0),

@@ -127,7 +127,8 @@ def _rows(house: House) -> list[Row]:
 
 
 def _calls(record: Path) -> int:
-    return sum(row["path"] == "/v1/chat/completions" for row in map(orjson.loads, record.open("rb")))
+    with record.open("rb") as lines_of_it:
+        return sum(row["path"] == "/v1/chat/completions" for row in map(orjson.loads, lines_of_it))
 
 
 def table(figures: Sequence[Line]) -> list[str]:

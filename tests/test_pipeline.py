@@ -91,6 +91,7 @@ async def test_the_exits_of_an_answered_request_run_once_and_in_order(house: Hou
 async def test_the_money_is_settled_and_journalled_before_the_terminating_event_is_released(
     house: House, stream: bool
 ) -> None:
+    house.provider.script(Reply(drip_s=0.005 if stream else 0.0))
     async with await house.serve(ask(stream=stream)) as reply:
         pieces = aiter(reply)
         if stream:

@@ -19,47 +19,56 @@ _MOST = 10_000
 class _Quantile:
     """A quantile of the last values."""
 
+    __slots__ = ("_recent", "_share", "_sorted", "value")
+
     def __init__(self, share: float, first: float) -> None:
         self._share = share
         self._recent: deque[float] = deque([first] * _WEIGHT)
         self._sorted = [first] * _WEIGHT
-
-    @property
-    def value(self) -> float:
-        return self._sorted[int(self._share * len(self._sorted))]
+        self.value = first
 
     def add(self, value: float) -> None:
-        if len(self._recent) >= _REMEMBERED:
-            oldest = self._recent.popleft()
-            del self._sorted[bisect_left(self._sorted, oldest)]
-        self._recent.append(value)
-        insort(self._sorted, value)
+        recent, ordered = self._recent, self._sorted
+        if len(recent) >= _REMEMBERED:
+            del ordered[bisect_left(ordered, recent.popleft())]
+        recent.append(value)
+        insort(ordered, value)
+        self.value = ordered[int(self._share * len(ordered))]
+
+
+class Expectation:
+    """Of one team's calls of one backend."""
+
+    __slots__ = ("_output", "_ratio")
+
+    def __init__(self) -> None:
+        self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
+        self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
+
+    @property
+    def output_tokens(self) -> int:
+        """Nine of ten answers are not longer."""
+        return int(self._output.value) or 1
+
+    def input_tokens(self, counted: int) -> int:
+        """What the backend will count where we counted `counted`."""
+        return int(counted * self._ratio.value) + 1
+
+    def learn(self, counted: int, usage: Usage, answers: int) -> None:
+        """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
+        self._output.add(usage.all_output / answers)
+        if counted and (given := usage.all_input):
+            self._ratio.add(given / counted)
 
 
 class Expectations:
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[_Quantile, _Quantile]] = {}
+        self._known: dict[tuple[str, str], Expectation] = {}
 
-    def _of(self, team: str, backend: str) -> tuple[_Quantile, _Quantile]:
+    def of(self, team: str, backend: str) -> Expectation:
         found = self._known.get((team, backend))
         if found is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            found = _Quantile(0.9, FIRST_OUTPUT_TOKENS), _Quantile(0.95, FIRST_INPUT_RATIO)
-            self._known[team, backend] = found
+            found = self._known[team, backend] = Expectation()
         return found
-
-    def output_tokens(self, team: str, backend: str) -> int:
-        """Nine of ten answers are not longer."""
-        return max(1, int(self._of(team, backend)[0].value))
-
-    def input_tokens(self, team: str, backend: str, counted: int) -> int:
-        """What the backend will count where we counted `counted`."""
-        return int(counted * self._of(team, backend)[1].value) + 1
-
-    def learn(self, team: str, backend: str, counted: int, usage: Usage, answers: int) -> None:
-        """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
-        output, ratio = self._of(team, backend)
-        output.add(usage.all_output / answers)
-        if counted and usage.all_input:
-            ratio.add(usage.all_input / counted)

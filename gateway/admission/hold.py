@@ -34,7 +34,6 @@ _EVER_S = 1e9
 class _Call:
     """The call that the hold was extended for last."""
 
-    backend: Backend
     price: Price
     input_tokens: int
     cap: int | None
@@ -51,6 +50,7 @@ class BudgetHold:
     """
 
     __slots__ = (
+        "_answers",
         "_call",
         "_expectations",
         "_over",
@@ -87,6 +87,7 @@ class BudgetHold:
         self._paid = 0
         """Output tokens of the coming answer that are held for."""
         self._over = False
+        self._answers = request.parallel if request else 1
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
@@ -101,11 +102,12 @@ class BudgetHold:
             return
         if not self._purse.known:
             await self._look()
-        tokens = self._expectations.input_tokens(self._record.tenant.team, backend.name, input_tokens)
+        expectation = self._expectations.of(self._record.tenant.team, backend.name)
+        tokens = expectation.input_tokens(input_tokens)
         request = self._request
         writes = price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw)
-        self._call = _Call(backend, price, tokens, self._cap(backend, tokens), writes)
-        await self._open(self._call)
+        self._call = _Call(price, tokens, self._cap(backend, tokens), writes)
+        await self._open(self._call, expectation.output_tokens * self._answers)
 
     async def _look(self) -> None:
         assert self._purse is not None
@@ -122,13 +124,9 @@ class BudgetHold:
             cap = _least(max(1, backend.window_tokens - input_tokens), cap)
         return None if cap is None else cap * self._answers
 
-    @property
-    def _answers(self) -> int:
-        return self._request.parallel if self._request else 1
-
-    async def _open(self, call: _Call) -> None:
+    async def _open(self, call: _Call, expected: int) -> None:
+        """Hold for an answer that is expected to take `expected` tokens."""
         assert self._purse is not None
-        expected = self._expectations.output_tokens(self._record.tenant.team, call.backend.name) * self._answers
         if self._record.stream:
             tokens = _least(expected, call.cap)
             await self._resize(self._cost(call, tokens))
@@ -215,8 +213,8 @@ class BudgetHold:
         self.held = 0
         for attempt in self._record.attempts:
             if attempt.outcome in ("ok", "escalated") and attempt.usage is not None and not attempt.usage.estimated:
-                self._expectations.learn(
-                    self._record.tenant.team, attempt.backend.name, attempt.input_tokens, attempt.usage, self._answers
+                self._expectations.of(self._record.tenant.team, attempt.backend.name).learn(
+                    attempt.input_tokens, attempt.usage, self._answers
                 )
 
     def release(self) -> None:

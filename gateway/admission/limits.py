@@ -95,7 +95,7 @@ class Limits:
         wants = account.ones
         if account.tokens:
             wants = (*wants, *[(rule.lease, tokens) for rule in account.tokens])
-        if self._leases.away:
+        if tenant.team in self._leases.away:
             record.degraded.add("state")
         if not self._leases.try_take(wants):
             await self._take(account, wants, tokens, record)

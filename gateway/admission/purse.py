@@ -102,7 +102,7 @@ class Purse:
         Waits up to `patience_s` while only the holds of other requests are in the way. Raises BudgetExhausted.
         """
         wants = [(lease, units) for lease in self.leases]
-        if self._leases.away:
+        if self.team in self._leases.away:
             record.degraded.add("state")
         if self._leases.try_take(wants):
             return

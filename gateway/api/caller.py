@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.wire import Headers, read_body, send_whole
 from gateway.domain.tasks import Tasks
 
 
 class Caller(Protocol):
-    """One request and its answer. `begin`, `write` and `end` wait while the client reads more slowly than we write."""
+    """One request and its answer."""
 
     method: str
     path: str
@@ -34,13 +34,21 @@ class Caller(Protocol):
         """An answer that is known whole. The connection's next request is read only after `pause_s`."""
         ...
 
-    async def begin(self, headers: Headers) -> None:
-        """The head of a stream."""
+    def begin(self, headers: Headers) -> None:
+        """The head of a stream; it goes out with the first piece."""
         ...
 
-    async def write(self, piece: bytes) -> None: ...
+    def put(self, piece: bytes) -> bool:
+        """Send a piece of a stream; returns whether more is wanted. If not, `drain` before the next one."""
+        ...
 
-    async def end(self, last: bytes = b"") -> None: ...
+    async def drain(self) -> None:
+        """Wait while the client reads more slowly than we write."""
+        ...
+
+    async def end(self, last: bytes = b"") -> None:
+        """The end of a stream, together with its last piece."""
+        ...
 
 
 class HangUp:
@@ -69,6 +77,7 @@ class AsgiCaller:
         self.headers: Headers = list(scope["headers"])
         self._receive, self._send, self._watchers = receive, send, watchers
         self._watcher: asyncio.Task[None] | None = None
+        self._unsent: list[Message] = []
 
     async def read(self, limit: int, timeout_s: float) -> bytes:
         return await read_body(self._receive, limit, timeout_s)
@@ -88,11 +97,18 @@ class AsgiCaller:
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         await send_whole(self._send, status, headers, body, pause_s=pause_s)
 
-    async def begin(self, headers: Headers) -> None:
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+    def begin(self, headers: Headers) -> None:
+        self._unsent.append({"type": "http.response.start", "status": 200, "headers": headers})
 
-    async def write(self, piece: bytes) -> None:
-        await self._send({"type": "http.response.body", "body": piece, "more_body": True})
+    def put(self, piece: bytes) -> bool:
+        self._unsent.append({"type": "http.response.body", "body": piece, "more_body": True})
+        return False
+
+    async def drain(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        for message in unsent:
+            await self._send(message)
 
     async def end(self, last: bytes = b"") -> None:
-        await self._send({"type": "http.response.body", "body": last})
+        self._unsent.append({"type": "http.response.body", "body": last})
+        await self.drain()

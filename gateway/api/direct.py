@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api.caller import Caller
@@ -70,6 +71,13 @@ class DirectProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((call, self.app))
 
+    def on_body(self, body: bytes) -> None:
+        call = self.cycle
+        if type(call) is not Call:
+            super().on_body(body)
+        elif not call.response_complete:
+            call.came(body)
+
     def connection_lost(self, exc: Exception | None) -> None:
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
@@ -122,11 +130,13 @@ class Call(RequestResponseCycle):
         self.waiting_for_100_continue = protocol.expect_100_continue
         self.disconnected = self.response_started = self.response_complete = False
         self.body: bytearray | bytes = b""  # type: ignore[assignment]
+        self._most = HIGH_WATER_LIMIT
         self.more_body = True
         self.message_event = self  # type: ignore[assignment]
         self._endpoint, self._loop = endpoint, protocol.loop
         self._waiting: asyncio.Future[None] | None = None
         self._react: Callable[[], None] | None = None
+        self._unsent = b""
 
     def set(self) -> None:
         """Stands in for the event that the protocol sets when a piece of the body came or the client left."""
@@ -147,6 +157,18 @@ class Call(RequestResponseCycle):
 
     # -- the request -----------------------------------------------------------------------------------------------
 
+    def came(self, piece: bytes) -> None:
+        """Some of the body. Most come in one piece, which is kept as it is; others grow in place."""
+        if not self.body:
+            self.body = piece
+        else:
+            if type(self.body) is bytes:
+                self.body = bytearray(self.body)
+            self.body += piece
+        if len(self.body) > self._most:
+            self.flow.pause_reading()
+            self.set()
+
     async def read(self, limit: int, timeout_s: float) -> bytes:
         if self.more_body:
             if self.waiting_for_100_continue:
@@ -163,6 +185,7 @@ class Call(RequestResponseCycle):
         return bytes(body)
 
     async def _rest(self, limit: int) -> None:
+        self._most = limit  # whoever reads is woken once
         while self.more_body and len(self.body) <= limit:
             if self.disconnected:
                 raise ConnectionResetError("the client left before its request was whole")
@@ -189,19 +212,27 @@ class Call(RequestResponseCycle):
         if self.flow.write_paused:
             await self.flow.drain()
 
-    async def begin(self, headers: Headers) -> None:
-        self._write(self._head(200, headers, b"transfer-encoding: chunked\r\n"))
+    def begin(self, headers: Headers) -> None:
+        self._unsent = self._head(200, headers, b"transfer-encoding: chunked\r\n")
 
-    async def write(self, piece: bytes) -> None:
+    def put(self, piece: bytes) -> bool:
+        if piece:
+            self._write(self._framed(piece))
+        return not self.flow.write_paused
+
+    async def drain(self) -> None:
         if self.flow.write_paused:
             await self.flow.drain()
-        if piece:
-            self._write(b"%x\r\n%b\r\n" % (len(piece), piece))
 
     async def end(self, last: bytes = b"") -> None:
-        await self.write(last)
-        self._write(b"0\r\n\r\n")
+        await self.drain()
+        self._write(self._framed(last) + b"0\r\n\r\n")
         self._complete()
+
+    def _framed(self, piece: bytes) -> bytes:
+        """A chunk, after the head if that is still to be sent: writing twice costs twice."""
+        head, self._unsent = self._unsent, b""
+        return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
     def _head(self, status: int, headers: Headers, framing: bytes) -> bytes:
         if self.default_headers:  # a connection that is to be left says so

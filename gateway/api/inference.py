@@ -129,12 +129,12 @@ class Inference:
 
     async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp) -> None:
         record = reply.record
-        await caller.begin([*EVENTS, *of_record(record)])
+        caller.begin([*EVENTS, *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
-        async for piece in reply:
-            await caller.write(piece)
+        while await reply.pour(caller.put):
+            await caller.drain()
         hang_up.answered = True
-        await caller.end()
+        await caller.end(reply.ending)
 
     async def _fail(
         self, caller: Caller, dialect: ModuleType, error: GatewayError, record: Record, begun: bool

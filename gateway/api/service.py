@@ -102,7 +102,7 @@ class Service:
         """The record, for the key that asked or an admin of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
         if found is None or not (found["key"] == tenant.key.id or "admin" in tenant.key.scopes):
-            raise NotFound("No such request of this key within the last hour.")
+            raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
         return found
 
     async def usage(self, request: Request, tenant: Tenant) -> Response:

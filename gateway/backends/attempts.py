@@ -7,8 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter
-
 from gateway.backends.exchange import Exchange
 from gateway.backends.health import SHORT_PAUSE_S, Place
 from gateway.backends.relay import Relayed, Whole
@@ -36,8 +34,6 @@ from gateway.errors import (
 )
 
 log = logging.getLogger(__name__)
-
-_PAUSE = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
 
 
 @dataclass(slots=True)
@@ -231,7 +227,10 @@ def pause_after(failure: BackendError) -> float | None:
 
 
 def _jitter() -> float:
-    return float(_PAUSE(RetryCallState(AsyncRetrying(), None, (), {})))
+    from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter  # most days nothing has to be retried
+
+    pause = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
+    return float(pause(RetryCallState(AsyncRetrying(), None, (), {})))
 
 
 def _too_late() -> DeadlineExceeded:

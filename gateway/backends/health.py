@@ -40,38 +40,39 @@ class Breaker:
         self._half_window = -1
         self._recent = (0, 0)
         self._earlier = (0, 0)
-        self._open = False
+        self.open = False
         self._rest_s = self._tripping.rest_s
         self._rests_until = 0.0
-        self._limited_until = 0.0
+        self.limited_until = 0.0
         self._probing = False
 
     def closed_to(self, now: float) -> str:
-        """Why no call may start now; empty when one may."""
-        if now < self._limited_until:
+        """Why no call may start now; empty when one may. No need to ask while neither `open` nor `limited_until`."""
+        if now < self.limited_until:
             return "rate-limited"
-        if self._open and now < self._rests_until:
+        self.limited_until = 0.0
+        if self.open and now < self._rests_until:
             return "resting after failures"
-        if self._open and self._probing:
+        if self.open and self._probing:
             return "being probed"
         return ""
 
     def limited_for(self, now: float) -> float:
         """Seconds until the backend takes calls again, as it said itself; 0 when it said nothing."""
-        return max(0.0, self._limited_until - now)
+        return max(0.0, self.limited_until - now)
 
     def start(self) -> bool:
         """A call starts (`closed_to` was empty). Is it the probe?"""
-        self._probing = self._open
-        return self._open
+        self._probing = self.open
+        return self.open
 
     def began(self) -> None:
         """A probe's first bytes are there: closed again, though the next failure would open it."""
-        self._open = self._probing = False
+        self.open = self._probing = False
         self._in_a_row = self._tripping.failures_in_a_row - 1
 
     def succeeded(self, now: float) -> None:
-        if not self._open:
+        if not self.open:
             self._in_a_row = 0
             self._rest_s = self._tripping.rest_s
             self._count(now, 0)
@@ -79,7 +80,7 @@ class Breaker:
     def failed(self, now: float, probe: bool) -> None:
         if probe:
             self._trip(now)
-        elif not self._open:  # a call that started before the breaker opened proves nothing new
+        elif not self.open:  # a call that started before the breaker opened proves nothing new
             self._in_a_row += 1
             self._count(now, 1)
             if self._in_a_row >= self._tripping.failures_in_a_row or self._too_many():
@@ -91,10 +92,10 @@ class Breaker:
 
     def limited(self, now: float, seconds: float) -> None:
         """The backend asked for a pause; it is believed, but not for ever."""
-        self._limited_until = max(self._limited_until, now + min(seconds, self._tripping.longest_rest_s))
+        self.limited_until = max(self.limited_until, now + min(seconds, self._tripping.longest_rest_s))
 
     def _trip(self, now: float) -> None:
-        self._open, self._probing = True, False
+        self.open, self._probing = True, False
         self._rests_until = now + self._rest_s
         self._rest_s = min(self._rest_s * 2, self._tripping.longest_rest_s)
         self._recent = self._earlier = (0, 0)
@@ -134,7 +135,8 @@ class Health:
         self.places = Places(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
-        reason = self.breaker.closed_to(self.monotonic())
+        breaker = self.breaker
+        reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
 
     async def enter(self, wait_s: float, share: str = "", *, batch: bool = False) -> Place | None:
@@ -144,7 +146,8 @@ class Health:
         serves batch last. Raises Overloaded (ShareExceeded) when none came free or too many wait, and
         BackendRateLimited while the backend has asked for a pause.
         """
-        if self._resting():
+        breaker = self.breaker
+        if (breaker.open or breaker.limited_until) and self._resting():
             return None
         if self.places.take(share):
             return self._start(share)
@@ -159,7 +162,7 @@ class Health:
 
     def _start(self, share: str) -> Place:
         self.in_flight += 1
-        return Place(self, self.breaker.start(), share)
+        return Place(self, self.breaker.open and self.breaker.start(), share)
 
     def _resting(self) -> bool:
         now = self.monotonic()
@@ -197,7 +200,8 @@ class Place:
     def succeeded(self) -> None:
         """The whole answer arrived; `began` was called before."""
         if self._leave():
-            self._health.breaker.succeeded(self._health.monotonic())
+            health = self._health
+            health.breaker.succeeded(health.monotonic())
 
     def failed(self) -> None:
         if self._leave():

@@ -93,9 +93,11 @@ class Response:
             return False
         self._take = take
         try:
-            await self._more()
+            await self._arrival()
         finally:
             stopped, self._take = self._take is None, None
+        if self._failure and not stopped:  # else the next call meets it: what was taken is handed on first
+            raise self._failure
         return stopped
 
     async def read(self, limit: int) -> bytes:
@@ -117,6 +119,11 @@ class Response:
             self._source.fail(StreamBroken(why, backend=self._name))
 
     async def _more(self) -> None:
+        await self._arrival()
+        if self._failure and not self._ready:
+            raise self._failure
+
+    async def _arrival(self) -> None:
         if self._failure:
             raise self._failure
         source = self._source
@@ -124,8 +131,6 @@ class Response:
         source.resume()
         self._waiter = source.loop.create_future()
         await self._waiter
-        if self._failure and not self._ready:
-            raise self._failure
 
     def _taken(self) -> bytes:
         ready = self._ready

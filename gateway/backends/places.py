@@ -79,8 +79,10 @@ class Places:
             self._held[share] = left
         else:
             del self._held[share]
-        if self._queue:
-            self._measure()
+        if not self._queue:
+            self._free += 1
+            return
+        self._measure()
         while (waiter := self._queue.pop(self._held)) is not None:
             if not waiter.granted.done():  # else cancelled a moment ago, and about to withdraw
                 self._held[waiter.share] = self._held.get(waiter.share, 0) + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 from gateway.backends.health import Place
 from gateway.backends.upstream import Call, Upstream
@@ -27,6 +28,7 @@ class Relayed:
     stream = True
     status = 200
     content_type = "text/event-stream; charset=utf-8"
+    choices: list[dict[str, Any]] | None = None
 
     def __init__(
         self,
@@ -48,6 +50,10 @@ class Relayed:
         self._patient_until = 0.0
         self._call = call
         self._time = time
+
+    @property
+    def over(self) -> bool:
+        return self._reader.ended
 
     async def begin(self) -> None:
         """Read until there is an event to pass on. Raises BackendErrors: nobody has seen a byte yet.
@@ -148,6 +154,9 @@ class Relayed:
     def delivered_text(self) -> str:
         return self._reader.delivered_text()
 
+    def delivered_characters(self) -> int:
+        return self._reader.delivered_characters()
+
     async def aclose(self) -> None:
         """Hang up, or let the connection end in order when the answer is whole."""
         if self.attempt.ended_at is None:
@@ -173,13 +182,14 @@ class Whole:
     stream = False
     status = 200
     content_type = "application/json"
-    complete = True
+    complete = over = True
 
     def __init__(self, plain: Plain, attempt: Attempt) -> None:
         self.attempt: Attempt = attempt
         self.ending = plain.body
         self.finish = plain.finish
         self.confidence = plain.confidence
+        self.choices = plain.choices
         self._plain = plain
 
     @property
@@ -201,6 +211,9 @@ class Whole:
 
     def delivered_text(self) -> str:
         return self.text
+
+    def delivered_characters(self) -> int:
+        return len(self.text)
 
     async def aclose(self) -> None:
         """Its connection was given back when the body was read."""

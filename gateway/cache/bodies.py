@@ -39,6 +39,10 @@ class Stored:
         return cls(completion, Usage(*counts), cost_pico, backend, model)
 
 
+BESIDE_BYTES = 530
+"""What an answer at hand takes beside its body: digest, usage, names, and their places."""
+
+
 class Bodies:
     """Every method that talks to the server raises StateUnavailable."""
 
@@ -79,12 +83,12 @@ class Bodies:
         """At hand from now on, for as long as there is room."""
         self.forget(digest)
         self._at_hand[digest] = stored
-        self._at_hand_bytes += len(stored.completion)
+        self._at_hand_bytes += len(stored.completion) + BESIDE_BYTES
         while self._at_hand_bytes > self._limit:
             _, oldest = self._at_hand.popitem(last=False)
-            self._at_hand_bytes -= len(oldest.completion)
+            self._at_hand_bytes -= len(oldest.completion) + BESIDE_BYTES
 
     def forget(self, digest: bytes) -> None:
         stored = self._at_hand.pop(digest, None)
         if stored is not None:
-            self._at_hand_bytes -= len(stored.completion)
+            self._at_hand_bytes -= len(stored.completion) + BESIDE_BYTES

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
+from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.domain.answer import Answer
 
-MAX_BYTES = 256 * 2**10
 _CLEAN = frozenset({"stop", "length"})
 
 
@@ -18,7 +18,7 @@ def keepable(answer: Answer) -> bytes | None:
     if completion is None or len(completion) > MAX_BYTES:
         return None
     try:
-        choices = orjson.loads(completion)["choices"]
+        choices = answer.choices or orjson.loads(completion)["choices"]
         message = choices[0]["message"]
     except (orjson.JSONDecodeError, LookupError, TypeError):
         return None

@@ -4,11 +4,17 @@ Every kind of character has a weight, fitted against o200k_base (least squares o
 200 to 12,000 characters: English, Spanish, Portuguese, Chinese, Japanese and Russian manual pages and prose, Python, C,
 JSON, Markdown, logs, CSV and hex dumps. Measured error on slices held out: 8 % on average, 95 % of them within 20 %,
 2 % under-estimated by more. By kind: Spanish and Portuguese 5–8 %, English prose 7 %, Chinese, Japanese and Russian
-6–7 %, code 9–12 %, tables of decimals +24 %. On texts of 20,000 to 300,000 characters mixed from all kinds, sampled as
-below: 5 % on average, 18 % at worst. So nothing is refused or trimmed on an estimate alone.
+6–7 %, code 9–12 %, tables of decimals +24 %. On texts of 20,000 to 300,000 characters mixed from all kinds: 5 % on
+average, 18 % at worst. A sample as below differs from the whole text by 1.5 % on average, 8 % at worst (1,500 texts of
+9,000 to 300,000 characters, half of them tables and texts that repeat themselves). So nothing is refused or trimmed on
+an estimate alone.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from operator import itemgetter
 
 _LETTERS = bytes(range(65, 91)) + bytes(range(97, 123))
 _DIGITS = b"0123456789"
@@ -24,10 +30,13 @@ _WIDE: tuple[tuple[bytes, float], ...] = (
 )
 """First byte of a UTF-8 sequence → tokens per such character."""
 
-_SAMPLED_ABOVE, _WINDOWS, _WINDOW = 8192, 32, 128
+_SAMPLED_ABOVE, _WINDOWS, _WINDOW = 4096, 40, 40
 """Longer texts (characters) are judged by windows, one in each of so many equal strips, at places that don't follow
-the rhythm of a text that repeats itself."""
-_PLACES = tuple(number * 0.6180339887 % 1 for number in range(_WINDOWS))
+the rhythm of a text that repeats itself. Many short windows: one of 40 characters tells as much as one of 128."""
+_PLACES = tuple((number + number * 0.6180339887 % 1) / _WINDOWS for number in range(_WINDOWS))
+"""Where the windows begin, as a share of all places where one can."""
+_FINE_BITS = 6
+"""Texts whose lengths have these leading bits in common share their windows: of none more than 3 % is out of reach."""
 
 
 def estimate(text: str) -> int:
@@ -35,11 +44,16 @@ def estimate(text: str) -> int:
     length = len(text)
     if length <= _SAMPLED_ABOVE:
         return -int(-_weigh(text) // 1)
-    strip = length / _WINDOWS
-    free = strip - _WINDOW
-    starts = [int(strip * number + free * place) for number, place in enumerate(_PLACES)]
-    sample = "".join([text[start : start + _WINDOW] for start in starts])
+    fine = length.bit_length() - _FINE_BITS
+    sample = "".join(_windows(length >> fine << fine)(text))
     return -int(-_weigh(sample) * length / len(sample) // 1)
+
+
+@lru_cache(maxsize=256)
+def _windows(length: int) -> Callable[[str], tuple[str, ...]]:
+    """Cuts the windows out of a text that is at least so long, without a step of Python for each."""
+    starts = [int((length - _WINDOW) * place) for place in _PLACES]
+    return itemgetter(*[slice(start, start + _WINDOW) for start in starts])
 
 
 def _weigh(text: str) -> float:

@@ -52,11 +52,16 @@ def estimated(request: CompletionRequest) -> int:
     """Tokens of the whole input, guessed once per request."""
     known = request.estimated_tokens
     if known is None:
-        parts = [turn.text for turn in request.turns]
-        parts.extend(calls(request, turn) for turn in request.turns if turn.calls)
-        parts.append(declared(request))
-        images = sum([turn.images for turn in request.turns])
-        around = TURN_TOKENS * len(request.turns) + REQUEST_TOKENS + IMAGE_TOKENS * images
+        turns = request.turns
+        parts, images = [], 0
+        for turn in turns:
+            parts.append(turn.text)
+            images += turn.images
+            if turn.calls:
+                parts.append(calls(request, turn))
+        if more := declared(request):
+            parts.append(more)
+        around = TURN_TOKENS * len(turns) + REQUEST_TOKENS + IMAGE_TOKENS * images
         known = request.estimated_tokens = estimate("\n".join(parts)) + around
     return known
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.context import measure
 from gateway.context.count import Counter, encoding_of, family_factor
@@ -51,8 +52,11 @@ class Contexts:
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best."""
         tokens = measure.estimated(request)
-        if tokens <= _SMALL or request.controls.untouched:
+        if tokens <= _SMALL or request.controls.untouched or len(request.turns) == 1:
             return ContextEstimate(tokens, tokens)
+        return ContextEstimate(tokens, partial(self._least, request, tokens))
+
+    def _least(self, request: CompletionRequest, tokens: int) -> int:
         asked = last_user(request.turns)
         goes = 0
         for group in groups(request.turns):
@@ -62,7 +66,7 @@ class Contexts:
                     goes += measure.estimated_turn(request, turn)
                 elif turn.role != "system" and place != asked and not turn.images:
                     goes += max(0, self._counter.estimate(turn.text) - LEAST_TOKENS)
-        return ContextEstimate(tokens, max(1, tokens - goes))
+        return max(1, tokens - goes)
 
     async def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> ContextPlan:
         """Raises ContextTooLong when even trimmed it does not fit."""

@@ -8,10 +8,12 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
-from gateway.dialects.text_run import TextRun
 
-MAX_BYTES = 2 * 2**20
-"""Largest plain body that is put together."""
+MAX_BYTES = 256 * 2**10
+"""Largest plain body that is put together. Of a longer answer only the beginning is kept, the rest is counted."""
+
+_BEGINNING = 64 * 2**10
+"""Characters kept of a longer text."""
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
 _NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
@@ -26,49 +28,66 @@ class Assembly:
         self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._choices: dict[int, _Choice] = {}
-        self._run = TextRun()
+        self._size = 0
+        """Of what the choices keep, about."""
+        self._beginning: str | None = None
+        """Of a text that is not kept whole."""
+        self._sureness: float | None = None
+        self._gone = 0
+        """Characters that were counted and let go."""
 
     def add(self, block: bytes) -> None:
         """`block`: whole events."""
-        at, returns = 0, b"\r" in block
-        while at < len(block):
-            at = self._run.take(block, at)
-            end = sse.next_boundary(block, at, returns)
-            self._parse(block[at:end])
-            at = end
-        self._end_run()
+        for event in sse.events(block):
+            data = sse.payload(event)
+            if data and data != b"[DONE]":
+                try:
+                    chunk = orjson.loads(data)
+                except orjson.JSONDecodeError:
+                    self.unreadable += 1
+                else:
+                    self.add_parsed(chunk, len(data))
 
-    def _parse(self, event: bytes) -> None:
-        data = sse.payload(event)
-        if not data or data == b"[DONE]":
-            return
-        self._end_run()
+    def say(self, choice: int, field: str, text: bytes) -> None:
+        """More of a choice's text, as the inside of a JSON string."""
         try:
-            chunk = orjson.loads(data)
-            self._add(chunk)
-        except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError, RecursionError):
+            said = orjson.loads(b'"%b"' % text)
+        except orjson.JSONDecodeError:
             self.unreadable += 1
         else:
-            self._run = TextRun.after(event, chunk)
+            self.add_parsed({"choices": [{"index": choice, "delta": {field: said}}]}, len(text))
 
-    def _add(self, chunk: dict[str, Any]) -> None:
+    def add_parsed(self, chunk: Any, size: int) -> None:
+        """An event's data, which was `size` bytes."""
+        try:
+            self._add(chunk, size)
+        except (AttributeError, TypeError, KeyError, RecursionError):
+            self.unreadable += 1
+        if self._size > MAX_BYTES:
+            self._let_go()
+
+    def _add(self, chunk: dict[str, Any], size: int) -> None:
         if type(chunk.get("usage")) is dict:
             self.usage = chunk["usage"]
+        top = self._top
         for key, value in chunk.items():
-            if key not in _CHUNK_ONLY:
-                self._top[key] = self._top.get(key) or value
+            if key not in _CHUNK_ONLY and not top.get(key):
+                top[key] = value
         for choice in chunk.get("choices") or ():
             index = _number(choice.get("index", 0))
             if index not in self._choices:
                 self._choices[index] = _Choice()
             self._choices[index].add(choice)
+            self._size += _weight(choice, size)
 
-    def _end_run(self) -> None:
-        if text := self._run.text():
-            try:
-                self._choices[self._run.choice].add({"delta": {self._run.field: orjson.loads(text)}})
-            except orjson.JSONDecodeError:
-                self.unreadable += 1
+    def _let_go(self) -> None:
+        """Too long for anybody to want it whole: what it said so far is counted."""
+        text = self._text()
+        if self._beginning is None:
+            self._beginning, self._sureness = text[:_BEGINNING], self.confidence
+        self._gone += len(text)
+        self._choices = {index: _Choice(choice.finish) for index, choice in self._choices.items()}
+        self._size = 0
 
     @property
     def finish(self) -> str:
@@ -81,15 +100,26 @@ class Assembly:
 
     @property
     def confidence(self) -> float | None:
+        """Of its beginning, when it is long."""
+        if self._beginning is not None:
+            return self._sureness
         return mean_probability(choice.fields() for choice in self._choices.values())
 
+    @property
+    def characters(self) -> int:
+        return self._gone + len(self._text())
+
     def text(self) -> str:
+        """Only its beginning, when it is long."""
+        return self._text() if self._beginning is None else self._beginning
+
+    def _text(self) -> str:
         texts = (generated_text(choice.message()) for _, choice in sorted(self._choices.items()))
         return "\n".join(text for text in texts if text)
 
     def completion(self, usage: dict[str, Any] | None) -> bytes | None:
         """The plain body with `usage`; None when a choice is unfinished, an event unreadable, or it is too large."""
-        if not self.finished or self.unreadable:
+        if not self.finished or self.unreadable or self._beginning is not None:
             return None
         body: dict[str, Any] = {**self._top, "object": "chat.completion"}
         body["choices"] = [
@@ -108,8 +138,8 @@ class Assembly:
 class _Choice:
     """One choice of the answer as it grows."""
 
-    def __init__(self) -> None:
-        self.finish = ""
+    def __init__(self, finish: str = "") -> None:
+        self.finish = finish
         self._texts: dict[str, list[str]] = {}
         self._message: dict[str, Any] = {}
         self._fields: dict[str, Any] = {}
@@ -211,6 +241,14 @@ def _merged(known: Any, value: Any, name: str = "") -> Any:
     if type(known) is dict:
         return known | {key: _merged(known.get(key), inner, key) for key, inner in value.items()}
     return known + value if type(known) in (str, list) else value
+
+
+def _weight(choice: dict[str, Any], size: int) -> int:
+    """How much of a chunk of `size` bytes is kept of a choice: its text, or all when there is more to it."""
+    delta = choice.get("delta") or {}
+    if choice.get("logprobs") or any(value and type(value) is not str for value in delta.values()):
+        return size
+    return sum(len(value) for value in delta.values() if value)
 
 
 def _number(index: object) -> int:

@@ -50,32 +50,38 @@ class ChatStream:
         return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
+        taken = self._transcript.take(data) if self._smooth else 0
+        if taken == len(data):
+            return data
         if self._smooth and data.endswith(b"\n\n") and not _marked(data):
-            self._transcript.keep(data)
+            self._transcript.keep(data[taken:])
             return data
         if self._failure:
             raise self._failure
         if self.ended:
             return b""
-        relayed = self._relay(self._framer.feed(data))
+        relayed = data[:taken] + self._relay(self._framer.feed(data[taken:]))
         if self._failure and not relayed:
             raise self._failure
         self._smooth = self._framer.empty and not self.ended and not self._failure
         return relayed
 
     def _relay(self, block: bytes) -> bytes:
-        start = _first_marked(block)
-        relayed = [block[:start]]
-        if start:
-            self._transcript.keep(block[:start])
-        for event in sse.events(block, start):
-            if self.ended or self._failure:
-                break
+        """What the client gets of a block of whole events."""
+        transcript, returns = self._transcript, b"\r" in block
+        relayed, begin, at = [], 0, 0
+        if transcript.irregular and (at := _first_marked(block)):
+            transcript.add(block[:at])
+        while (at := transcript.take(block, at)) < len(block) and not (self.ended or self._failure):
+            end = sse.next_boundary(block, at, returns)
+            event = block[at:end]
             if not _marked(event):
-                self._transcript.keep(event)
-                relayed.append(event)
-            elif self._read(event):
-                relayed.append(event)
+                transcript.add(event)
+            elif not self._read(event):
+                relayed.append(block[begin:at])
+                begin = end
+            at = end
+        relayed.append(block[begin:at])
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
@@ -93,8 +99,11 @@ class ChatStream:
             words = said.message if said else data[:MAX_MESSAGE].decode(errors="replace")
             self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
             return False
-        self._transcript.keep(event)
-        return type(chunk) is not dict or self._note(chunk)
+        if type(chunk) is not dict:
+            self._transcript.add(event)
+            return True
+        self._transcript.add_parsed(event, chunk)
+        return self._note(chunk)
 
     def _note(self, chunk: dict[str, Any]) -> bool:
         raw_usage, choices = chunk.get("usage"), chunk.get("choices")
@@ -146,6 +155,9 @@ class ChatStream:
 
     def delivered_text(self) -> str:
         return self._transcript.read().text()
+
+    def delivered_characters(self) -> int:
+        return self._transcript.read().characters
 
     @property
     def confidence(self) -> float | None:

@@ -178,6 +178,9 @@ class MessagesStream:
     def delivered_text(self) -> str:
         return self._transcript.read().text()
 
+    def delivered_characters(self) -> int:
+        return self._transcript.read().characters
+
 
 class _Call:
     """A tool call under way: its number among the calls, and the input that came with its beginning."""

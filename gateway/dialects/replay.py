@@ -27,8 +27,9 @@ class Replayed:
     """An Answer made from a stored plain body. Id, time and usage are those of the answer that was stored."""
 
     status = 200
-    complete = True
+    complete = over = True
     attempt: Attempt | None = None
+    choices: list[dict[str, Any]] | None = None
 
     def __init__(self, request: CompletionRequest, completion: bytes) -> None:
         """`completion`: a plain chat completion as a reader or a backend gave it."""
@@ -65,6 +66,9 @@ class Replayed:
 
     def delivered_text(self) -> str:
         return "\n".join(generated_text(choice["message"]) for choice in self.body["choices"])
+
+    def delivered_characters(self) -> int:
+        return len(self.delivered_text())
 
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -97,13 +97,13 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 def payload(event: bytes) -> bytes:
     """The event's data, lines joined; empty for a comment."""
-    if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
-        return event[6:].strip()
     return fields(event)[1]
 
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
     """Name and data of an event. A line `error: …`, which some servers send instead, is an event named error."""
+    if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
+        return b"", event[6:].strip()
     name, data = b"", []
     for line in event.splitlines():
         field, _, value = line.partition(b":")

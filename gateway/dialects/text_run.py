@@ -2,64 +2,113 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple, Self
+
+import orjson
 
 from gateway.dialects import splice
 
-_FIELDS = ("content", "reasoning_content")
-_WINDOW = 8192
-"""Bytes looked at together: searching is fast, searching again what comes after the run is not."""
+_FIELDS = ("content", "reasoning_content", "reasoning")
+_SEPARATOR_BYTES = 12
+"""What a block is split at begins with the text's closing quote; a long needle is searched no faster."""
+_WINDOW = 32 * 1024
+"""Bytes looked at together."""
+
+
+class Said(NamedTuple):
+    """Text of a run, as the inside of one JSON string."""
+
+    choice: int
+    field: str
+    text: bytes
 
 
 class TextRun:
-    """Events byte for byte equal to a parsed one, up to the text in `field` of choice number `choice`."""
+    """Events byte for byte equal to a parsed one, but for the text in `field` of choice number `choice`.
 
-    def __init__(self, before: bytes = b"", after: bytes = b"", choice: int = 0, field: str = "") -> None:
-        self.choice = choice
-        self.field = field
-        self._before = before
-        self._after = after
+    So they say nothing else, and each has one delta. An event of which that is not certain does not belong to the run.
+    """
+
+    def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
+        self._choice, self._field = choice, field
+        self._before, self._after = before, after
+        self._joint = after + before
+        self._separator = after[:_SEPARATOR_BYTES]
+        self._skip = len(self._joint) - len(self._separator)
         self._pieces: list[bytes] = []
 
     @classmethod
-    def after(cls, event: bytes, chunk: dict[str, Any]) -> TextRun:
-        """The run that `event`, parsed as `chunk`, may begin; one that takes nothing if it is more than text."""
-        choices = chunk.get("choices")
-        if not choices or len(choices) > 1 or chunk.get("usage") is not None:
-            return cls()
-        delta = choices[0].get("delta") or {}
+    def after(cls, event: bytes, chunk: Any) -> Self | None:
+        """The run that `event`, parsed as `chunk`, may begin; None if it is more than text."""
+        choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
+        choice = choices[0] if type(choices) is list and len(choices) == 1 else None
+        delta = choice.get("delta") if type(choice) is dict else None
+        if type(choice) is not dict or type(delta) is not dict:
+            return None
         field = next((field for field in _FIELDS if delta.get(field)), "")
-        quoted = b'"%s"' % field.encode()
         beside = any(value for name, value in delta.items() if name not in (field, "role"))
-        if not field or beside or event.count(quoted) != 1 or choices[0].get("logprobs"):
-            return cls()
+        if not field or beside or type(delta[field]) is not str:
+            return None
+        index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
+        if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int:
+            return None
+        if event.count(quoted) != 1 or event.count(b'"delta"') != 1:
+            return None
         start = event.index(b'"', event.index(quoted) + len(quoted))
         end = splice.string_end(event, start)
-        return cls(event[: start + 1], event[end - 1 :], choices[0].get("index", 0), field)
+        if orjson.loads(event[start:end]) != delta[field]:
+            return None
+        return cls(event[: start + 1], event[end - 1 :], index, field)
 
-    def take(self, block: bytes, at: int) -> int:
-        """Keep the text of the events from `at` on that belong to the run; returns where the first other begins."""
-        while self._before and block.startswith(self._before, at):
-            start = at
-            at = self._take_some(block, at)
-            if at == start:
+    def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
+        """Keep the text of the events from `at` on that belong to the run; where the first other begins, how many."""
+        before, after = self._before, self._after
+        if not block.startswith(before, at):
+            return at, 0
+        if block.endswith(after):
+            text = block[at + len(before) : -len(after)]
+            if _inside(text):
+                self._pieces.append(text)
+                return len(block), 1
+        events, many = 0, True
+        while block.startswith(before, at):
+            end, count = self._some(block, at) if many else self._one(block, at)
+            if not count and not many:
                 break
-        return at
+            at, events, many = end, events + count, count > 1
+        return at, events
 
-    def _take_some(self, block: bytes, at: int) -> int:
+    def _one(self, block: bytes, at: int) -> tuple[int, int]:
         start = at + len(self._before)
-        *texts, rest = block[start : start + _WINDOW].split(self._after + self._before)
-        end = rest.find(self._after)
-        if end >= 0:
-            texts.append(rest[:end])
-        joined = b"".join(texts)
-        if b'"' in joined:  # Not the end of a string was found there, but a later event like the others.
-            texts = texts[: next(number for number, text in enumerate(texts) if b'"' in text)]
-            joined = b"".join(texts)
-        self._pieces.append(joined)
-        return at + len(joined) + len(texts) * (len(self._before) + len(self._after))
+        end = block.find(self._after, start)
+        if end < 0 or not _inside(text := block[start:end]):
+            return at, 0
+        self._pieces.append(text)
+        return end + len(self._after), 1
 
-    def text(self) -> bytes:
-        """Take the text of all events kept, as one JSON string; empty when there are none."""
+    def _some(self, block: bytes, at: int) -> tuple[int, int]:
+        """What comes next, if it is all the same, as it mostly is: split, put together again and compared."""
+        end = block.rfind(self._after, at, at + _WINDOW) + len(self._after)
+        texts = block[at + len(self._before) : end].split(self._separator)
+        texts.pop()
+        skip = self._skip
+        texts[1:] = [text[skip:] for text in texts[1:]]
+        joined = b"".join(texts)
+        if not _inside(joined) or (b"\\" in joined and block.find(b"\\" + self._separator, at, end) >= 0):
+            return at, 0
+        if b"%b%b%b" % (self._before, self._joint.join(texts), self._after) != block[at:end]:
+            return at, 0
+        self._pieces.append(joined)
+        return end, len(texts)
+
+    def said(self) -> Said | None:
+        """Take the text of all events kept; None when there is none."""
         text, self._pieces = b"".join(self._pieces), []
-        return b'"%s"' % text if text else b""
+        return Said(self._choice, self._field, text) if text else None
+
+
+def _inside(text: bytes) -> bool:
+    """Is this what may stand between the quotes of one JSON string?"""
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
+    return not (b'"' in text or b"\n" in text or b"\r" in text or text.endswith(b"\\"))

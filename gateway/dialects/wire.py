@@ -53,11 +53,15 @@ class StreamReader(Protocol):
         ...
 
     def completion(self) -> bytes | None:
-        """The whole answer as the client dialect's plain JSON body; None if it is not whole or above 2 MiB."""
+        """The whole answer as the client dialect's plain JSON body; None if it is not whole or above 256 KiB."""
         ...
 
     def delivered_text(self) -> str:
-        """Content, reasoning, refusals, tool names and arguments received so far."""
+        """Content, reasoning, refusals, tool names and arguments received so far; of a long one the beginning."""
+        ...
+
+    def delivered_characters(self) -> int:
+        """Of all the text received so far."""
         ...
 
 

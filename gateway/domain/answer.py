@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Protocol
+from typing import Any, Protocol
 
 from gateway.domain.record import Attempt
 
@@ -27,6 +27,11 @@ class Answer(Protocol):
     """The backend's end was seen, in order."""
 
     @property
+    def over(self) -> bool:
+        """The terminating event was read: after the piece that is handed on now comes only `ending`."""
+        ...
+
+    @property
     def finish(self) -> str:
         """stop, length, tool_calls, content_filter … in OpenAI's words; empty while unknown."""
         ...
@@ -48,8 +53,17 @@ class Answer(Protocol):
         """The whole answer as the dialect's plain JSON body, or None when it is not whole or too large to keep."""
         ...
 
+    @property
+    def choices(self) -> list[dict[str, Any]] | None:
+        """Those of a chat completion, where they are parsed already; else None."""
+        ...
+
     def delivered_text(self) -> str:
-        """Text received so far, to count what an interrupted stream delivered."""
+        """Text received so far, to count what an interrupted stream delivered; of a long one the beginning."""
+        ...
+
+    def delivered_characters(self) -> int:
+        """Of all the text received so far."""
         ...
 
     async def aclose(self) -> None:

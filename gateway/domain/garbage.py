@@ -1,4 +1,4 @@
-"""When Python looks for garbage: not while a process starts, and later not among what has come to stay."""
+"""When Python looks for garbage, not while a process starts, and later not among what stays; and what is given back."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from contextlib import contextmanager
 
 THRESHOLDS = (10_000, 20, 50)
 """Requests leave little behind that refers to itself: look after so many new objects, not after 700."""
+
+_M_ARENA_MAX = -8
+"""glibc's name for it, from malloc.h."""
 
 
 @contextmanager
@@ -33,6 +36,14 @@ def settle() -> None:
     gc.set_threshold(*THRESHOLDS)
     gc.enable()
     _give_back()
+
+
+def one_heap() -> None:
+    """Call before there are threads: they will share the C library's heap. One for each, as is usual, never shrinks."""
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None)
+        if hasattr(libc, "mallopt"):
+            libc.mallopt(_M_ARENA_MAX, 1)
 
 
 def _give_back() -> None:

@@ -132,6 +132,14 @@ class Books(Protocol):
         ...
 
 
+class Archive(Protocol):
+    """What the ledger still knows of a request that nobody else remembers."""
+
+    async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
+        """A flight record as JSON values, shorter than the recorder's own; None: this team has no such request."""
+        ...
+
+
 class Sampler(Protocol):
     """The little that lower rooms see of `trials`."""
 

@@ -6,6 +6,7 @@ much frozen.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
@@ -50,12 +51,22 @@ class Route:
     """Expected, for cost and hold."""
 
 
-@dataclass(slots=True)
 class ContextEstimate:
     """Tokens of a request untouched, and the least that trimming could reach."""
 
-    tokens: int
-    least: int
+    __slots__ = ("_least", "tokens")
+
+    def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
+        """`least` may be worked out when it is first asked for: it takes a look at every turn, and most windows have
+        room for all of them."""
+        self.tokens = tokens
+        self._least = least
+
+    @property
+    def least(self) -> int:
+        if not isinstance(self._least, int):
+            self._least = self._least()
+        return self._least
 
 
 @dataclass(slots=True)

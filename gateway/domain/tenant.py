@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from gateway.domain.policy import Policy
@@ -29,14 +29,12 @@ class Tenant:
     policy: Policy
     epoch: str = ""
     """Fingerprint of the policy: a changed policy never answers from the old one's cache."""
+    team: str = field(init=False)
+    organisation: str = field(init=False)
 
-    @property
-    def team(self) -> str:
-        return self.key.team
-
-    @property
-    def organisation(self) -> str:
-        return self.policy.organisation
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "team", self.key.team)  # every room asks, some several times a request
+        object.__setattr__(self, "organisation", self.policy.organisation)
 
     def batch(self, controls: Controls) -> bool:
         """Does a request with these controls give way to interactive ones? It may lower itself, not raise."""

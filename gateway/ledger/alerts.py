@@ -70,6 +70,10 @@ class Alerts:
         self._interval_s = interval_s
         self._seen: Mapping[str, Policy] | None = None
         self._touched: dict[str, set[float]] = {}
+        self._heard: dict[str, int] = {}
+        """Pico-dollars of all rows that a team's spend was noticed by."""
+        self._summed: dict[tuple[str, tuple[float, float]], tuple[int, int]] = {}
+        """By team and current window, what the ledger said last, and what had been heard before."""
         self._known: set[str] = set()
         self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
         self._created = self._delivered = self._failures = 0
@@ -85,6 +89,7 @@ class Alerts:
         for row in rows:
             if row.cost_pico and not row.simulated:
                 self._touched.setdefault(row.team, set()).add(row.at // _GRAIN_S * _GRAIN_S)
+                self._heard[row.team] = self._heard.get(row.team, 0) + row.cost_pico
 
     async def run(self) -> None:
         """Look and deliver for ever, each at its own pace."""
@@ -116,6 +121,7 @@ class Alerts:
         if policies is not self._seen:
             # At the start, or with other budgets, every team must be looked at.
             self._used.clear()
+            self._summed.clear()
             back = {now, now - LOOK_BACK_S} if self._seen is None else {now}
             for team in policies:
                 touched.setdefault(team, set()).update(back)
@@ -143,8 +149,9 @@ class Alerts:
 
     def _check_window(self, team: str, budget: Budget, window: tuple[float, float], now: float) -> list[Alert]:
         start, end = window
-        with self._database.read() as connection:
-            spent = spent_in_ledger(connection, and_(ledger.c.team == team, ledger.c.at >= start, ledger.c.at < end))
+        spent = self._at_most(team, window)
+        if spent is None or self._tells(team, budget, spent, window, now):
+            spent = self._sum(team, window, now)
         if start <= now < end:
             limit = f"{budget.limit_usd.normalize():f}"
             self._used[team, budget.window, limit] = (spent / usd_to_pico(budget.limit_usd), end)
@@ -155,6 +162,31 @@ class Alerts:
             fired = [alert for alert in found if self._write(connection, alert, budget, team, now)]
         self._known.update(alert.id for alert in found)
         return fired
+
+    def _at_most(self, team: str, window: tuple[float, float]) -> int | None:
+        """What is spent, or a little more, without asking the ledger; None where it must be asked.
+
+        A sum takes long in a large ledger. Beside SQLite's only writer, nothing is spent but what was heard of.
+        """
+        known = self._summed.get((team, window))
+        return None if known is None else known[0] + self._heard.get(team, 0) - known[1]
+
+    def _tells(self, team: str, budget: Budget, at_most: int, window: tuple[float, float], now: float) -> bool:
+        """Might it call for a new alert to have spent `at_most`, or less?"""
+        limit = usd_to_pico(budget.limit_usd)
+        return self._summed[team, window][0] < limit <= at_most or any(
+            alert.id not in self._known for alert in due(team, budget, at_most, window, now)
+        )
+
+    def _sum(self, team: str, window: tuple[float, float], now: float) -> int:
+        start, end = window
+        heard = self._heard.get(team, 0)
+        with self._database.read() as connection:
+            spent = spent_in_ledger(connection, and_(ledger.c.team == team, ledger.c.at >= start, ledger.c.at < end))
+        if self._database.sqlite and start <= now < end:
+            self._summed = {known: sums for known, sums in self._summed.items() if now < known[1][1]}
+            self._summed[team, window] = spent, heard
+        return spent
 
     def _write(self, connection: Connection, alert: Alert, budget: Budget, team: str, now: float) -> bool:
         """A row for the alert itself, whose key decides who of many noticed first, and one for each receiver."""

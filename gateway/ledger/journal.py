@@ -116,7 +116,7 @@ class Journal:
             entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), source
         if more := rows.asked(attempt, record):
             entry["more"] = more
-        if not self._append(_line(entry)):
+        if not self._append(segments.encode(entry)):
             if slot is not None:
                 self._slots.give_back(slot)
             raise _unavailable(self._refused)
@@ -146,7 +146,7 @@ class Journal:
 
     def _keep(self, values: rows.Values, slot: int | None) -> None:
         """`slot` is free once the line is written."""
-        line = _line({"close": values})
+        line = segments.encode({"close": values})
         self._closed += 1
         written = self._append(line)
         if not written:
@@ -271,20 +271,3 @@ def _unavailable(reason: str) -> LedgerUnavailable:
         f"Spend cannot be written down ({reason}), so no backend is called; make room in the data directory.",
         retry_after_s=5.0,
     )
-
-
-def _line(entry: dict[str, Any]) -> bytes:
-    """Text that is no UTF-8 is replaced rather than refused: what the row says about money stays."""
-    try:
-        return segments.encode(entry)
-    except TypeError:
-        return segments.encode({name: _readable(value) for name, value in entry.items()})
-
-
-def _readable(value: Any) -> Any:
-    match value:
-        case str():
-            return value.encode(errors="replace").decode()
-        case tuple():
-            return [_readable(each) for each in value]
-    return value

@@ -53,7 +53,7 @@ class Lane:
             # Asked before the read: a segment is left only when nothing can follow what was read of it.
             whole = segment is not found[-1] and segments.released(segment)
             lines, end = segments.read(segment, start)
-            rows = self._take(segment, lines)
+            rows = self._take(segment, start, lines)
             self.place = (segment.number, end)
             if lines:
                 return rows
@@ -75,52 +75,52 @@ class Lane:
             found.append(orphan(_ours(opened), entry, mark))
         return found
 
-    def _take(self, segment: Segment, lines: list[tuple[int, bytes | None]]) -> list[Values]:
+    def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
+        """What follows `position`."""
+        fields, rows = self._fields_of(segment), list[Values]()
+        for line in lines:
+            payload = segments.checked(line)
+            try:
+                if payload is None:
+                    self.damaged += 1
+                    log.warning("%s: the line at byte %d is damaged", segment.path, position)
+                elif payload.startswith(_OPEN):
+                    id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
+                    self.open[id] = (segment.number, position), payload
+                elif payload.startswith(_CLOSE):
+                    rows.append(self._close(fields, orjson.loads(payload)["close"]))
+                else:
+                    self._mark(orjson.loads(payload))
+            except (KeyError, TypeError, ValueError) as error:
+                # Whole, but not what any version of ours writes: the log is the last to have it.
+                self.damaged += 1
+                log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
+            position += len(line) + 1
+        return rows
+
+    def _fields_of(self, segment: Segment) -> list[str]:
         fields = self._fields.get(segment.number)
         if fields is None:
             fields = segments.fields(segment) or FIELDS
             if fields == FIELDS:
                 fields = FIELDS  # the same object, which is quicker to recognise in every line
             self._fields[segment.number] = fields
-        rows = []
-        for position, payload in lines:
-            if payload is None:
-                self.damaged += 1
-                log.warning("%s: the line at byte %d is damaged", segment.path, position)
-                continue
-            try:
-                if row := self._understand(payload, fields, (segment.number, position)):
-                    rows.append(row)
-            except (KeyError, TypeError, ValueError) as error:
-                # Whole, but not what any version of ours writes: the log is the last to have it.
-                self.damaged += 1
-                log.error("%s: the line at byte %d says nothing (%r): %r", segment.path, position, error, payload)
-        return rows
+        return fields
 
-    def _understand(self, payload: bytes, fields: list[str], place: Place) -> Values | None:
-        if payload.startswith(_OPEN):
-            id = payload[len(_OPEN) : payload.index(b'"', len(_OPEN))].decode()
-            self.open[id] = place, payload
-            return None
-        entry = orjson.loads(payload)
-        if payload.startswith(_CLOSE):
-            return self._close(fields, tuple(entry["close"]))
-        if "mark" in entry:
-            self._mark(entry["mark"], entry["grown"])
-        return None
-
-    def _close(self, fields: list[str], row: Values) -> Values:
-        if fields is not FIELDS or not LEAST <= len(row) <= len(fields):
-            row = Row(**_ours(dict(zip(fields, row, strict=False))))
+    def _close(self, fields: list[str], values: list[Any]) -> Values:
+        usual = fields is FIELDS and LEAST <= len(values) <= len(fields)
+        row = tuple(values) if usual else Row(**_ours(dict(zip(fields, values, strict=False))))
         id = row[0]
         self.open.pop(id, None)
-        self._marks.pop(id, None)
+        if self._marks:
+            self._marks.pop(id, None)
         return row
 
-    def _mark(self, at: float, grown: list[tuple[str, int, int]]) -> None:
-        for id, chunks, output_bytes in grown:
-            if id in self.open:
-                self._marks[id] = Mark(at, chunks, output_bytes)
+    def _mark(self, entry: dict[str, Any]) -> None:
+        if "mark" in entry:
+            for id, chunks, output_bytes in entry["grown"]:
+                if id in self.open:
+                    self._marks[id] = Mark(entry["mark"], chunks, output_bytes)
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:

@@ -81,7 +81,7 @@ class Catalogue:
                 ),
                 self._listed(listed),
             )
-            for listed in listing.models
+            for listed in self._register.models
         )
 
     def _listed(self, listed: Listed) -> Price:

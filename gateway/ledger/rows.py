@@ -66,6 +66,10 @@ class Row(NamedTuple):
     simulated: bool = False
     audio_tokens: int = 0
 
+    @classmethod
+    def of(cls, values: Values) -> Row:
+        return cls._make(values + _RARE[len(values) - LEAST :])
+
 
 Values = tuple[Any, ...]
 """The first values of a Row, at least those that every row has of its own; the others are defaults."""
@@ -130,7 +134,7 @@ def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
         attempt.backend.kind == "simulated",
         usage.audio_tokens,
     )
-    return (
+    usual = (
         attempt.outcome,
         attempt.status,
         usage.input_tokens,
@@ -140,8 +144,8 @@ def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
         attempt.price_source,
         None if first is None else round((first - started) * 1e6) / 1000,
         None if ended is None else round((ended - started) * 1e6) / 1000,
-        *_unusual(rare),
     )
+    return usual if rare == _RARE else usual + _unusual(rare)
 
 
 def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[Any, ...]:
@@ -190,10 +194,8 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
     """Without the defaults at its end."""
-    if rare == _RARE:
-        return ()
-    length = len(_RARE)
-    while rare[length - 1] == _RARE[length - 1]:
+    length = len(rare)
+    while length and rare[length - 1] == _RARE[length - 1]:
         length -= 1
     return rare[:length]
 

@@ -12,12 +12,12 @@ import errno
 import fcntl
 import os
 import time
-import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import orjson
 
@@ -53,15 +53,30 @@ def lanes(directory: Path) -> dict[str, list[Segment]]:
 
 
 def encode(entry: dict[str, Any]) -> bytes:
-    """One line. Raises TypeError for text that is not UTF-8 and integers beyond 64 bits."""
-    payload = orjson.dumps(entry)
-    return b"%08x %b\n" % (zlib.crc32(payload), payload)
+    """One line. Text that is no UTF-8 is replaced rather than refused: what the row says about money stays.
+
+    Raises TypeError for integers beyond 64 bits.
+    """
+    try:
+        payload = orjson.dumps(entry)
+    except TypeError:
+        payload = orjson.dumps({name: _readable(value) for name, value in entry.items()})
+    return b"%08x %b\n" % (crc32(payload), payload)
+
+
+def _readable(value: Any) -> Any:
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case tuple() | list():
+            return [_readable(each) for each in value]
+    return value
 
 
 def checked(line: bytes) -> bytes | None:
     """The JSON of a line without its newline; None when it is damaged."""
     payload = line[9:]
-    return payload if line[:8] == b"%08x" % zlib.crc32(payload) else None
+    return payload if line[:8] == b"%08x" % crc32(payload) else None
 
 
 def create(segment: Segment, fields: Sequence[str]) -> int:
@@ -108,8 +123,8 @@ def fields(segment: Segment) -> list[str] | None:
     return names
 
 
-def read(segment: Segment, position: int) -> tuple[list[tuple[int, bytes | None]], int]:
-    """Whole lines from `position` on, about a MiB of them: (position, JSON or None if damaged), and where to go on.
+def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
+    """Whole lines from `position` on, unchecked and without their newlines, about a MiB of them; and where to go on.
 
     A last line without its newline is left for later. Raises OSError.
     """
@@ -118,11 +133,9 @@ def read(segment: Segment, position: int) -> tuple[list[tuple[int, bytes | None]
         data = file.read(READ_BYTES)
         if len(data) == READ_BYTES and b"\n" not in data:
             data += file.read()  # a line longer than the piece
-    lines = []
-    for line in data.split(b"\n")[:-1]:
-        lines.append((position, checked(line)))
-        position += len(line) + 1
-    return lines, position
+    lines = data.split(b"\n")
+    torn = lines.pop()
+    return lines, position + len(data) - len(torn)
 
 
 def released(segment: Segment) -> bool:

@@ -43,13 +43,18 @@ class Slots:
             self._words = memoryview(mmap.mmap(fd, _SIZE))[_HEAD:].cast("Q")
         finally:
             os.close(fd)
-        self._free = list(range(SLOTS - 1, -1, -1))
+        self._free: list[int] = []
+        self._taken = 0
+        """So many, from the first on, were in use at some time: few workers ever need all."""
 
     def take(self) -> int | None:
         """An empty slot's number; None when all are in use."""
-        if not self._free:
+        if self._free:
+            number = self._free.pop()
+        elif self._taken < SLOTS:
+            number, self._taken = self._taken, self._taken + 1
+        else:
             return None
-        number = self._free.pop()
         self._words[number] = 0
         return number
 

@@ -73,7 +73,7 @@ class Spending:
                 before = None
                 while lane.place != before:
                     before = lane.place
-                    rows += (Row(*values) for values in lane.read([segment]))
+                    rows += map(Row.of, lane.read([segment]))
         return rows
 
 

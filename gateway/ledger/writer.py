@@ -196,7 +196,7 @@ class Writer:
                 raise
             fresh = self._save_each(rows)
         self._drained += len(fresh)
-        self._fresh += (Row(*values) for values in fresh)
+        self._fresh += map(Row.of, fresh)
 
     def _insert(self, connection: Connection, rows: Sequence[Values], replay: bool) -> Sequence[Values]:
         if replay:
@@ -289,7 +289,7 @@ def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> N
 
 def _fitted(values: Values) -> Row:
     """Text cut to its column and freed of NUL, which PostgreSQL refuses."""
-    fitted = Row(*values)._asdict()
+    fitted = Row.of(values)._asdict()
     for name, value in fitted.items():
         if isinstance(value, str):
             fitted[name] = value.replace("\0", "")[: getattr(ledger.c[name].type, "length", None)]

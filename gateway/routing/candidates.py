@@ -9,7 +9,7 @@ from gateway.domain.backend import Backend, Kind
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import FleetView, PriceList
 from gateway.domain.request import DialectName
-from gateway.domain.route import Considered
+from gateway.domain.route import Considered, ContextEstimate
 from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
@@ -22,12 +22,11 @@ SPEAKERS: dict[DialectName, frozenset[Kind]] = {
 
 
 class Demand(NamedTuple):
-    """What a request asks of any backend. Tokens: `input_least` after the hardest trimming."""
+    """What a request asks of any backend."""
 
     dialect: DialectName
     needs: frozenset[str]
-    input_tokens: int
-    input_least: int
+    input: ContextEstimate
     output_tokens: int
     """Expected, for the cost."""
     output_most: int | None
@@ -70,7 +69,7 @@ def expected_cost(backend: Backend, demand: Demand, prices: PriceList) -> int | 
     if price is None:
         return None
     output = min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
-    return price.plain(demand.input_tokens, output)
+    return price.plain(demand.input.tokens, output)
 
 
 def _against(backend: Backend, demand: Demand, speaks: Callable[[DialectName, Kind], bool]) -> tuple[Cause, str]:
@@ -86,9 +85,10 @@ def _against(backend: Backend, demand: Demand, speaks: Callable[[DialectName, Ki
         return "tier", f"its tier is {backend.tier}; the request asks for {demand.tier}"
     if missing := demand.needs - backend.capabilities:
         return "capability", f"lacks {', '.join(sorted(missing))}"
-    room = demand.input_least + room_for_output(backend, demand)
-    if backend.window_tokens is not None and room > backend.window_tokens:
-        return "window", f"{room} tokens are needed, its window holds {backend.window_tokens}"
+    if (window := backend.window_tokens) is not None:
+        answer = room_for_output(backend, demand)
+        if demand.input.tokens + answer > window and (room := demand.input.least + answer) > window:
+            return "window", f"{room} tokens are needed, its window holds {window}"
     return "", ""
 
 

@@ -141,8 +141,7 @@ class Router:
         return Demand(
             request.dialect,
             request.needs if named.rule else frozenset(),  # a backend asked for itself may refuse for itself
-            estimate.tokens,
-            estimate.least,
+            estimate,
             expected * request.parallel,
             request.max_output_tokens,
             tenant.policy.data,
@@ -175,7 +174,7 @@ class Router:
             reference=choice.reference.backend,
             considered=tuple(considered(each, choice.adequacies.get(each.backend.name)) for each in candidates),
             observed=choice.order[0].backend if served else None,
-            input_tokens=demand.input_tokens,
+            input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
         )
 
@@ -213,7 +212,7 @@ def _as_asked(candidates: Sequence[Candidate], able: Sequence[Candidate], demand
         tuple([each.backend for each in (sorted(able, key=by_cost) if len(able) > 1 else able)]),
         f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name",
         considered=tuple([considered(each) for each in candidates]),
-        input_tokens=demand.input_tokens,
+        input_tokens=demand.input.tokens,
         output_tokens=demand.output_tokens,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -71,6 +72,8 @@ def keep_litellm_offline() -> None:
 
 def proxy_for(url: str) -> str:
     """The proxy that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name for `url`; empty for none."""
+    if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):
+        return ""  # elsewhere the system may name one
     from urllib.request import getproxies, proxy_bypass  # half of the standard library, for `serve` alone
 
     address = urlsplit(url)

@@ -78,8 +78,8 @@ class Leases:
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
-        self.away = False
-        """The last report went unanswered: what is taken comes from leases, or from nowhere."""
+        self.away: set[str] = set()
+        """Tags whose last report went unanswered: what is taken of them comes from leases, or from nowhere."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -305,6 +305,7 @@ class Leases:
             if not group.active:
                 if not group.lock.locked():
                     del self._groups[tag]
+                    self.away.discard(tag)
             elif now - group.last >= _QUIET_S or any(lease.restless for lease in group.active):
                 due.append(group)
         return due
@@ -320,10 +321,10 @@ class Leases:
                 for start in range(0, len(leases), _TOGETHER):
                     await self._call(leases[start : start + _TOGETHER])
                 await self._repair([lease for lease in leases if lease.stale])
-                self.away = False
+                self.away.discard(group.tag)
         except StateUnavailable as error:
             self._counts["failed"] += 1
-            self.away = True
+            self.away.add(group.tag)
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:

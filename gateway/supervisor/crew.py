@@ -27,7 +27,7 @@ ROLL_S = 60.0
 GRACE_S = 5.0
 """Beyond the drain, for a worker to close its rooms."""
 CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
-"""Why a worker is replaced, as far as it can be foreseen: they are shown from the start, as growth shows from 0 alone."""
+"""Why a worker is replaced, as far as can be foreseen. Shown from the start, because only growth from 0 is seen."""
 
 Launch = Callable[[int, int], Awaitable[Process]]
 """Number of a worker and its end of the pulse → its process. Raises OSError."""
@@ -121,6 +121,7 @@ class Crew:
         self._tasks = Tasks()
         self._hurry, self._answering = asyncio.Event(), asyncio.Event()
         self._refused = ""
+        self._rolling = False
         self._starts = 0
         self._ends = Counter(dict.fromkeys(CAUSES, 0))
         """Of hands that have left."""
@@ -148,6 +149,11 @@ class Crew:
     def processes(self) -> Iterator[tuple[str, int | None]]:
         for hand in self._hands.values():
             yield hand.child.name, hand.child.pid
+
+    @property
+    def at_rest(self) -> bool:
+        """All are ready, and nobody is to be replaced."""
+        return bool(self._hands) and not self._rolling and all(hand.ready for hand in self._hands.values())
 
     def start(self) -> None:
         for number in range(self._count):
@@ -180,6 +186,14 @@ class Crew:
 
     async def roll(self, drain_s: float) -> int:
         """Replace one after another, until a replacement does not become ready. How many were replaced."""
+        self._rolling = True
+        try:
+            return await self._replace(drain_s)
+        finally:
+            self._rolling = False
+            self._on_change()
+
+    async def _replace(self, drain_s: float) -> int:
         for done, (number, old) in enumerate(list(self._hands.items())):
             fresh = self._hire(number)
             self._passing.add(fresh)

@@ -1,9 +1,12 @@
-"""The process that workers are forked from, itself forked before there is a thread, a loop or a file to tear.
+"""The process that workers are forked from. The first is itself forked, before there is a thread, a loop or a file.
 
 Everything that a worker imports is in its memory already: a worker starts in a fraction of the time, and shares those
 pages with the supervisor and the other workers. Each is forked twice, so that it becomes the child of the supervisor
-(its nearest `subreaper`), who waits for it as for any other and takes it along when it dies; the nursery itself may
-come and go.
+(its nearest `subreaper`), who waits for it as for any other and takes it along when it dies.
+
+The nursery itself comes and goes. The more its children write, the fewer pages it shares with them, so it ends when all
+of them are ready. When another is wanted, a worker that died or a rolling restart, it begins anew as a program,
+`python -m gateway.supervisor.nursery`, whose standard input is the control socket.
 """
 
 from __future__ import annotations
@@ -18,15 +21,19 @@ import socket
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import orjson
 
+from gateway.domain.garbage import one_heap, postponed
+from gateway.settings.environment import child_environment
 from gateway.supervisor import tether
 
 log = logging.getLogger(__name__)
 
-REPLY_S = 10.0
+REPLY_S = 15.0
+"""Its own start may be part of it."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
 IMPORTED = ("gateway.supervisor.worker", "gateway.state.unix", "sqlalchemy.dialects.sqlite", "uvloop")
@@ -34,7 +41,7 @@ IMPORTED = ("gateway.supervisor.worker", "gateway.state.unix", "sqlalchemy.diale
 
 
 class NurseryGone(Exception):
-    """Nobody forks any more: spawn instead."""
+    """This one was not forked: spawn it instead."""
 
 
 class Forked:
@@ -64,12 +71,24 @@ class Forked:
             os.kill(self.pid, number)
 
 
-class Nursery:
-    """The supervisor's side."""
+@dataclass(frozen=True, slots=True)
+class _Life:
+    """One nursery, from fork or start to end."""
 
-    def __init__(self, control: socket.socket, pid: int) -> None:
-        self._control, self.pid = control, pid
-        self._control.setblocking(False)
+    control: socket.socket
+    pid: int
+
+    def end(self) -> None:
+        self.control.close()
+        os.kill(self.pid, signal.SIGKILL)  # until it is waited for, the number is its own
+        os.waitpid(self.pid, 0)
+
+
+class Nursery:
+    """The supervisor's side. Belongs to the main thread, on whose life that of the process depends."""
+
+    def __init__(self, life: _Life) -> None:
+        self._life: _Life | None = life
         self._turn = asyncio.Lock()
 
     @classmethod
@@ -78,50 +97,81 @@ class Nursery:
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
             return None
-        for module in IMPORTED:
-            importlib.import_module(module)
-        if why := _threaded():
+        if why := _prepare():
             log.warning("workers are started one by one instead of forked: %s", why)
             return None
-        gc.collect()
-        gc.freeze()  # the collector would write into every page
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            ours.close()
-            _nurse(theirs, parent)
-        theirs.close()
-        return cls(ours, pid)
+        return cls(_forked())
 
     async def fork(self, told: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
         """A worker that knows `told` and has `fds` under their names. Raises NurseryGone, OSError."""
         async with self._turn:
+            self._life = self._life or _program()
+            control = self._life.control
             try:
                 async with asyncio.timeout(REPLY_S):
                     said = orjson.dumps({"told": told, "fds": list(fds)})
-                    socket.send_fds(self._control, [said], list(fds.values()))
-                    reply = await asyncio.get_running_loop().sock_recv(self._control, _MOST_BYTES)
+                    socket.send_fds(control, [said], list(fds.values()))
+                    reply = await asyncio.get_running_loop().sock_recv(control, _MOST_BYTES)
             except (OSError, TimeoutError, asyncio.CancelledError) as error:
-                self.close()  # whatever it still says is the answer to a question that nobody asks any more
+                self.rest()  # whatever it still says is the answer to a question that nobody asks any more
                 if isinstance(error, asyncio.CancelledError):
                     raise
                 raise NurseryGone(f"the nursery does not answer: {error!r}") from error
-        if not reply:
-            self.close()
-            raise NurseryGone("the nursery has ended")
+            if not reply:
+                self.rest()
+                raise NurseryGone("the nursery has ended")
         answer = orjson.loads(reply)
         if "error" in answer:
             raise OSError(answer["error"])
         return Forked(answer["pid"])
 
-    def close(self) -> None:
-        """End it; the workers stay."""
-        if self._control.fileno() < 0:
-            return
-        self._control.close()
-        os.kill(self.pid, signal.SIGKILL)
-        os.waitpid(self.pid, 0)
+    def rest(self) -> None:
+        """End the process; the workers stay, and the next `fork` begins it anew."""
+        if self._life:
+            self._life.end()
+            self._life = None
+
+
+def _prepare() -> str:
+    """Import what workers need. Why nothing may be forked afterwards; empty when it may."""
+    one_heap()
+    for module in IMPORTED:
+        importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # the collector would write into every page
+    return _threaded()
+
+
+def _forked() -> _Life:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        ours.close()
+        _nurse(theirs, parent)
+    theirs.close()
+    return _Life(ours, pid)
+
+
+def _program() -> _Life:
+    """For later, when a fork of this process is not safe any more. Raises OSError."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    command = [sys.executable, "-m", "gateway.supervisor.nursery", str(os.getpid())]
+    try:
+        pid = os.posix_spawn(
+            command[0],
+            command,
+            child_environment({}),
+            file_actions=[(os.POSIX_SPAWN_DUP2, theirs.fileno(), 0)],
+        )
+    except OSError:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return _Life(ours, pid)
 
 
 def _unsafe() -> str:
@@ -226,3 +276,18 @@ def _adopted(supervisor: int) -> bool:
             return False
         time.sleep(0.001)
     return tether.tie(supervisor)
+
+
+def main() -> None:
+    """The nursery as a program of its own; its word is the supervisor's pid."""
+    control = socket.socket(fileno=os.dup(0))
+    with postponed():
+        why = _prepare()
+    if why:
+        log.warning("the nursery cannot fork: %s", why)
+        return
+    _nurse(control, int(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

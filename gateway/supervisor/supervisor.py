@@ -67,7 +67,7 @@ class Supervisor:
         self._facts = dict(facts or {})
         self._worker_command = worker_command
         self._started_at = time.time()
-        self._crew = Crew(workers, self._launch, self._write_facts)
+        self._crew = Crew(workers, self._launch, self._crew_changed)
         self._rolling = asyncio.Event()
         self._nursery: Nursery | None = None
         self._state: StateServer | None = None
@@ -89,7 +89,7 @@ class Supervisor:
             self._run(policies)
         finally:
             if self._nursery:
-                self._nursery.close()
+                self._nursery.rest()
 
     def _run(self, policies: Policies) -> None:
         books = Books(self._settings, policies)
@@ -138,7 +138,7 @@ class Supervisor:
         log.info("leaving without waiting for the database")
         self._runtime.remove()
         if self._nursery:
-            self._nursery.close()
+            self._nursery.rest()
         os._exit(0)  # all else is closed, what was spent is in the journal, and the kernel gives up the lock
 
     def _listen_to_signals(self, policies: Policies) -> asyncio.Event:
@@ -174,7 +174,7 @@ class Supervisor:
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
     async def _launch(self, number: int, pulse: int) -> Process:
-        """Fork a worker; once the nursery has gone, spawn it."""
+        """Fork a worker; if that fails, spawn it."""
         told = {
             "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
@@ -190,11 +190,15 @@ class Supervisor:
             try:
                 return await self._nursery.fork(told, fds)
             except NurseryGone as error:
-                log.error("%s: from now on workers are started one by one, and need more memory", error)
-                self._nursery = None
+                log.error("%s: worker %d is started by itself, and needs more memory", error, number)
         command = self._worker_command or python("-m", "gateway.supervisor.worker")
         environment = {TOLD: orjson.dumps({**told, **fds}).decode()}
         return await spawn(command, environment=environment, fds=list(fds.values()))
+
+    def _crew_changed(self) -> None:
+        if self._nursery and self._crew.at_rest:
+            self._nursery.rest()
+        self._write_facts()
 
     async def _when_ready(self, books: Books) -> None:
         """Say so; only then start what would compete with the workers for the processor."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import zlib
 from collections import OrderedDict
 from typing import Any
 
 import orjson
 
+from gateway.domain.protocols import Archive
 from gateway.domain.record import Attempt, Record
-from gateway.domain.units import pico_to_usd
+from gateway.domain.units import usd_text
 from gateway.errors import StateUnavailable
 from gateway.state import bundle
 from gateway.state.connection import State
@@ -16,30 +18,38 @@ from gateway.state.connection import State
 KEEP_S = 3600
 FLUSH_S = 0.25
 RECENT = 512
-MOST = 32
-"""Plain requests kept per flush, and as many that something befell: a busy worker keeps a sample of what went well."""
+MOST = 16
+"""Written per flush: of a busy worker's requests a sample, those first that something befell."""
 _SLOT = slice(0, 13)
 """Of a request's id: four seconds. What began in them lies together."""
 
 
 class Flights:
-    """Recent records in memory at once, and in the state a moment later, so that any worker can answer."""
+    """Recent records in memory at once; in the state a moment later those that hold more than the ledger does.
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    Most requests go well and had no choice: writing each of them down twice would cost more than answering them.
+    """
+
+    def __init__(self, state: State, archive: Archive | None = None) -> None:
+        """`archive`: who is asked for requests that are neither recent nor in the state."""
+        self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
-        self._plain: list[Record] = []
+        self._decided: list[Record] = []
         self._eventful: list[Record] = []
         self.dropped = 0
-        """Records that only this worker had, for as long as they were recent."""
+        """Records of which the others will see no more than the ledger's part."""
 
     def add(self, record: Record) -> None:
         recent = self._recent
         recent[record.request_id] = record
         if len(recent) > RECENT:
             recent.popitem(last=False)
-        eventful = record.error or record.degraded or len(record.attempts) > 1
-        waiting = self._eventful if eventful else self._plain
+        if record.error or record.degraded or record.escalated or record.trimmed_tokens or len(record.attempts) > 1:
+            waiting = self._eventful
+        elif _decided(record):
+            waiting = self._decided
+        else:
+            return
         if len(waiting) < MOST:
             waiting.append(record)
         else:
@@ -50,25 +60,31 @@ class Flights:
         record = self._recent.get(request_id)
         if record is not None:
             return flight(record) if record.tenant.team == team else None
+        found = await self._stored(request_id, team)
+        if found is None and self._archive is not None:
+            found = await self._archive.find(request_id, team)
+        return found
+
+    async def _stored(self, request_id: str, team: str) -> dict[str, Any] | None:
         try:
             stored = await bundle.get(self._state, self._key(request_id), _field(request_id, team))
         except StateUnavailable:
             return None
         if stored is None:
             return None
-        found: dict[str, Any] = orjson.loads(stored)
+        found: dict[str, Any] = orjson.loads(zlib.decompress(stored))
         return found
 
     async def flush(self) -> None:
         """Write what waits; what cannot be written is dropped, flight records are a convenience."""
-        batch = [*self._eventful, *self._plain]
-        self._eventful, self._plain = [], []
+        batch = [*self._eventful, *self._decided][:MOST]
+        self.dropped += len(self._eventful) + len(self._decided) - len(batch)
+        self._eventful, self._decided = [], []
         slots: dict[str, list[tuple[str | bytes, bytes]]] = {}
         for record in batch if self._state.healthy else ():
             field = _field(record.request_id, record.tenant.team)
-            slots.setdefault(self._key(record.request_id), []).append(
-                (field, orjson.dumps(flight(record), default=str))
-            )
+            told = zlib.compress(orjson.dumps(flight(record), default=str))  # half of it, and it stays for an hour
+            slots.setdefault(self._key(record.request_id), []).append((field, told))
         try:
             for key, fields in slots.items():
                 await bundle.put(self._state, key, fields, KEEP_S)
@@ -79,12 +95,18 @@ class Flights:
         return self._state.key("flight", request_id[_SLOT])
 
 
+def _decided(record: Record) -> bool:
+    """Was there a choice, of which the ledger knows only the outcome?"""
+    route = record.route
+    return record.cache == "semantic" or (route is not None and (route.grade is not None or len(route.considered) > 1))
+
+
 def _field(request_id: str, team: str) -> str:
     return f"{request_id}/{team}"
 
 
 def flight(record: Record) -> dict[str, Any]:
-    """JSON values of a record: no prompt, no answer, no secret."""
+    """JSON values of a record: no prompt, no answer, no secret. The ledger's `Archive` tells the same keys."""
     route = record.route
     return {
         "id": record.request_id,
@@ -130,6 +152,7 @@ def flight(record: Record) -> dict[str, Any]:
         "tags": record.tags,
         "session": record.session or None,
         "notes": record.notes,
+        "source": "recorder",
     }
 
 
@@ -155,4 +178,4 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
 
 def _usd(pico: int | None) -> str | None:
     """Exact, as text: JSON numbers would round it."""
-    return None if pico is None else f"{pico_to_usd(pico):f}"
+    return None if pico is None else usd_text(pico)

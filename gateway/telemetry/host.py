@@ -9,7 +9,6 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import orjson
@@ -26,6 +25,13 @@ SUPERVISOR, PAST = "supervisor", "past"
 REMEMBERED = 256
 """Ended workers whose names the sum keeps, for a reader that saw their pages before they were added and deleted."""
 
+
+def _mean(values: Iterable[float]) -> float:
+    """Without what `statistics` brings along, fractions and all."""
+    known = list(values)
+    return sum(known) / len(known)
+
+
 _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     sum: (
         *("in_flight", "open", "waiting", "waiting_bytes", "segment_bytes", "leases", "in_use", "bytes", "runner"),
@@ -36,7 +42,7 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
         *("age_s", "stale", "lag_ms", "policies", "keys", "entries", "segment", "teams", "lengths_known"),
         *("semantic_questions", "semantic_partitions", "embedder_failed"),
     ),
-    fmean: ("available", "first_byte_ms"),
+    _mean: ("available", "first_byte_ms"),
 }
 HOW = {figure: how for how, figures in _NOW.items() for figure in figures}
 """How figures that tell of now are put together over the living workers. All others are counts: they are added up,
@@ -156,8 +162,8 @@ class Archive:
     def __init__(self, folder: Path) -> None:
         """Forgets what an earlier gateway left. Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for name in page.names(folder):
-            page.remove(folder, name)
+        for left in folder.iterdir():
+            left.unlink()
         self._folder = folder
         self._own, self._past = page.Page(folder, SUPERVISOR), page.Page(folder, PAST)
         self._sum = Host()

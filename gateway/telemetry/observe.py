@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
+from gateway.domain.protocols import Archive
 from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
 from gateway.errors import GatewayError
@@ -31,9 +32,16 @@ class Telemetry:
     """Metrics, spans (errors, escalations and slow requests always, others sampled), log, flight records."""
 
     def __init__(
-        self, settings: TelemetrySettings, state: State, *, board: Path | None = None, worker: int = 0
+        self,
+        settings: TelemetrySettings,
+        state: State,
+        *,
+        archive: Archive | None = None,
+        board: Path | None = None,
+        worker: int = 0,
     ) -> None:
-        """`board`: where the workers of this host publish their figures for each other; None: this is the only one."""
+        """`archive`: who knows of requests that have no flight record of their own. `board`: where the workers of this
+        host publish their figures for each other; None: this is the only one."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._voice: Voice | None = None
@@ -42,7 +50,7 @@ class Telemetry:
         self._tasks = Tasks()
         self._exporter = Exporter(totals := Totals(), self._rooms)
         self.totals = totals
-        self.flights = Flights(state)
+        self.flights = Flights(state, archive)
         self._access = AccessLog(settings.access_log)
         self._loop: asyncio.AbstractEventLoop | None = None
 

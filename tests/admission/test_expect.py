@@ -5,37 +5,37 @@ from gateway.domain.usage import Usage
 
 
 def test_the_first_guess_is_512_tokens() -> None:
-    assert Expectations().output_tokens("search", "small") == FIRST_OUTPUT_TOKENS == 512
+    assert Expectations().of("search", "small").output_tokens == FIRST_OUTPUT_TOKENS == 512
 
 
 def test_long_answers_lift_the_expectation_at_once_and_short_ones_lower_it_slowly() -> None:
     known = Expectations()
-    known.learn("search", "small", 100, Usage(100, output_tokens=3000), 1)
-    assert known.output_tokens("search", "small") == 3000
+    known.of("search", "small").learn(100, Usage(100, output_tokens=3000), 1)
+    assert known.of("search", "small").output_tokens == 3000
     other = Expectations()
     for _ in range(60):
-        other.learn("search", "small", 100, Usage(100, output_tokens=40), 1)
-    assert other.output_tokens("search", "small") == 40
-    assert other.output_tokens("search", "large") == 512
+        other.of("search", "small").learn(100, Usage(100, output_tokens=40), 1)
+    assert other.of("search", "small").output_tokens == 40
+    assert other.of("search", "large").output_tokens == 512
 
 
 def test_what_was_long_ago_is_forgotten() -> None:
     known = Expectations()
     for tokens in [3000] * 40 + [50] * 130:
-        known.learn("search", "small", 100, Usage(100, output_tokens=tokens), 1)
-    assert known.output_tokens("search", "small") == 50
+        known.of("search", "small").learn(100, Usage(100, output_tokens=tokens), 1)
+    assert known.of("search", "small").output_tokens == 50
 
 
 def test_a_backend_that_counts_more_input_is_expected_to_do_so_again() -> None:
     known = Expectations()
-    assert known.input_tokens("search", "small", 100) >= 125
+    assert known.of("search", "small").input_tokens(100) >= 125
     for _ in range(80):
-        known.learn("search", "small", 100, Usage(300, output_tokens=5), 1)
-    assert known.input_tokens("search", "small", 100) >= 300
+        known.of("search", "small").learn(100, Usage(300, output_tokens=5), 1)
+    assert known.of("search", "small").input_tokens(100) >= 300
 
 
 def test_tokens_of_several_answers_are_shared_among_them() -> None:
     known = Expectations()
     for _ in range(60):
-        known.learn("search", "small", 100, Usage(100, output_tokens=400), 4)
-    assert known.output_tokens("search", "small") == 100
+        known.of("search", "small").learn(100, Usage(100, output_tokens=400), 4)
+    assert known.of("search", "small").output_tokens == 100

@@ -123,11 +123,16 @@ async def echo(caller: Caller) -> None:
     await caller.whole(200, [(b"x-a", b"1")], b"%d %b" % (len(caller.headers), body))
 
 
+async def put(caller: Caller, piece: bytes) -> None:
+    if not caller.put(piece):
+        await caller.drain()
+
+
 async def stream(caller: Caller) -> None:
     await caller.read(1000, 5.0)
-    await caller.begin([(b"x-a", b"1")])
+    caller.begin([(b"x-a", b"1")])
     for piece in (b"one", b"", b"two"):
-        await caller.write(piece)
+        await put(caller, piece)
     await caller.end(b"three")
 
 
@@ -156,8 +161,8 @@ async def test_each_piece_of_a_stream_goes_out_at_once() -> None:
     go = asyncio.Event()
 
     async def slowly(caller: Caller) -> None:
-        await caller.begin([])
-        await caller.write(b"first")
+        caller.begin([])
+        await put(caller, b"first")
         await go.wait()
         await caller.end(b"last")
 
@@ -185,6 +190,23 @@ async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> 
         assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.say(b"hi")
         assert (await line.hear())[2] == b"3 hi"
+
+
+async def test_a_body_of_many_pieces_arrives_as_it_was_sent() -> None:
+    bodies = [bytes(range(256)) * 8000, b"ab" * 20_000]
+    seen: list[bytes] = []
+
+    async def keep(caller: Caller) -> None:
+        seen.append(await caller.read(2**22, 5))
+        await caller.whole(200, [], b"")
+
+    async with serving(keep) as connect:
+        line = await connect()
+        line.ask(bodies[0])
+        assert (await line.hear())[0] == 200
+        line.say(HEAD, b"transfer-encoding: chunked\r\n\r\n", b"2\r\nab\r\n" * 20_000, b"0\r\n\r\n")
+        assert (await line.hear())[0] == 200
+    assert seen == bodies
 
 
 @pytest.mark.parametrize(
@@ -305,8 +327,8 @@ async def test_a_line_break_in_a_header_never_reaches_the_client() -> None:
 
 async def test_an_endpoint_that_fails_leaves_nobody_waiting(caplog: pytest.LogCaptureFixture) -> None:
     async def fails(caller: Caller) -> None:
-        await caller.begin([])
-        await caller.write(b"half")
+        caller.begin([])
+        await put(caller, b"half")
         raise RuntimeError("unexpected")
 
     async with serving(fails) as connect:
@@ -336,9 +358,9 @@ async def test_a_client_that_reads_nothing_stops_the_writer() -> None:
 
     async def flood(caller: Caller) -> None:
         nonlocal written
-        await caller.begin([])
+        caller.begin([])
         for _ in range(1000):
-            await caller.write(b"x" * 65536)
+            await put(caller, b"x" * 65536)
             written += 65536
         await caller.end()
 

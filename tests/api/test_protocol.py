@@ -193,6 +193,11 @@ async def test_after_a_pause_the_next_request_is_answered(line: Line, applicatio
     assert loop.time() - told > 0.1
 
 
+async def put(caller: Caller, piece: bytes) -> None:
+    if not caller.put(piece):
+        await caller.drain()
+
+
 async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
     line: Line, application: Application
 ) -> None:
@@ -203,9 +208,9 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
         nonlocal written
         await caller.read(10**6, 5.0)
         caller.listen(gone.set)
-        await caller.begin([])
+        caller.begin([])
         while not gone.is_set():
-            await caller.write(PIECE)
+            await put(caller, PIECE)
             written += len(PIECE)
             await asyncio.sleep(0)
         caller.close()
@@ -226,9 +231,9 @@ async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: A
 
     async def pour(caller: Caller) -> None:
         await caller.read(10**6, 5.0)
-        await caller.begin([])
+        caller.begin([])
         for _ in range(size):
-            await caller.write(PIECE)
+            await put(caller, PIECE)
         await caller.end()
 
     application.answering = pour

@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from gateway.domain.answer import Take
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
@@ -18,8 +19,9 @@ from gateway.pipeline import Reply
 class PlainAnswer:
     """Implements Answer: nothing but an ending."""
 
-    stream, status, content_type, complete, finish = False, 200, "application/json", True, "stop"
+    stream, status, content_type, complete, over, finish = False, 200, "application/json", True, True, "stop"
     attempt: Attempt | None = None
+    choices: list[dict[str, Any]] | None = None
 
     def __init__(self, ending: bytes) -> None:
         self.ending = ending
@@ -28,11 +30,17 @@ class PlainAnswer:
         return
         yield b""
 
+    async def pour(self, take: Take) -> bool:
+        return False
+
     def completion(self) -> bytes | None:
         return self.ending
 
     def delivered_text(self) -> str:
         return ""
+
+    def delivered_characters(self) -> int:
+        return 0
 
     async def aclose(self) -> None:
         """Nothing is open."""

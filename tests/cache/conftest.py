@@ -56,7 +56,7 @@ def completion(text: str | None = "Lima.", finish: str = "stop", **message: Any)
 class Given:
     """An Answer as a backend gave it, read to its end."""
 
-    stream, status, content_type, ending = False, 200, "application/json", b""
+    stream, status, content_type, ending, choices = False, 200, "application/json", b"", None
 
     def __init__(
         self, body: bytes | None = None, *, finish: str = "stop", complete: bool = True, cost: int | None = 700
@@ -75,6 +75,9 @@ class Given:
 
     def delivered_text(self) -> str:
         return "Lima."
+
+    def delivered_characters(self) -> int:
+        return 5
 
     async def aclose(self) -> None:
         return None

@@ -3,7 +3,8 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.cache.keepable import MAX_BYTES, keepable
+from gateway.cache.keepable import keepable
+from gateway.dialects.chat_assembly import MAX_BYTES
 from tests.cache.conftest import Given, completion
 
 

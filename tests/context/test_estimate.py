@@ -43,6 +43,12 @@ def test_nothing_is_nothing_and_anything_is_something() -> None:
     assert estimate("\ud800") >= 1
 
 
+@pytest.mark.parametrize("width", [16, 32, 40, 64, 80, 100, 128])
+def test_a_long_table_is_judged_by_all_of_its_columns(width: int) -> None:
+    row = f"{'2026-01-07 12:30:59':20}{'delivered to the harbour office':60}{'00341.50':48}"[: width - 1] + "\n"
+    assert abs(estimate(row * 1000) - 1000 * estimate(row)) <= 0.15 * 1000 * estimate(row)
+
+
 def test_a_long_mixed_text_is_judged_from_a_sample_and_still_right(counter: Counter) -> None:
     text = "\n".join(TEXTS.values()) * 60
     exact = counter.count(text)

@@ -84,6 +84,11 @@ def test_every_duplicate_is_replaced_even_one_spelled_with_escapes() -> None:
     assert splice(raw, orjson.loads(raw), {"model": b'"b"'}) == b'{"model":"b","mod\\u0065l":"b","model" : "b"}'
 
 
+def test_every_plain_duplicate_is_replaced_in_a_body_without_spaces() -> None:
+    raw = b'{"model":"a","messages":[],"model":"a"}'
+    assert splice(raw, orjson.loads(raw), {"model": b'"b"'}) == b'{"model":"b","messages":[],"model":"b"}'
+
+
 def test_a_hidden_duplicate_after_a_plain_one_is_found() -> None:
     raw = b'{"model":"dear","messages":[],"\\u006dodel":"dear"}'
     assert len(find(raw, "model")) == 2

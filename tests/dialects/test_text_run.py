@@ -8,10 +8,30 @@ from hypothesis import strategies as st
 
 from gateway.dialects.chat_assembly import Assembly
 from gateway.dialects.text_run import TextRun
+from gateway.dialects.transcript import Transcript
 from tests.dialects.samples import STOP, chunk, steady, text
 
 
-def assemble(*blocks: bytes) -> Assembly:
+def begun(first: bytes) -> TextRun:
+    run = TextRun.after(first, orjson.loads(first[6:]))
+    assert run is not None
+    return run
+
+
+def text_of(run: TextRun) -> object:
+    said = run.said()
+    assert said is not None
+    return orjson.loads(b'"%b"' % said.text)
+
+
+def kept(*blocks: bytes) -> Assembly:
+    transcript = Transcript()
+    for block in blocks:
+        transcript.keep(block)
+    return transcript.read()
+
+
+def parsed(*blocks: bytes) -> Assembly:
     assembly = Assembly()
     for block in blocks:
         assembly.add(block)
@@ -35,32 +55,31 @@ PARTS = st.sampled_from(
 def test_runs_of_text_say_the_same_as_single_events(parts: list[bytes], returns: bool) -> None:
     parts = [text("start"), *parts, chunk({}, "stop", index=1), STOP]
     block = b"".join(parts)
-    together = assemble(block.replace(b"\n\n", b"\r\n\r\n") if returns else block)
-    single = assemble(*parts)
+    together = kept(block.replace(b"\n\n", b"\r\n\r\n") if returns else block)
+    single = parsed(*parts)
     assert together.unreadable == single.unreadable == 0
     assert together.text() == single.text()
     assert together.completion(None) == single.completion(None)
 
 
 def test_a_run_takes_only_events_that_differ_in_nothing_but_the_text() -> None:
-    first = text("a")
-    run = TextRun.after(first, orjson.loads(first[6:]))
-    alike = text("b") + text("é \\ c") + text("")
+    run = begun(text("a"))
+    alike = text("b") + text("é \\ c") + text("") + text('"')
     for other in (
         STOP,
-        text('"'),
+        text("\\").replace(rb"\\", b"\\"),
+        text("x").replace(b"x", b"x\n\nevent: error\ndata: y"),
         chunk({"content": "x"}, created=2),
         chunk({"content": "x"}, index=1),
         text("z")[:-9],
     ):
-        assert run.take(alike + other, 0) == len(alike)
-        assert orjson.loads(run.text()) == "bé \\ c"
-    assert run.text() == b""
+        assert run.take(alike + other) == (len(alike), 4)
+        assert text_of(run) == 'bé \\ c"'
+    assert run.said() is None
 
 
 def test_a_run_longer_than_the_window_is_taken_to_its_end() -> None:
-    first = text("a")
-    run = TextRun.after(first, orjson.loads(first[6:]))
-    block = text("word ") * 1000 + text("x" * 20_000) + text("y")
-    assert run.take(block, 0) == 1000 * len(text("word "))
-    assert len(run.text()) == 5002
+    run = begun(text("a"))
+    block = text("word ") * 1000 + text("x" * 40_000) + text("y")
+    assert run.take(block) == (len(block), 1002)
+    assert text_of(run) == "word " * 1000 + "x" * 40_000 + "y"

@@ -14,7 +14,7 @@ import pytest_asyncio
 from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import insert
+from sqlalchemy import event, insert
 
 from gateway.domain.policy import Budget, Notify, Policy
 from gateway.domain.tasks import Tasks
@@ -153,6 +153,32 @@ async def test_a_new_window_fires_anew_and_late_rows_fire_in_their_own(database:
     assert await room.check_once() == 2
     starts = {one.payload["window_start"] for one in await room.sent()}
     assert len(starts) == 2
+
+
+async def test_beside_sqlites_only_writer_the_ledger_is_summed_when_an_alert_may_be_due(database: Database) -> None:
+    clock, sums = Clock(), list[str]()
+    room = alerts(database, {"search": policy(alerts=("50%",))}, clock=clock)
+    await room.check_once()
+
+    def count(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if "sum(" in statement:
+            sums.append(statement)
+
+    event.listen(database.engine, "before_cursor_execute", count)
+    for number in range(4):
+        await book(database, spent := row(number, "1", clock))
+        room.notice([spent])
+        assert await room.check_once() == 0
+    assert room.used() == {("search", "day", "10"): 0.4}
+    assert sums == []
+    await book(database, spent := row(4, "1", clock))
+    room.notice([spent])
+    assert await room.check_once() == 1
+    assert len(sums) == 1
+    room.notice([row(5, "5", clock)])  # never booked: what was heard is not what is spent
+    assert await room.check_once() == 0
+    assert len(sums) == 2
+    assert room.used() == {("search", "day", "10"): 0.5}
 
 
 async def test_a_new_process_looks_at_every_team_by_itself(database: Database) -> None:

@@ -40,13 +40,13 @@ async def books(directory: Path) -> AsyncIterator[Journal]:
 
 def read(directory: Path) -> tuple[list[Row], list[Row]]:
     """Closed rows, and what orphans would become."""
-    closed, open_ = [], []
+    closed, open_ = list[Row](), list[Row]()
     for name, files in segments.lanes(directory).items():
         lane = Lane(name)
         before = None
         while lane.place != before:
             before = lane.place
-            closed += (Row(*values) for values in lane.read(files))
+            closed += map(Row.of, lane.read(files))
         open_ += lane.orphans()
     return closed, open_
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
-from gateway.ledger.rows import Mark, Row, ending, opening, orphan, output_tokens, rates
+from gateway.ledger.rows import FIELDS, Mark, Row, ending, opening, orphan, output_tokens, rates
 from gateway.state.tables import ledger
-from tests.ledger.samples import USAGE, begin, finish, record
+from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
 
 
 def test_a_row_has_the_tables_columns() -> None:
@@ -28,6 +30,34 @@ def test_beginning_and_end_make_a_whole_row() -> None:
         True,
     )
     assert (row.output_tokens, row.outcome) == (20, "ok")
+
+
+@pytest.mark.parametrize(
+    ("facts", "last"),
+    [
+        ({}, "duration_ms"),
+        ({"stream": True}, "stream"),
+        ({"difficulty": 0.0}, "difficulty"),
+        ({"tags": {"a": "b"}}, "tags"),
+    ],
+)
+def test_a_row_ends_with_the_last_value_that_is_not_the_default(facts: dict[str, Any], last: str) -> None:
+    entry = record()
+    for name, value in facts.items():
+        setattr(entry, name, value)
+    attempt = finish(begin(entry))
+    values = opening(attempt, entry) + ending(attempt, entry, USAGE)
+    assert FIELDS[len(values) - 1] == last
+    row = Row.of(values)
+    assert (row.stream, row.difficulty, row.trimmed_tokens) == (entry.stream, entry.difficulty, 0)
+    assert (row.error, row.estimated, row.saved_pico, row.simulated) == ("", False, None, False)
+
+
+def test_the_rarest_fact_makes_a_whole_row() -> None:
+    entry = record()
+    attempt = finish(begin(entry, SIMULATED))
+    values = opening(attempt, entry) + ending(attempt, entry, Usage(1, audio_tokens=2))
+    assert (len(values), Row.of(values).audio_tokens, Row.of(values).simulated) == (len(FIELDS), 2, True)
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,9 @@ async def test_a_slot_is_kept_until_its_attempts_end_is_written(
     assert slots.unpacked(words[0]) == (7, 7 * 250)
     spend(books)
     spend(books)
-    assert len(books._slots._free) == slots.SLOTS  # type: ignore[union-attr]
+    assert books._slots is not None
+    assert {books._slots.take() for _ in range(slots.SLOTS)} == set(range(slots.SLOTS))
+    assert books._slots.take() is None
     await books.aclose()
 
 
@@ -147,7 +149,8 @@ async def test_attempts_beyond_the_table_are_known_by_their_marks(
 ) -> None:
     books, _ = await started(directory)
     assert books._slots is not None
-    books._slots._free.clear()
+    while books._slots.take() is not None:
+        pass
     entry = record()
     attempt = begin(entry)
     books.open(attempt, entry)

@@ -3,13 +3,14 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.policy import DataPolicy
+from gateway.domain.route import ContextEstimate
 from gateway.errors import ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices import Catalogue
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
 from gateway.routing.choose import speaks
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
 
-PLAIN = Demand("openai_chat", frozenset(), 1000, 1000, 200, None, DataPolicy())
+PLAIN = Demand("openai_chat", frozenset(), ContextEstimate(1000, 1000), 200, None, DataPolicy())
 
 
 def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None) -> dict[str, tuple[str, str]]:
@@ -24,11 +25,11 @@ def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None
         ({"needs": frozenset({"tools"})}, ("capability", "", "")),
         ({"needs": frozenset({"tools", "vision"})}, ("capability", "capability", "")),
         ({"needs": frozenset({"json_schema"})}, ("capability", "capability", "capability")),
-        ({"input_least": 4000}, ("window", "", "")),
-        ({"input_least": 3896}, ("", "", "")),
-        ({"input_least": 3896, "output_most": 201}, ("window", "", "")),
-        ({"input_tokens": 90000, "input_least": 100}, ("", "", "")),  # trimming makes it fit
-        ({"input_least": 10**7}, ("window", "window", "")),  # an unknown window passes
+        ({"input": ContextEstimate(4000, 4000)}, ("window", "", "")),
+        ({"input": ContextEstimate(3896, 3896)}, ("", "", "")),
+        ({"input": ContextEstimate(3896, 3896), "output_most": 201}, ("window", "", "")),
+        ({"input": ContextEstimate(90000, 100)}, ("", "", "")),  # trimming makes it fit
+        ({"input": ContextEstimate(10**7, 10**7)}, ("window", "window", "")),  # an unknown window passes
         ({"data": DataPolicy(hosted="forbidden")}, ("", "", "data")),
         ({"data": DataPolicy(regions=("us",))}, ("data", "data", "")),
         ({"tier": "large"}, ("tier", "", "tier")),

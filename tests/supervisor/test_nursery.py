@@ -55,21 +55,75 @@ def test_forked_workers_are_the_supervisors_own_and_hold_nothing_of_its_files(re
     assert gone(*family.values())
 
 
-def test_one_that_dies_is_forked_again_and_without_a_nursery_spawned(real: Gateway) -> None:
+def nursery(supervisor: int) -> int | None:
+    """Its pid, while there is one."""
+    for pid in children(supervisor).values():
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
+            if "gateway.supervisor.nursery" in words and not status(pid, "Name").startswith("tg-worker"):
+                return pid
+        except FileNotFoundError:
+            pass
+    return None
+
+
+def test_the_nursery_ends_when_all_are_ready_and_begins_anew_when_one_has_died(real: Gateway) -> None:
     facts = real.facts()
+    until(lambda: "tg-nursery" not in children(facts["pid"]))
     os.kill(facts["workers"][0], signal.SIGKILL)
-    until(lambda: children(facts["pid"]).get("tg-worker-0", facts["workers"][0]) != facts["workers"][0])
-    os.kill(children(facts["pid"])["tg-nursery"], signal.SIGKILL)
-    assert not gone(facts["workers"][1])
+    until(lambda: nursery(facts["pid"]) is not None)
+    until(lambda: facts["workers"][0] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
+    fresh = real.facts()["workers"][0]
+    assert children(facts["pid"])["tg-worker-0"] == fresh
+    assert "gateway.supervisor.nursery" in Path(f"/proc/{fresh}/cmdline").read_text()
+    assert os.getsid(fresh) == fresh
+    assert os.readlink(f"/proc/{fresh}/fd/0") == "/dev/null"
+    until(lambda: nursery(facts["pid"]) is None)
+    os.kill(facts["workers"][1], signal.SIGKILL)  # so that the new one is who answers
+    until(lambda: real.get("/health/ready"))
+    code, said = real.end()
+    assert code == 0
+    assert "started by itself" not in said
+
+
+def test_a_roll_forks_all_of_them_from_one_nursery(real: Gateway) -> None:
+    facts = real.facts()
+    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    real.send(signal.SIGUSR2)
+    until(lambda: not set(real.facts()["workers"]) & set(facts["workers"]) and nursery(facts["pid"]) is None)
+    workers = real.facts()["workers"]
+    assert len(workers) == 2
+    for pid in workers:
+        rolled = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        (shared_kb,) = [int(line.split()[1]) for line in rolled.splitlines() if line.startswith("Shared_Dirty:")]
+        assert shared_kb > 8000  # what one has of its own, nobody else maps
+    assert real.end()[0] == 0
+
+
+def test_without_a_nursery_one_is_spawned(real: Gateway) -> None:
+    facts = real.facts()
+    until(lambda: "tg-nursery" not in children(facts["pid"]))
     os.kill(facts["workers"][1], signal.SIGKILL)
-    until(lambda: len(set(real.facts()["workers"]) - set(facts["workers"])) == 2)
+    until(lambda: nursery(facts["pid"]) is not None)
+    os.kill(nursery(facts["pid"]) or 0, signal.SIGKILL)
+    until(lambda: facts["workers"][1] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     spawned = real.facts()["workers"][1]
     assert "gateway.supervisor.worker" in Path(f"/proc/{spawned}/cmdline").read_text()
     os.kill(real.facts()["workers"][0], signal.SIGKILL)  # so that the spawned one is who answers
     until(lambda: real.get("/health/ready"))
     code, said = real.end()
     assert code == 0
-    assert "from now on workers are started one by one" in said
+    assert "worker 1 is started by itself" in said
+
+
+def test_who_is_told_to_leave_while_the_nursery_begins_leaves_nothing_behind(real: Gateway) -> None:
+    facts = real.facts()
+    until(lambda: "tg-nursery" not in children(facts["pid"]))
+    os.kill(facts["workers"][0], signal.SIGKILL)
+    until(lambda: nursery(facts["pid"]) is not None)
+    family = children(facts["pid"])
+    assert real.end()[0] == 0
+    assert gone(*family.values())
 
 
 def test_when_the_supervisor_is_killed_everybody_goes(real: Gateway) -> None:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pytest
 
+from gateway.domain.record import Record
 from gateway.domain.route import Considered, Grade, Route
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
@@ -28,7 +30,7 @@ async def test_it_is_there_as_soon_as_the_request_has_ended(state: State) -> Non
 
 async def test_another_team_does_not_see_it(state: State) -> None:
     flights, elsewhere = Flights(state), Flights(state)
-    seen = served("search")
+    seen = served("search", error="odd")
     flights.add(seen)
     await flights.flush()
     for worker in (flights, elsewhere):
@@ -47,7 +49,7 @@ async def test_another_worker_reads_it_through_the_state(state: State) -> None:
 
 async def test_it_is_kept_for_an_hour(state: State) -> None:
     flights = Flights(state)
-    seen = served()
+    seen = served(error="odd")
     flights.add(seen)
     await flights.flush()
     (key,) = await state.call("KEYS", state.key("flight", "*"))
@@ -55,9 +57,42 @@ async def test_it_is_kept_for_an_hour(state: State) -> None:
     assert KEEP_S - 5 <= left <= KEEP_S
 
 
+def retried() -> Record:
+    seen = record()
+    attempted(seen, SMALL, outcome="failed")
+    attempted(seen, LARGE)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("seen", "kept"),
+    [
+        (served(), False),
+        (served(cache="exact"), False),
+        (served(route=Route((SMALL,), "asked for by name", considered=(Considered("small"),))), False),
+        (served(error="all_backends_failed"), True),
+        (served(degraded={"state"}), True),
+        (served(escalated=True), True),
+        (served(trimmed_tokens=7), True),
+        (served(cache="semantic"), True),
+        (retried(), True),
+        (served(route=Route((SMALL,), "cheapest adequate", grade=Grade(0.2))), True),
+        (served(route=Route((SMALL,), "cheapest", considered=(Considered("small"), Considered("large")))), True),
+    ],
+)
+async def test_the_state_keeps_only_what_the_ledgers_rows_do_not_tell(state: State, seen: Record, kept: bool) -> None:
+    flights, elsewhere = Flights(state), Flights(state)
+    flights.add(seen)
+    await flights.flush()
+    assert (await elsewhere.find(seen.request_id, "search") is not None) == kept
+    assert bool(await state.call("KEYS", state.key("flight", "*"))) == kept
+    assert await flights.find(seen.request_id, "search") is not None
+    assert flights.dropped == 0
+
+
 async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: State) -> None:
     flights = Flights(state)
-    records = [served() for _ in range(RECENT + 40)]
+    records = [served(error="odd") for _ in range(RECENT + 40)]
     for number, seen in enumerate(records):
         flights.add(seen)
         if number % MOST == MOST - 1:
@@ -70,15 +105,44 @@ async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: Sta
 
 async def test_of_very_many_a_sample_is_kept_and_what_went_wrong_before_what_went_well(state: State) -> None:
     flights, elsewhere = Flights(state), Flights(state)
-    plain = [served() for _ in range(MOST + 5)]
-    failed = [served(error="all_backends_failed") for _ in range(MOST)]
-    for seen in (*plain, *failed):
+    decided = [served(trimmed_tokens=0, cache="semantic") for _ in range(MOST + 5)]
+    failed = [served(error="all_backends_failed") for _ in range(MOST - 4)]
+    for seen in (*decided, *failed):
         flights.add(seen)
     await flights.flush()
-    assert flights.dropped == 5
-    assert all([await elsewhere.find(seen.request_id, "search") for seen in (*plain[:MOST], *failed)])
-    assert not any([await elsewhere.find(seen.request_id, "search") for seen in plain[MOST:]])
-    assert all([await flights.find(seen.request_id, "search") for seen in plain])
+    assert flights.dropped == 5 + MOST - 4
+    assert all([await elsewhere.find(seen.request_id, "search") for seen in (*decided[:4], *failed)])
+    assert not any([await elsewhere.find(seen.request_id, "search") for seen in decided[4:]])
+    assert all([await flights.find(seen.request_id, "search") for seen in decided])
+
+
+class Shelf:
+    """An archive of one request."""
+
+    def __init__(self, request_id: str, team: str) -> None:
+        self.found = {"id": request_id, "team": team, "source": "ledger"}
+        self.asked = 0
+
+    async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
+        self.asked += 1
+        return self.found if (request_id, team) == (self.found["id"], self.found["team"]) else None
+
+
+async def test_the_archive_is_asked_for_what_is_neither_recent_nor_in_the_state(state: State) -> None:
+    plain, failed = served(), served(error="odd")
+    shelf = Shelf(plain.request_id, "search")
+    flights, elsewhere = Flights(state, shelf), Flights(state, shelf)
+    for seen in (plain, failed):
+        flights.add(seen)
+    await flights.flush()
+    for worker, seen in ((flights, plain), (elsewhere, failed)):
+        found = await worker.find(seen.request_id, "search")
+        assert found is not None
+        assert found["source"] == "recorder"
+    assert await flights.find(plain.request_id, "other") is None  # who knows the request knows whose it is
+    assert shelf.asked == 0
+    assert await elsewhere.find(plain.request_id, "search") == shelf.found
+    assert await elsewhere.find(plain.request_id, "other") is None
 
 
 async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path) -> None:
@@ -87,8 +151,9 @@ async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path)
     state = State(server.url, timeout_s=0.2)
     await state.open()
     try:
+        before, after = served(error="odd"), served(error="odd")
         flights, elsewhere = Flights(state), Flights(state)
-        before, after = served(), served()
+        archived = Flights(state, Shelf(before.request_id, "search"))
         flights.add(before)
         await flights.flush()
         await asyncio.to_thread(server.kill)
@@ -97,6 +162,7 @@ async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path)
         await flights.flush()
         assert await flights.find(after.request_id, "search") is not None
         assert await elsewhere.find(before.request_id, "search") is None
+        assert await archived.find(before.request_id, "search") is not None
     finally:
         await state.aclose()
         await asyncio.to_thread(server.stop)
@@ -104,7 +170,7 @@ async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path)
 
 async def test_a_fact_of_an_odd_type_stops_neither_its_record_nor_the_next(state: State) -> None:
     flights = Flights(state)
-    odd, fine = served(), served()
+    odd, fine = served(error="odd"), served(error="odd")
     odd.note("odd", value=object())
     flights.add(odd)
     flights.add(fine)

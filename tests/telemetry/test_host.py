@@ -160,8 +160,10 @@ def test_an_earlier_gateways_figures_are_forgotten(tmp_path: Path) -> None:
     first = Archive(tmp_path)
     first.write({})
     first.close()
+    (tmp_path / "worker-0-1.new").touch()  # of one that was killed while it began
     Archive(tmp_path).close()
     assert requests(tmp_path) == 0
+    assert {path.stem for path in tmp_path.iterdir()} == {host.SUPERVISOR, host.PAST}
 
 
 def test_the_supervisors_figures_have_names(tmp_path: Path, archive: Archive) -> None:

@@ -73,7 +73,7 @@ async def test_a_refusal_before_the_tenant_is_known_is_counted_by_its_code(telem
 async def test_log_lines_and_flight_records_are_written_soon_after(
     telemetry: Telemetry, state: State, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    seen = served()
+    seen = served(escalated=True)
     with observed(telemetry, seen):
         pass
     written: list[str] = []
@@ -91,7 +91,7 @@ async def test_log_lines_and_flight_records_are_written_soon_after(
 async def test_what_waits_is_written_at_the_end(state: State, capsys: pytest.CaptureFixture[str]) -> None:
     telemetry = Telemetry(TelemetrySettings(), state)
     await telemetry.open()
-    seen = served()
+    seen = served(escalated=True)
     with observed(telemetry, seen):
         pass
     await telemetry.aclose()

@@ -37,7 +37,7 @@ def _real() -> Any:
     return module
 
 
-class _Session(onnxruntime.InferenceSession):  # type: ignore[misc, name-defined]
+class _Session(onnxruntime.InferenceSession):  # type: ignore[misc]
     def run(self, *args: Any, **kwargs: Any) -> Any:
         while (told := _told()) == "wait":
             time.sleep(_LOOK_S)

@@ -1,0 +1,128 @@
+"""The short flight record of a request, put together from its rows when nobody remembers the whole one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.units import usd_text
+from gateway.ledger.rows import Row
+from gateway.state.sql import Database
+from gateway.state.tables import ledger
+
+log = logging.getLogger(__name__)
+
+MOST_ATTEMPTS = 64
+"""Of one request that are looked for."""
+FIND_S = 5.0
+_COLUMNS = [ledger.c[name] for name in Row._fields]
+
+
+class Archive:
+    """Reads only; any worker may. A row is there as soon as the writer has drained it, about a second later."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
+        """JSON values with the keys of a flight record. None while the ledger is away, too."""
+        # One by one: how PostgreSQL orders the ids, and so what a range of them holds, depends on its locale.
+        ids = [f"{request_id}-{number}" for number in range(MOST_ATTEMPTS)]
+        query = select(*_COLUMNS).where(ledger.c.id.in_(ids), ledger.c.team == team).order_by(ledger.c.attempt)
+
+        def read(connection: Connection) -> list[Row]:
+            return [Row(*values) for values in connection.execute(query)]
+
+        try:
+            rows = await self._database.run(read, timeout_s=FIND_S, writes=False)
+        except SQLAlchemyError as error:
+            log.warning("request %s cannot be looked up in the ledger: %s", request_id, type(error).__name__)
+            return None
+        return retold(rows) if rows else None
+
+
+def retold(rows: Sequence[Row]) -> dict[str, Any]:
+    """The flight record of the request that `rows` belong to, in the order of its attempts.
+
+    What the ledger does not keep is None or empty: the route with its candidates, notes, and what the client was told.
+    """
+    first = rows[0]
+    calls = [row for row in rows if row.attempt > 0]  # 0: answered by the cache
+    served = _served(rows)
+    return {
+        "id": first.request_id,
+        "team": first.team,
+        "key": first.key_id,
+        "at": first.at,
+        "model": first.model_asked,
+        "dialect": first.dialect,
+        "stream": first.stream,
+        "status": 200 if served.outcome == "ok" else None,
+        "error": None if served.outcome == "ok" else served.error or None,
+        "finish": None,
+        "cache": served.cache,
+        "cache_score": None,
+        "difficulty": first.difficulty,
+        "abstained": False,
+        "route": None,
+        "attempts": [_attempt(row) for row in calls],
+        "escalated": any(row.escalated for row in rows),
+        "trimmed_tokens": served.trimmed_tokens,
+        "cost_usd": _usd(_cost(rows)),
+        "saved_usd": _usd(served.saved_pico),
+        "first_byte_ms": _since(first, served, served.first_byte_ms),
+        "duration_ms": _since(first, rows[-1], rows[-1].duration_ms),
+        "degraded": [],
+        "tags": orjson.loads(first.tags),
+        "session": first.session or None,
+        "notes": [],
+        "source": "ledger",
+    }
+
+
+def _attempt(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.id,
+        "backend": row.backend,
+        "model": row.model,
+        "tier": row.tier,
+        "outcome": row.outcome,
+        "status": row.status,
+        "error": row.error or None,
+        "input_tokens": row.input_tokens + row.cached_tokens + row.cache_write_5m_tokens + row.cache_write_1h_tokens,
+        "cached_tokens": row.cached_tokens,
+        "output_tokens": row.output_tokens + row.reasoning_tokens + row.audio_tokens,
+        "estimated": row.estimated,
+        "confidence": None,
+        "cost_usd": _usd(row.cost_pico),
+        "trimmed_tokens": row.trimmed_tokens,
+    }
+
+
+def _served(rows: Sequence[Row]) -> Row:
+    """The row whose answer the client had; the last when none did answer."""
+    for outcome in ("ok", "interrupted"):
+        for row in reversed(rows):
+            if row.outcome == outcome:
+                return row
+    return rows[-1]
+
+
+def _cost(rows: Sequence[Row]) -> int | None:
+    """Of all attempts, failed ones too; unknown when nothing was priced."""
+    priced = [row.cost_pico for row in rows if row.cost_pico is not None]
+    return sum(priced) if priced else None
+
+
+def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
+    """Milliseconds of `row`, counted from where `first` began: the request's own beginning is not in the ledger."""
+    return None if after_ms is None else round((row.at - first.at) * 1000 + after_ms, 3)
+
+
+def _usd(pico: int | None) -> str | None:
+    return None if pico is None else usd_text(pico)

@@ -1,0 +1,1 @@
+"""The files below deploy/, checked with the tools that would use them."""
