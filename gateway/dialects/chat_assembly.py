@@ -245,10 +245,15 @@ def _merged(known: Any, value: Any, name: str = "") -> Any:
 
 def _weight(choice: dict[str, Any], size: int) -> int:
     """How much of a chunk of `size` bytes is kept of a choice: its text, or all when there is more to it."""
-    delta = choice.get("delta") or {}
-    if choice.get("logprobs") or any(value and type(value) is not str for value in delta.values()):
+    if choice.get("logprobs"):
         return size
-    return sum(len(value) for value in delta.values() if value)
+    characters = 0
+    for value in (choice.get("delta") or {}).values():
+        if type(value) is str:
+            characters += len(value)
+        elif value:
+            return size
+    return characters
 
 
 def _number(index: object) -> int:

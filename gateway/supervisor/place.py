@@ -49,9 +49,10 @@ def occupy(paths: Paths) -> int:
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:
     """A bound, listening socket. `patience_s`: how long to wait for a port that is taken. Raises ConfigError."""
     deadline = time.monotonic() + patience_s
+    name = host.encode() if host.isascii() else host  # text would bring in the tables for international names
     while True:
         try:
-            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            family, _, _, _, address = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)[0]
             return socket.create_server(address[:2], family=family, backlog=BACKLOG)
         except OSError as error:
             if time.monotonic() < deadline:

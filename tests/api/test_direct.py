@@ -13,7 +13,7 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.caller import Caller, HangUp
-from gateway.api.direct import DirectProtocol
+from gateway.api.direct import Call, DirectProtocol
 from gateway.domain.deadlines import Deadlines
 from gateway.errors import BadRequest, BodyTooLarge
 
@@ -110,6 +110,13 @@ async def serving(answer: Answer, **settings: Any) -> AsyncIterator[Callable[[],
         listening.close()
 
 
+class Tapped:
+    """A transport whose writes are seen."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self.write = write
+
+
 class NoSignals:
     """The test's own process keeps its handlers."""
 
@@ -173,6 +180,26 @@ async def test_each_piece_of_a_stream_goes_out_at_once() -> None:
             await line.reader.readuntil(b"5\r\nfirst\r\n")
         go.set()
         assert [chunk async for chunk in line.chunks()] == [b"last"]
+
+
+async def test_head_and_first_piece_go_out_together_and_so_do_last_piece_and_end() -> None:
+    written: list[bytes] = []
+
+    async def streamed(caller: Caller) -> None:
+        assert isinstance(caller, Call)
+        write = caller.transport.write
+        caller.transport = Tapped(lambda data: (written.append(data), write(data)))  # type: ignore[assignment]
+        caller.begin([])
+        assert not written
+        assert caller.put(b"first")
+        assert caller.put(b"second")
+        await caller.end(b"last")
+
+    async with serving(streamed) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert (await line.hear())[2] == b"firstsecondlast"
+    assert [data.split(b"\r\n")[0] for data in written] == [b"HTTP/1.1 200 OK", b"6", b"4"]
 
 
 async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> None:

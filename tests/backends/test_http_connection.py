@@ -253,6 +253,19 @@ async def test_an_error_of_whoever_is_poured_to_reaches_the_task_and_not_the_loo
     await response.aclose()
 
 
+async def test_a_piece_that_was_taken_is_not_lost_to_a_break_right_behind_it() -> None:
+    _, _, connection, response = await opened()
+    got: list[bytes] = []
+    pouring = asyncio.ensure_future(response.pour(keeping(got, more=False)))
+    await asyncio.sleep(0)
+    connection.data_received(b"one")
+    connection.connection_lost(None)
+    assert await pouring
+    with pytest.raises(StreamBroken):
+        await response.pour(keeping(got, more=False))
+    assert got == [b"one"]
+
+
 async def test_pouring_ends_with_the_body_and_raises_when_it_breaks() -> None:
     for broken in (False, True):
         owner, _, connection, response = await opened()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.dialects.transcript import Transcript
-from tests.dialects.samples import chunk, text
+from tests.dialects.samples import STOP, chunk, text
 
 
 def test_a_long_stream_is_understood_bit_by_bit() -> None:
@@ -15,6 +15,27 @@ def test_a_long_stream_is_understood_bit_by_bit() -> None:
     assert transcript.chunks == 3000
     assert transcript.read().text() == "".join(f"{number} " for number in range(3000))
     assert transcript.read() is transcript.read()
+
+
+def test_a_very_long_answer_is_counted_and_only_its_beginning_kept() -> None:
+    transcript = Transcript()
+    for number in range(400):
+        transcript.keep(chunk({"content": "w" * 999 + " ", "refusal": None}, created=number % 2))
+    transcript.keep(STOP)
+    said = transcript.read()
+    assert (said.characters, said.finish, transcript.chunks) == (400_000, "stop", 401)
+    assert said.text() == ("w" * 999 + " ") * 65 + "w" * 536
+    assert said.completion(None) is None
+
+
+def test_events_that_are_never_alike_are_kept_as_they_come_and_a_run_among_them_is_found() -> None:
+    odd = [chunk({"content": f"{number} "}, obfuscation="x" * number) for number in range(150)]
+    even = [text(f"{number} ") for number in range(150, 300)]
+    transcript = Transcript()
+    for block in (*odd[:50], b"".join(odd[50:]), *even[:100], b"".join(even[100:])):
+        transcript.keep(block)
+    assert transcript.chunks == 300
+    assert transcript.read().text() == "".join(f"{number} " for number in range(300))
 
 
 @pytest.mark.parametrize(
