@@ -325,6 +325,45 @@ async def test_a_stream_whose_budget_runs_out_midway_ends_and_what_came_is_bille
     assert house.quiet()
 
 
+async def test_of_an_answer_that_comes_all_at_once_nothing_is_released_that_the_budget_does_not_cover(
+    house: House,
+) -> None:
+    who = tenant(budget={"limit_usd": str(600 * OUTPUT / 1e12), "window": "day"}, **ONE_AT_A_TIME)
+    word = b'data: {"choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n'
+    stop = b'data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
+    house.provider.script(Raw((head + word * 900 + stop,), then="fin"))
+    with pytest.raises(BudgetExhausted):
+        await house.read(ask(stream=True), who)
+    assert b"".join(house.pieces).count(b"word") < 600
+    row = await only_row(house)
+    assert (row["outcome"], row["output_tokens"] >= 600) == ("interrupted", True)
+    assert (house.record.status, house.record.error) == (429, "insufficient_quota")
+    assert house.pipeline.cache.stats()["entries"] == 0
+    assert house.quiet()
+
+
+async def test_what_comes_with_the_terminating_event_is_released_with_it_once_the_money_is_settled(
+    house: House,
+) -> None:
+    async with await house.serve(ask(stream=True)) as reply:
+        pieces: list[bytes] = []
+
+        def take(piece: bytes) -> bool:
+            assert "settled" not in house.notes
+            pieces.append(piece)
+            return len(pieces) % 2 == 0
+
+        while await reply.pour(take):
+            pass
+        assert house.notes.index("journalled") < house.notes.index("settled")
+        assert reply.ending.endswith(b"data: [DONE]\n\n")
+        data = b"".join(pieces) + reply.ending
+    await house.stored()
+    again = await house.read(ask(stream=True))
+    assert (house.record.cache, again.count(b"[DONE]"), data.count(b"[DONE]")) == ("exact", 1, 1)
+
+
 async def test_a_request_over_the_limit_leaves_nothing_behind(house: House) -> None:
     house.provider.script(DRIP)
     async with await house.serve(ask(stream=True), tenant(**ONE_AT_A_TIME)):
@@ -499,3 +538,37 @@ async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
 async def workers(state: State, key: bytes) -> str:
     """What each worker has of a counter: name=leased=in use=…;"""
     return str(await state.call("HGET", key, "w") or b"", "ascii")
+
+
+# -- what a request waits for --------------------------------------------------------------------------------------
+
+
+async def test_a_common_miss_waits_for_its_backend_alone(
+    house: House, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Limits, budget and cache are on, and no request asks the state server for anything itself."""
+    who = tenant(
+        limits={"requests_per_minute": 10_000, "tokens_per_minute": 10_000_000, "concurrent": 50},
+        budget={"limit_usd": 1000, "window": "month", "on_exhausted": "refuse"},
+    )
+    for number in range(60):  # leases follow demand
+        await house.read(ask(f"before {number}"), who)
+        await asyncio.sleep(0.01)
+    asked: list[str] = []
+    exchange = state._exchange
+
+    async def noted(*what: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        asked.append(task.get_name())
+        return await exchange(*what)
+
+    monkeypatch.setattr(state, "_exchange", noted)
+    me = asyncio.current_task()
+    assert me is not None
+    for number in range(40):
+        await house.read(ask(f"question {number}", stream=number % 2 == 0), who)
+        await asyncio.sleep(0.01)
+    await until(lambda: asked)  # what others ask for all requests together is noted, so ours would have been
+    assert me.get_name() not in asked
+    assert house.record.cache == "miss"

@@ -113,8 +113,12 @@ async def serving(answer: Answer, **settings: Any) -> AsyncIterator[Callable[[],
 class Tapped:
     """A transport whose writes are seen."""
 
-    def __init__(self, write: Callable[[bytes], object]) -> None:
-        self.write = write
+    def __init__(self, transport: asyncio.Transport, written: list[bytes]) -> None:
+        self.transport, self.written = transport, written
+
+    def write(self, data: bytes) -> None:
+        self.written.append(data)
+        self.transport.write(data)
 
 
 class NoSignals:
@@ -187,8 +191,7 @@ async def test_head_and_first_piece_go_out_together_and_so_do_last_piece_and_end
 
     async def streamed(caller: Caller) -> None:
         assert isinstance(caller, Call)
-        write = caller.transport.write
-        caller.transport = Tapped(lambda data: (written.append(data), write(data)))  # type: ignore[assignment]
+        caller.transport = Tapped(caller.transport, written)  # type: ignore[assignment]
         caller.begin([])
         assert not written
         assert caller.put(b"first")

@@ -13,6 +13,7 @@ import pytest_asyncio
 
 from gateway.cache.lookup import Cache, Hit
 from gateway.dialects.openai_chat import parse
+from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record
@@ -56,7 +57,7 @@ def completion(text: str | None = "Lima.", finish: str = "stop", **message: Any)
 class Given:
     """An Answer as a backend gave it, read to its end."""
 
-    stream, status, content_type, ending, choices = False, 200, "application/json", b"", None
+    stream, over, status, content_type, ending, choices = False, True, 200, "application/json", b"", None
 
     def __init__(
         self, body: bytes | None = None, *, finish: str = "stop", complete: bool = True, cost: int | None = 700
@@ -69,6 +70,9 @@ class Given:
     async def __aiter__(self) -> AsyncIterator[bytes]:
         for nothing in ():
             yield nothing
+
+    async def pour(self, take: Take) -> bool:
+        return False
 
     def completion(self) -> bytes | None:
         return self.body

@@ -28,8 +28,9 @@ pytestmark = pytest.mark.heavy
 
 BASE = "http://127.0.0.1:8080"
 LINES = [line for line in commands(README) if "thriftgate " in line]
-STARTS = ("thriftgate serve", "thriftgate model fetch")
-"""Serve until they are stopped, or download: read, not run. (The gateway of these tests is started by the first.)"""
+STARTS = ("thriftgate serve", "thriftgate model fetch", "thriftgate loadtest", "thriftgate chaos")
+"""Serve until they are stopped, download, or load the machine for long: read, not run. (The gateway of these tests is
+started by the first; tests/loadtests runs the others, in small.)"""
 FILES = {
     "pairs.jsonl": [
         {"id": 1, "stored": "How do I reset my password?", "asked": "Please, how do I reset my password?"},
