@@ -517,7 +517,7 @@ async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
     await house.provider.settled()
     assert house.quiet()
     assert house.emitted == 100
-    assert house.notes.count("admitted") == house.notes.count("place left") > 50
+    assert house.notes.count("admitted") == house.notes.count("place left") > 20
     rows = await house.rows()
     assert len({row["id"] for row in rows}) == len(rows) == house.fleet.stats()["attempts"]
     spent = sum(row["cost_pico"] for row in rows)
