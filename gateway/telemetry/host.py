@@ -112,11 +112,14 @@ def told(worker: int, totals: Totals, rooms: Iterable[tuple[str, str, float]]) -
     }
 
 
-def look(folder: Path) -> Host:
-    """What is published. Reads files."""
+def look(folder: Path, own: tuple[str, Mapping[str, Any]] | None = None) -> Host:
+    """What is published. Reads files, but for the page of the process that looks, whose name and figures are `own`:
+    a disk that took nothing lately must not hide what only this process knows.
+    """
     host, lives = Host(), {}
+    mine = own[0] if own else ""
     for name in page.names(folder):
-        if name not in (SUPERVISOR, PAST):
+        if name not in (SUPERVISOR, PAST, mine):
             lives[name] = (page.alive(folder, name), page.read(folder, name))
     past = orjson.loads(page.read(folder, PAST) or b"{}")  # after the others: who ended meanwhile is named there
     if past:
@@ -124,6 +127,8 @@ def look(folder: Path) -> Host:
     for name, (living, data) in lives.items():
         if data is not None and name not in past.get("added", ()):
             host.add(orjson.loads(data), living)
+    if own and mine not in past.get("added", ()):
+        host.add(own[1], living=True)
     host.supervisor = orjson.loads(page.read(folder, SUPERVISOR) or b"{}")
     return host
 
@@ -149,8 +154,8 @@ class Voice:
         else:
             self._silent = False
 
-    def look(self) -> Host:
-        return look(self._folder)
+    def look(self, told: Mapping[str, Any]) -> Host:
+        return look(self._folder, (self._page.name, told))
 
     def close(self) -> None:
         self._page.close()

@@ -131,10 +131,12 @@ class Telemetry:
             await self._publish(voice)
             await asyncio.sleep(PUBLISH_S)
 
-    async def _publish(self, voice: Voice) -> None:
-        """One at a time: an older edition must not follow a newer one."""
+    async def _publish(self, voice: Voice) -> dict[str, Any]:
+        """What was published. One at a time: an older edition must not follow a newer one."""
         async with self._turn:
-            await asyncio.to_thread(voice.say, self._told())
+            told = self._told()
+            await asyncio.to_thread(voice.say, told)
+        return told
 
     def _told(self) -> dict[str, Any]:
         return told(self._worker, self.totals, figures(self._rooms))
@@ -146,8 +148,8 @@ class Telemetry:
             host = Host()
             host.add(self._told(), living=True)
             return await asyncio.to_thread(text, host)
-        await self._publish(voice)  # first, and then it is read like the others': what was shown once is not taken back
-        return await asyncio.to_thread(lambda: text(voice.look()))
+        told = await self._publish(voice)  # first: what was shown is not taken back, whatever becomes of this worker
+        return await asyncio.to_thread(lambda: text(voice.look(told)))
 
     async def flight(self, request_id: str, team: str) -> dict[str, Any] | None:
         return await self.flights.find(request_id, team)

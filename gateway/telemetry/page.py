@@ -82,7 +82,7 @@ def read(folder: Path, name: str) -> bytes | None:
     for side in SIDES:
         try:
             data = (folder / f"{name}{side}").read_bytes()
-        except FileNotFoundError:
+        except OSError:  # not there, or the disk is not
             continue
         if len(data) < _HEAD.size:
             continue
@@ -97,7 +97,7 @@ def alive(folder: Path, name: str) -> bool:
     """Whether its process still has it open, be it frozen."""
     try:
         fd = os.open(folder / f"{name}{SIDES[0]}", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
+    except OSError:
         return False
     try:
         fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
