@@ -108,6 +108,7 @@ async def test_a_cluster_that_is_away_counts_as_down() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.timeout(60)
 async def test_a_frozen_node_is_given_up_in_time_and_a_crowd_of_callers_is_served(servers: RedisServers) -> None:
     ports = await servers.cluster()
     state = State(f"redis+cluster://127.0.0.1:{ports[0]}", timeout_s=1.0)
