@@ -50,7 +50,7 @@ def test_forked_workers_are_the_supervisors_own_and_hold_nothing_of_its_files(re
         opened = [os.readlink(link) for link in Path(f"/proc/{pid}/fd").iterdir() if link.exists()]
         assert str(real.data / "lock") not in opened
         assert os.readlink(f"/proc/{pid}/fd/0") == "/dev/null"
-    assert real.get("/health/ready")
+    until(lambda: real.get("/health/ready"))
     assert real.end()[0] == 0
     assert gone(*family.values())
 
