@@ -12,7 +12,7 @@ from gateway.admission.budget import BudgetHold, Budgets
 from gateway.admission.limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache, Hit, Miss
-from gateway.domain.answer import Answer, Take
+from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.protocols import Books, Contexts, TokenCounter
 from gateway.domain.record import Record
@@ -212,14 +212,8 @@ class Reply:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """All bytes of the answer, `ending` last."""
-        pieces: list[bytes] = []
-
-        def keep(piece: bytes) -> bool:
-            pieces.append(piece)
-            return False
-
-        while await self.pour(keep):
-            yield pieces.pop()
+        async for piece in pieces(self.pour):
+            yield piece
         yield self.ending
 
     def whole(self) -> bytes:

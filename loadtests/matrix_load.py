@@ -85,7 +85,7 @@ class Load:
         for team, count in self.askers.items():
             for _ in range(count):
                 self._running.append(self._tasks.spawn(self._ask_on(team), f"asking for {team}"))
-        self._watching = self._tasks.spawn(self._look_on(), "looking")
+        self._tasks.spawn(self._look_on(), "looking")
         return self
 
     async def __aexit__(self, *error: object) -> None:

@@ -17,16 +17,10 @@ import orjson
 
 from gateway.state.embedded import find_binary
 from gateway.supervisor import tether
+from loadtests.processes import free_port
 
 REPOSITORY = Path(__file__).parents[1]
 START_S = 15.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def launch(command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from loadtests.processes import Cores, end, start
-from loadtests.targets import NotHere, Target, free_port, logged, wait_for
+from loadtests.processes import Cores, end, free_port, start, wait_for
+from loadtests.targets import NotHere, Target, logged
 
 RELEASE = "litellm[proxy]==1.106.2"
 """The one that requirements.lock has; never 1.82.7, 1.82.8 or 1.107.0, which were hijacked."""

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import orjson
 
@@ -16,6 +20,7 @@ from gateway.settings.environment import child_environment
 from gateway.supervisor import tether
 
 REPOSITORY = Path(__file__).parents[1]
+START_S = 60.0
 _PRIVATE = ("OTEL_", "THRIFTGATE_")
 """Variables of the operator's own gateway must not steer the measured one."""
 
@@ -54,6 +59,25 @@ def start(
     )
     os.sched_setaffinity(process.pid, {core})  # long before it can start a child of its own
     return process
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = START_S) -> None:
+    """Until `url` answers 200. Raises RuntimeError, with the end of its log, when it ends or takes too long."""
+    until = time.monotonic() + patience_s
+    while time.monotonic() < until and process.poll() is None:
+        try:
+            with urlopen(url, timeout=5):
+                return
+        except (OSError, URLError):
+            time.sleep(0.02)
+    raise RuntimeError(f"{url} did not come up:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 def end(process: subprocess.Popen[bytes], patience_s: float = 20.0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import sys
 import time
@@ -11,16 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
-from urllib.error import URLError
 from urllib.request import urlopen
 
 import orjson
 
 from loadtests import configs, nginx
 from loadtests.ledgers import Ledger
-from loadtests.processes import REPOSITORY, Cores, end, start
+from loadtests.processes import REPOSITORY, START_S, Cores, end, free_port, start, wait_for
 
-START_S = 60.0
 NotHere = nginx.NotHere
 
 
@@ -45,25 +42,6 @@ class Target:
         assert self.data is not None
         found: dict[str, Any] = orjson.loads((self.data / "runtime.json").read_bytes())
         return found
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-def wait_for(url: str, process: subprocess.Popen[bytes], log: Path, patience_s: float = START_S) -> None:
-    """Until `url` answers 200. Raises RuntimeError, with the end of its log, when it ends or takes too long."""
-    until = time.monotonic() + patience_s
-    while time.monotonic() < until and process.poll() is None:
-        try:
-            with urlopen(url, timeout=5):
-                return
-        except (OSError, URLError):
-            time.sleep(0.02)
-    raise RuntimeError(f"{url} did not come up:\n{log.read_text(errors='replace')[-3000:]}")
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
@@ -51,8 +51,7 @@ class DirectProtocol(HttpToolsProtocol):
         parser = self.parser
         if parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and not parser.should_upgrade():
             path, _, _ = self.url.partition(b"?")
-            application: Any = self.app
-            endpoint = application.endpoint(path)
+            endpoint = cast(Application, self.app).endpoint(path)
             if endpoint is not None:
                 self._answer(endpoint, path)
                 return

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.backends.health import Place
 from gateway.backends.upstream import Call, Upstream
 from gateway.dialects.wire import Plain, StreamReader
-from gateway.domain.answer import Take
+from gateway.domain.answer import Take, pieces
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
@@ -112,15 +112,8 @@ class Relayed:
         self._whole()
         return False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        pieces: list[bytes] = []
-
-        def keep(piece: bytes) -> bool:
-            pieces.append(piece)
-            return False
-
-        while await self.pour(keep):
-            yield pieces.pop()
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pour)
 
     def _whole(self) -> None:
         reader, attempt = self._reader, self.attempt
@@ -201,10 +194,8 @@ class Whole:
         """Nothing comes before `ending`."""
         return False
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        nothing: tuple[bytes, ...] = ()
-        for piece in nothing:
-            yield piece
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pour)
 
     def completion(self) -> bytes | None:
         return self.ending

@@ -49,8 +49,7 @@ class Sender:
         self.overload.enter(tenant.team, batch=True)
         try:
             async with await self.pipeline.serve(request, tenant, record, deadline) as reply:
-                body = b"".join([piece async for piece in reply])
-                return lines.answered(line.custom_id, reply.answer.status, request_id, body)
+                return lines.answered(line.custom_id, reply.answer.status, request_id, reply.whole())
         finally:
             self.overload.leave(tenant.team, batch=True)
 

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 from gateway.domain.record import Attempt
 
 Take = Callable[[bytes], bool]
 """Is handed a piece; returns whether it wants more now."""
+
+
+async def pieces(pour: Callable[[Take], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    """What `pour` hands on, for whoever would rather iterate: one piece at a time, each when it is asked for."""
+    poured: list[bytes] = []
+
+    def keep(piece: bytes) -> bool:
+        poured.append(piece)
+        return False
+
+    while await pour(keep):
+        yield poured.pop()
 
 
 class Answer(Protocol):

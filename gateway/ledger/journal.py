@@ -246,14 +246,19 @@ class Journal:
         self._segment, fd = following, await asyncio.to_thread(self._create, following)
         old, self._fd, self._size, self._flushed, self._torn = self._fd, fd, 0, 0, False
         written, self._unflushed = self._unflushed, []
-        again, self._lost = self._lost, False
+        lost, self._lost = self._lost, False
+        if lost:  # before anything new is written: until then these lines are in memory only
+            self._write_again(written)
         try:
             await asyncio.to_thread(segments.retire, old)
         except OSError:
-            again = True
-        if again:  # what the old one took may be gone with it; a row that is there twice counts once
-            self._waiting[:0] = written
-            self._append(b"")
+            if not lost:
+                self._write_again(written)
+
+    def _write_again(self, lines: list[bytes]) -> None:
+        """What the old disk took may be gone with it; a row that is there twice counts once."""
+        self._waiting[:0] = lines
+        self._append(b"")
 
     def stats(self) -> dict[str, int | float | str]:
         return {

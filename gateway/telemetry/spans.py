@@ -13,6 +13,8 @@ from gateway.telemetry import attributes as names
 from gateway.telemetry.metrics import COUNTERS, Stats, Totals, figures
 
 if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.metrics import CallbackOptions, Observation
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
@@ -32,6 +34,7 @@ class Exporter:
         self._rooms = rooms
         self._traces: TracerProvider | None = None
         self._metrics: MeterProvider | None = None
+        self._senders: list[OTLPSpanExporter | OTLPMetricExporter] = []
         self.spans = 0
 
     def open(self, version: str) -> None:
@@ -47,10 +50,12 @@ class Exporter:
         if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):  # no OTEL_SERVICE_NAME
             resource = resource.merge(Resource({"service.name": "thriftgate"}))
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-        self._traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        spans, metrics = OTLPSpanExporter(), OTLPMetricExporter()
+        self._senders = [spans, metrics]
+        self._traces.add_span_processor(BatchSpanProcessor(spans))
         self._metrics = MeterProvider(
             resource=resource,
-            metric_readers=[PeriodicExportingMetricReader(OTLPMetricExporter())],
+            metric_readers=[PeriodicExportingMetricReader(metrics)],
             shutdown_on_exit=False,
         )
         self._observe()
@@ -135,7 +140,7 @@ class Exporter:
     def close(self) -> None:
         """Sends what is left; blocks for up to `CLOSE_S`, so call it off the loop."""
         providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
-        # The SDK tries for half a minute when nobody listens; these threads do not keep the process alive.
+        # The SDK tries for half a minute when nobody listens, unless its exporters are ended themselves.
         ending = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
         until = time.monotonic() + CLOSE_S
         for thread in ending:
@@ -144,6 +149,8 @@ class Exporter:
             thread.join(max(0.0, until - time.monotonic()))
         if any(thread.is_alive() for thread in ending):
             log.warning("the OTLP endpoint does not take the last spans and metrics; they are lost")
+            for sender in self._senders:
+                sender.shutdown()
 
 
 def _nanoseconds(seconds: float) -> int:

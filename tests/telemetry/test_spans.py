@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 
 import pytest
@@ -184,8 +185,12 @@ async def test_a_collector_that_is_away_holds_up_neither_requests_nor_the_end(
     await telemetry.open()
     with observed(telemetry, served()):
         pass
+    before = threading.active_count()
     async with asyncio.timeout(6):
         await telemetry.aclose()
+    async with asyncio.timeout(6):  # none of its threads goes on trying
+        while threading.active_count() >= before:
+            await asyncio.sleep(0.05)
 
 
 def test_an_exporter_that_was_never_opened_does_nothing() -> None:
