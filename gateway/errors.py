@@ -15,6 +15,7 @@ GatewayError
 ├── LedgerUnavailable 503          spend could not be written down, so none is caused
 ├── BackendError 502               what one attempt met; above `backends/` only as a part of:
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
+│   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
 │   ├── BackendRateLimited (429)
 │   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
 ├── AllBackendsFailed 429/502/503
@@ -144,6 +145,10 @@ class BackendGarbage(BackendError):
 
 class BackendFailed(BackendError):
     code = "backend_failed"
+
+
+class NotSpoken(BackendFailed):
+    """The backend has no endpoint for the client's dialect; the same request can be said in another one."""
 
 
 class BackendRateLimited(BackendError):

@@ -17,6 +17,7 @@ class Caller(Protocol):
 
     method: str
     path: str
+    query: bytes
     headers: Headers
     """Names in lower case."""
 
@@ -74,6 +75,7 @@ class AsgiCaller:
     def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks) -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
         self.headers: Headers = list(scope["headers"])
         self._receive, self._send, self._watchers = receive, send, watchers
         self._watcher: asyncio.Task[None] | None = None

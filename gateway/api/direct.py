@@ -50,10 +50,10 @@ class DirectProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         parser = self.parser
         if parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and not parser.should_upgrade():
-            path, _, _ = self.url.partition(b"?")
+            path, _, query = self.url.partition(b"?")
             endpoint = cast(Application, self.app).endpoint(path)
             if endpoint is not None:
-                self._answer(endpoint, path)
+                self._answer(endpoint, path, query)
                 return
         url, expects, headers = self.url, self.expect_100_continue, self.headers
         super().on_message_begin()
@@ -61,9 +61,9 @@ class DirectProtocol(HttpToolsProtocol):
         self.headers.extend(headers)
         super().on_headers_complete()
 
-    def _answer(self, endpoint: Endpoint, path: bytes) -> None:
+    def _answer(self, endpoint: Endpoint, path: bytes, query: bytes) -> None:
         before = self.cycle
-        self.cycle = call = Call(self, endpoint, path.decode("ascii"))
+        self.cycle = call = Call(self, endpoint, path.decode("ascii"), query)
         if before is None or before.response_complete:
             self._start_asgi_task(call, self.app)
         else:  # pipelined
@@ -119,9 +119,9 @@ class DirectProtocol(HttpToolsProtocol):
 class Call(RequestResponseCycle):
     """Implements `Caller`. To the protocol it looks like uvicorn's own cycle, whose attributes it uses."""
 
-    def __init__(self, protocol: DirectProtocol, endpoint: Endpoint, path: str) -> None:
+    def __init__(self, protocol: DirectProtocol, endpoint: Endpoint, path: str, query: bytes) -> None:
         # Not uvicorn's own: that makes an event and keeps a scope, which nobody would use.
-        self.method, self.path, self.headers = "POST", path, protocol.headers
+        self.method, self.path, self.query, self.headers = "POST", path, query, protocol.headers
         self.transport, self.flow = protocol.transport, protocol.flow
         self.on_response = protocol.on_response_complete
         self.default_headers = protocol.server_state.default_headers

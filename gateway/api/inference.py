@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from types import ModuleType
 
 from starlette.types import Receive, Scope, Send
 
@@ -14,7 +13,7 @@ from gateway.admission.overload import Overload
 from gateway.api.caller import AsgiCaller, Caller, HangUp
 from gateway.api.headers import of_error, of_record
 from gateway.api.wire import Headers, by_name, check_json, check_length, secret
-from gateway.dialects import openai_chat
+from gateway.dialects.clients import PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
@@ -52,8 +51,7 @@ class Inference:
         self._limits, self._overload = limits, overload
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
-        self.paths: Mapping[str, ModuleType] = {"/v1/chat/completions": openai_chat}
-        """Path → the dialect spoken there."""
+        self.paths: Mapping[str, ClientDialect] = PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self.answer(AsgiCaller(scope, receive, send, self._watchers))
@@ -72,7 +70,8 @@ class Inference:
         try:
             try:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
-                request: CompletionRequest = dialect.parse(body, request_id, controls, headers)
+                request = dialect.parse(body, request_id, controls, headers)
+                request.query = caller.query
             except ConnectionResetError:
                 return
             except Exception as error:
@@ -95,7 +94,7 @@ class Inference:
         self._overload.enter(tenant.team, batch=tenant.batch(controls))
         return tenant, controls
 
-    async def _serve(self, caller: Caller, dialect: ModuleType, tenant: Tenant, request: CompletionRequest) -> None:
+    async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
         record = Record(request.id, tenant, request.model, request.dialect, request.stream)
         record.tags.update(request.controls.tags)
         record.session = request.controls.session
@@ -137,21 +136,21 @@ class Inference:
         await caller.end(reply.ending)
 
     async def _fail(
-        self, caller: Caller, dialect: ModuleType, error: GatewayError, record: Record, begun: bool
+        self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: bool
     ) -> None:
         """A status while there is still one to give; afterwards an error event, and never a terminating one."""
         if begun:
             await caller.end(dialect.error_event(error, record.request_id))
         else:
             headers = [*JSON, *of_error(error), *of_record(record)]
-            await caller.whole(error.status, headers, dialect.error_body(error, ""))
+            await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))
 
-    async def _turn_away(self, caller: Caller, dialect: ModuleType, error: GatewayError, request_id: str) -> None:
+    async def _turn_away(self, caller: Caller, dialect: ClientDialect, error: GatewayError, request_id: str) -> None:
         """Refuse before anything has begun."""
         self._telemetry.refused(request_id, error, caller.path)
         headers: Headers = [*JSON, *of_error(error), (b"x-request-id", request_id.encode())]
-        body = dialect.error_body(error, "")
-        await caller.whole(error.status, headers, body, pause_s=self._overload.pause_s(error))
+        body = dialect.error_body(error, request_id)
+        await caller.whole(dialect.status(error), headers, body, pause_s=self._overload.pause_s(error))
 
     async def aclose(self) -> None:
         await self._watchers.aclose()

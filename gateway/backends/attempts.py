@@ -29,6 +29,7 @@ from gateway.errors import (
     DeadlineExceeded,
     GatewayError,
     LedgerUnavailable,
+    NotSpoken,
     Overloaded,
     StreamBroken,
 )
@@ -219,6 +220,8 @@ def pause_after(failure: BackendError) -> float | None:
     """Seconds until the same backend is worth another call; None when another backend is the better idea."""
     if not failure.retryable:
         return None
+    if isinstance(failure, NotSpoken):
+        return 0.0
     if failure.retry_after_s is not None:
         return failure.retry_after_s + _jitter() if failure.retry_after_s <= SHORT_PAUSE_S else None
     if isinstance(failure, BackendUnreachable | BackendFailed | StreamBroken):

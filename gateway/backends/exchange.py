@@ -8,13 +8,24 @@ import math
 from gateway.backends.health import Health, Place
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
-from gateway.dialects.wire import Wire, wire
+from gateway.dialects import upstream_error
+from gateway.dialects.ways import ways
+from gateway.dialects.wire import Wire
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.errors import BackendError, BackendFailed, BackendRateLimited, BackendRefused, BackendTimeout, BadRequest
+from gateway.errors import (
+    BackendError,
+    BackendFailed,
+    BackendRateLimited,
+    BackendRefused,
+    BackendTimeout,
+    BadRequest,
+    NotSpoken,
+    UnknownModel,
+)
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _MOST_ERROR_BYTES = 64 * 2**10
@@ -29,6 +40,9 @@ _OPERATORS = {
 """4xx that are the operator's to mend: the client's own key, path and model name never reach a backend."""
 _PASSING = frozenset({408, 409, 425})
 """4xx that say "not now" rather than "not so"."""
+_NO_ENDPOINT = frozenset({404, 405, 501})
+_RELEARN_S = 600.0
+"""A server may be replaced by one that knows more."""
 
 
 class Exchange:
@@ -39,6 +53,9 @@ class Exchange:
         self._clock = clock
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
+        self._unspoken: set[DialectName] = set()
+        """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
+        self._relearn_at = 0.0
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Of a plain answer and of a stream. A plain one begins when it is finished, so only a limit that the operator
@@ -60,6 +77,9 @@ class Exchange:
         Raises BadRequest when the backend's dialect cannot say it.
         """
         backend = self.backend
+        if self._unspoken and now > self._relearn_at:
+            self._unspoken.clear()
+            self._wires.clear()
         way = self._wires.get(request.dialect) or self._way(request.dialect)
         return Call(
             request,
@@ -88,11 +108,24 @@ class Exchange:
         return most if most is not None and asked is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:
-        try:
-            way = self._wires[client] = wire(client, self.kind.dialect)
-        except KeyError:
-            raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.") from None
+        found = ways(client, self.backend.spoken)
+        if not found:
+            raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.")
+        way = next((each for each in found if each.backend not in self._unspoken), found[-1])
+        self._wires[client] = way
         return way
+
+    def _unlearn(self, dialect: DialectName) -> None:
+        self._unspoken.add(dialect)
+        self._wires.clear()
+        self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
+
+    def _has_other(self, wire: Wire) -> bool:
+        """Is there another way to say what was said over `wire`?"""
+        return any(
+            each.backend != wire.backend and each.backend not in self._unspoken
+            for each in ways(wire.client, self.backend.spoken)
+        )
 
     async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
@@ -114,7 +147,7 @@ class Exchange:
         """What an error says about the backend's health."""
         if isinstance(error, BackendRateLimited):
             place.limited(error.retry_after_s)
-        elif isinstance(error, BackendRefused):
+        elif isinstance(error, BackendRefused | NotSpoken):
             place.began(streaming=False)  # alive and well; it is the request that is at fault
             place.succeeded()
         elif isinstance(error, BackendTimeout) and call.out_of_time:
@@ -148,6 +181,11 @@ class Exchange:
         wait_s = self.kind.retry_after_s(upstream)
         if status == 429:
             return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
+        if status in _NO_ENDPOINT and call.wire.backend != self.kind.dialect and self._has_other(call.wire):
+            said = upstream_error.error_in(await _words(upstream))
+            if said is None or said.code != UnknownModel.code:
+                self._unlearn(call.wire.backend)
+                return NotSpoken(f"{name} has no endpoint {call.wire.path} (status {status})", backend=name)
         if status in _OPERATORS or status < 400:
             told = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
             failure = BackendFailed(f"{name} {told} (status {status})", backend=name)

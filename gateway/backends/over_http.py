@@ -21,7 +21,7 @@ class OverHttp:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self._key = backend.api_key.get_secret_value() if backend.api_key else None
         self._openings: dict[tuple[str, bool], bytes] = {}
-        """Path and whether it streams → the head of a request whose client sends no headers on."""
+        """Path and whether it streams → the head of a request whose client sends nothing of its own on."""
 
     async def open(self) -> None:
         """Connections are made when they are needed."""
@@ -30,12 +30,16 @@ class OverHttp:
         await self._client.aclose()
 
     def send(self, call: Call) -> Awaitable[Upstream]:
-        request = call.request
-        opening = None if request.headers else self._openings.get((call.wire.path, request.stream))
+        request, wire = call.request, call.wire
+        special = request.headers or request.query
+        opening = None if special else self._openings.get((wire.path, request.stream))
         if opening is None:
-            opening = self._client.opening(call.wire.path, call.wire.headers(request, self._key))
-            if not request.headers:
-                self._openings[call.wire.path, request.stream] = opening
+            path = wire.path
+            if request.query and wire.client == wire.backend:
+                path = f"{path}?{request.query.decode('ascii')}"
+            opening = self._client.opening(path, wire.headers(request, self._key))
+            if not special:
+                self._openings[wire.path, request.stream] = opening
         return self._client.post(
             opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
             call.body,

@@ -5,12 +5,14 @@ from __future__ import annotations
 import orjson
 
 from gateway.dialects.chat_assembly import MAX_BYTES
+from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Answer
+from gateway.domain.request import DialectName
 
 _CLEAN = frozenset({"stop", "length"})
 
 
-def keepable(answer: Answer) -> bytes | None:
+def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
     """The plain body of an answer worth keeping, else None."""
     if not answer.complete or answer.finish not in _CLEAN:
         return None
@@ -18,7 +20,7 @@ def keepable(answer: Answer) -> bytes | None:
     if completion is None or len(completion) > MAX_BYTES:
         return None
     try:
-        choices = answer.choices or orjson.loads(completion)["choices"]
+        choices = answer.choices or DIALECTS[dialect].choices(orjson.loads(completion))
         message = choices[0]["message"]
     except (orjson.JSONDecodeError, LookupError, TypeError):
         return None

@@ -203,7 +203,7 @@ class Cache:
         ticket, attempt = miss.ticket, answer.attempt
         if ticket is None or attempt is None or attempt.usage is None:
             return
-        completion = keepable(answer)
+        completion = keepable(answer, record.dialect)
         if completion is None:
             self._counts["unkept"] += 1
             return

@@ -77,10 +77,13 @@ def declared(request: CompletionRequest) -> str:
 
 
 def calls(request: CompletionRequest, turn: Turn) -> str:
-    """The tool calls of a turn as JSON, in either dialect; empty for most turns."""
+    """The tool calls of a turn as JSON, in any dialect; empty for most turns."""
     if not turn.calls or turn.index < 0:
         return ""
-    message: dict[str, Any] = request.body["messages"][turn.index]
+    body = request.body
+    message: dict[str, Any] = body["messages" if "messages" in body else "input"][turn.index]
+    if message.get("type") == "function_call":
+        return orjson.dumps(message).decode()
     made = message.get("tool_calls") or [
         part for part in message.get("content") or () if isinstance(part, dict) and part.get("type") == "tool_use"
     ]

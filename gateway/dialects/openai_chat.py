@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import orjson
 
+from gateway.dialects.chat_replay import chat_stream
 from gateway.dialects.chat_request import parse
+from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
-__all__ = ["error_body", "error_event", "models", "parse"]
+__all__ = ["choices", "error_body", "error_event", "models", "parse", "replayed", "status"]
+
+
+def status(error: GatewayError) -> int:
+    return error.status
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
@@ -23,6 +30,15 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
 def error_event(error: GatewayError, request_id: str) -> bytes:
     """The last event of a stream that broke; no `[DONE]` follows it."""
     return b"data: " + error_body(error, request_id) + b"\n\n"
+
+
+def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = body["choices"]
+    return found
+
+
+def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    return chat_stream(body, wants_usage=request.wants_usage)
 
 
 def models(names: Iterable[tuple[str, str]]) -> bytes:

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 
-from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, overall_finish
-from gateway.dialects.chat_stream import DONE
-from gateway.domain.answer import Take
+from gateway.dialects.chat_message import generated_text, overall_finish
+from gateway.dialects.clients import DIALECTS
+from gateway.domain.answer import Take, pieces
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-
-WORDS_PER_CHUNK = 15
-"""About twenty tokens."""
-
-_PIECE = re.compile(rf"(?:\s*\S{{1,24}}){{1,{WORDS_PER_CHUNK}}}\s*|\s+")
-_EVERYWHERE = ("id", "created", "model", "system_fingerprint", "service_tier")
-_MESSAGE_ONLY = frozenset({*TEXT_FIELDS, "role", "tool_calls", "function_call"})
-_CHOICE_ONLY = frozenset({"index", "message", "logprobs", "finish_reason"})
 
 
 class Replayed:
@@ -29,17 +20,17 @@ class Replayed:
     status = 200
     complete = over = True
     attempt: Attempt | None = None
-    choices: list[dict[str, Any]] | None = None
 
     def __init__(self, request: CompletionRequest, completion: bytes) -> None:
-        """`completion`: a plain chat completion as a reader or a backend gave it."""
+        """`completion`: a plain body in the request's dialect, as a reader or a backend gave it."""
         self.stream = request.stream
         self.content_type = "text/event-stream" if request.stream else "application/json"
-        self.ending = DONE if request.stream else completion
-        self._wants_usage = request.wants_usage
+        self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        self._rest = request.stream
+        self._rest, self.ending = b"", completion
+        if request.stream:
+            self._rest, self.ending = self._dialect.replayed(request, self.body)
 
     @property
     def body(self) -> dict[str, Any]:
@@ -48,66 +39,29 @@ class Replayed:
         return self._body
 
     @property
-    def finish(self) -> str:
-        return overall_finish(choice.get("finish_reason") for choice in self.body["choices"])
+    def choices(self) -> list[dict[str, Any]]:
+        return self._dialect.choices(self.body)
 
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        if self.stream:
-            for chunk in chunks(self.body, wants_usage=self._wants_usage):
-                yield b"data: " + orjson.dumps(chunk) + b"\n\n"
+    @property
+    def finish(self) -> str:
+        return overall_finish(choice.get("finish_reason") for choice in self.choices)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pour)
 
     async def pour(self, take: Take) -> bool:
         """All of a stream in one piece: there is nothing to wait for."""
-        rest, self._rest = self._rest, False
-        return rest and not take(b"".join([piece async for piece in self]))
+        rest, self._rest = self._rest, b""
+        return bool(rest) and not take(rest)
 
     def completion(self) -> bytes | None:
         return self._completion
 
     def delivered_text(self) -> str:
-        return "\n".join(generated_text(choice["message"]) for choice in self.body["choices"])
+        return "\n".join(generated_text(choice["message"]) for choice in self.choices)
 
     def delivered_characters(self) -> int:
         return len(self.delivered_text())
 
     async def aclose(self) -> None:
         """Nothing is open."""
-
-
-def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any]]:
-    """The chunks of a stream that says what the plain `body` says."""
-    shared = {name: body[name] for name in _EVERYWHERE if name in body} | {"object": "chat.completion.chunk"}
-    once = {name: value for name, value in body.items() if name not in shared and name not in ("choices", "usage")}
-    for position, choice in enumerate(body["choices"]):
-        for part in _choice(choice):
-            yield {**shared, **once, "choices": [{"index": choice.get("index", position), **part}]}
-            once = {}
-    if wants_usage and "usage" in body:
-        yield {**shared, "choices": [], "usage": body["usage"]}
-
-
-def _choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What each chunk says of one choice; its log-probabilities all come with the first words."""
-    logprobs = [None, choice.get("logprobs")]
-    for delta in _deltas(choice["message"]):
-        yield {"delta": delta, "logprobs": logprobs.pop(0) if logprobs else None, "finish_reason": None}
-    beside = {name: value for name, value in choice.items() if name not in _CHOICE_ONLY}
-    last = logprobs.pop() if logprobs else None
-    yield {"delta": {}, "logprobs": last, "finish_reason": choice.get("finish_reason"), **beside}
-
-
-def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    extra = {name: value for name, value in message.items() if name not in _MESSAGE_ONLY}
-    content = None if message.get("content") is None else ""
-    yield {"role": message.get("role", "assistant"), "content": content, **extra}
-    for field in TEXT_FIELDS:
-        for piece in _PIECE.findall(message.get(field) or ""):
-            yield {field: piece}
-    for index, call in enumerate(message.get("tool_calls") or ()):
-        kind, text = ("custom", "input") if "custom" in call else ("function", "arguments")
-        inner = call.get(kind) or {}
-        yield {"tool_calls": [{**call, "index": index, kind: {**inner, text: ""}}]}
-        for piece in _PIECE.findall(inner.get(text) or ""):
-            yield {"tool_calls": [{"index": index, kind: {text: piece}}]}
-    if function := message.get("function_call"):
-        yield {"function_call": function}

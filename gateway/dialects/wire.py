@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.chat_to_messages import ChatToMessages
 from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
 from gateway.errors import BackendRefused
 
-__all__ = ["Plain", "StreamReader", "Wire", "wire"]
+__all__ = ["Plain", "StreamReader", "Wire"]
 
 
 class StreamReader(Protocol):
@@ -22,10 +20,17 @@ class StreamReader(Protocol):
     An upstream failure is raised once everything before it was handed out.
     """
 
-    usage: Usage | None
-    finish: str
-    ended: bool
-    """The backend's terminating event was read; nothing more is relayed."""
+    @property
+    def usage(self) -> Usage | None: ...
+
+    @property
+    def finish(self) -> str: ...
+
+    @property
+    def ended(self) -> bool:
+        """The backend's terminating event was read; nothing more is relayed."""
+        ...
+
     ending: bytes
     """What to send last, once the money is settled; empty when the backend never sent a terminating event."""
 
@@ -101,13 +106,3 @@ class Wire(Protocol):
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         """A 4xx as the client should see it; a page of HTML or other garbage becomes one sentence."""
         ...
-
-
-_WIRES: dict[tuple[DialectName, DialectName], Wire] = {
-    (known.client, known.backend): known for known in (ChatToChat(), ChatToMessages())
-}
-
-
-def wire(client: DialectName, backend: DialectName) -> Wire:
-    """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
-    return _WIRES[client, backend]

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.policy import Section
+from gateway.domain.request import DialectName
 from gateway.domain.units import DurationS, Usd
 
 Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
 TierName = Literal["small", "large", "hosted"]
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
+
+SPOKEN: Mapping[Kind, tuple[DialectName, ...]] = {
+    "openai": ("openai_chat", "openai_responses", "openai_completions", "openai_embeddings", "openai_other"),
+    "local": ("openai_chat", "openai_responses", "openai_completions", "openai_embeddings", "openai_other"),
+    "anthropic": ("anthropic_messages",),
+    "litellm": ("openai_chat",),
+    "simulated": ("openai_chat",),
+}
+"""What a kind of backend may speak, its own dialect first; servers of OpenAI's differ in what they know beyond it."""
 
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tiers from weak to strong."""
@@ -50,6 +61,9 @@ class Backend(Section):
     max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
     capabilities: frozenset[Capability] = Field(frozenset(), description="What it can do beyond text.")
     price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
+    dialects: tuple[DialectName, ...] = Field(
+        (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
+    )
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice.")
     timeout: DurationS = Field(600.0, description="Longest whole call.")
@@ -66,6 +80,11 @@ class Backend(Section):
         if self.kind in ("openai", "anthropic") and not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
         return self
+
+    @property
+    def spoken(self) -> tuple[DialectName, ...]:
+        """Dialects worth trying."""
+        return self.dialects or SPOKEN[self.kind]
 
     @property
     def hosted(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gateway.domain.backend import Backend
+from gateway.domain.request import DialectName
 from gateway.domain.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
@@ -67,7 +68,7 @@ class Record:
     request_id: str
     tenant: Tenant
     model: str
-    dialect: str
+    dialect: DialectName
     stream: bool
     started_at: float = field(default_factory=time.time)
     started: float = field(default_factory=time.perf_counter)

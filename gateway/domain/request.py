@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 CacheControl = Literal["", "bypass", "refresh", "only"]
-DialectName = Literal["openai_chat", "anthropic_messages"]
+DialectName = Literal[
+    "openai_chat", "openai_completions", "openai_responses", "openai_embeddings", "openai_other", "anthropic_messages"
+]
 Role = Literal["system", "user", "assistant", "tool"]
 
 
@@ -65,6 +67,16 @@ class CompletionRequest:
     """Answers asked for (`n`)."""
     estimated_tokens: int | None = None
     """Of the whole input; written by the context room so that it is guessed once."""
+    query: bytes = b""
+    """As it stood in the URL (`beta=true`); a backend of the same dialect sees it."""
+    path: str = ""
+    """Below a backend's base URL, where the client says it: in the dialect `openai_other`."""
+    one_context: bool = True
+    """Is the input one text, to be measured, trimmed and fitted into a window? Not several prompts, nor tokens."""
+    one_model: bool = False
+    """Vectors and tokens of one model mean nothing to another: this one is never chosen among several."""
+    as_chat: CompletionRequest | None = None
+    """The same in OpenAI's chat dialect; written by the dialect room so that it is translated once."""
 
     @property
     def last_user(self) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gateway.domain.backend import Backend, Kind
+from gateway.dialects.ways import ways
+from gateway.domain.backend import Backend
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import FleetView, PriceList
 from gateway.domain.request import DialectName
@@ -13,12 +14,6 @@ from gateway.domain.route import Considered, ContextEstimate
 from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
-
-SPEAKERS: dict[DialectName, frozenset[Kind]] = {
-    "openai_chat": frozenset({"openai", "anthropic", "local", "litellm", "simulated"}),
-    "anthropic_messages": frozenset({"anthropic"}),
-}
-"""Client dialect → kinds of backend that can be asked in it, translated where need be."""
 
 
 class Demand(NamedTuple):
@@ -49,12 +44,11 @@ def examine(
     demand: Demand,
     prices: PriceList,
     fleet: FleetView,
-    speaks: Callable[[DialectName, Kind], bool],
 ) -> list[Candidate]:
     """Every backend with its expected cost and, if it cannot serve, the first reason."""
     found = []
     for backend in backends:
-        cause, excluded = _against(backend, demand, speaks)
+        cause, excluded = _against(backend, demand)
         if not cause:
             state = fleet.state(backend)
             if not state.available:
@@ -72,10 +66,10 @@ def expected_cost(backend: Backend, demand: Demand, prices: PriceList) -> int | 
     return price.plain(demand.input.tokens, output)
 
 
-def _against(backend: Backend, demand: Demand, speaks: Callable[[DialectName, Kind], bool]) -> tuple[Cause, str]:
+def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     data = demand.data
-    if not speaks(demand.dialect, backend.kind):
-        return "dialect", f"kind {backend.kind} cannot be asked in the dialect {demand.dialect}"
+    if not ways(demand.dialect, backend.spoken):
+        return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
     if backend.hosted and data.hosted == "forbidden":
         return "data", "the policy forbids hosted backends"
     if data.regions and backend.region not in data.regions:

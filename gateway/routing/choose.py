@@ -6,27 +6,23 @@ from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.domain.backend import RANK, Backend, Kind
+from gateway.domain.backend import RANK, Backend
 from gateway.domain.lazy import Lazy
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import FleetView, PriceList, Sampler
 from gateway.domain.record import Record
-from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import NoBackend, UnknownModel
 from gateway.routing.adequacy import Adequacy
-from gateway.routing.candidates import SPEAKERS, Candidate, Demand, considered, examine, refusal
+from gateway.routing.candidates import Candidate, Demand, considered, examine, refusal
 from gateway.routing.decide import Choice, by_cost, choose
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.names import Named, resolve
 
 if TYPE_CHECKING:
     from gateway.routing.grade import Grader
-
-
-def speaks(dialect: DialectName, kind: Kind) -> bool:
-    return kind in SPEAKERS[dialect]
 
 
 class Judge(NamedTuple):
@@ -57,13 +53,11 @@ class Router:
         backends: Sequence[Backend],
         *,
         sampler: Sampler | None = None,
-        speaks: Callable[[DialectName, Kind], bool] = speaks,
     ) -> None:
         """`load` is called once, in a thread, when there is something to choose from."""
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
         self._backends = tuple(backends)
         self._judge = Lazy(lambda: _judge(load()))
-        self._speaks = speaks
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy, Named]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -119,7 +113,7 @@ class Router:
             )
         named = self._named(request.model, tenant.policy)
         demand = self._demand(request, tenant, estimate, named)
-        candidates = examine(named.backends, demand, self._prices, self._fleet, self._speaks)
+        candidates = examine(named.backends, demand, self._prices, self._fleet)
         able = [each for each in candidates if not each.excluded]
         if not able:
             self._counts["refused"] += 1

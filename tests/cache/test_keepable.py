@@ -9,8 +9,8 @@ from tests.cache.conftest import Given, completion
 
 
 def test_a_whole_answer_that_says_something_is_kept() -> None:
-    assert keepable(Given()) == completion()
-    assert keepable(Given(finish="length")) is not None
+    assert keepable(Given(), "openai_chat") == completion()
+    assert keepable(Given(finish="length"), "openai_chat") is not None
 
 
 @pytest.mark.parametrize(
@@ -34,4 +34,4 @@ def test_a_whole_answer_that_says_something_is_kept() -> None:
     ],
 )
 def test_what_is_broken_empty_refused_or_asks_for_tools_is_not(answer: Given) -> None:
-    assert keepable(answer) is None
+    assert keepable(answer, "openai_chat") is None

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.canonical import canonical
-from gateway.dialects.wire import Wire, wire
+from gateway.dialects.ways import wire
+from gateway.dialects.wire import Wire
 from gateway.errors import BackendError, BadRequest
 from tests.dialects.samples import STOP, chat, event, steady, streaming, text
 

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from gateway.dialects import sse
+from gateway.dialects.chat_replay import chunks
 from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.replay import Replayed, chunks
+from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from tests.dialects.samples import DONE, chat, events_of, golden, read, steady, streaming
 from tests.dialects.sdk import accumulate
@@ -64,7 +66,7 @@ STORED = {
 
 async def replay(request: Any, completion: bytes) -> tuple[Replayed, list[bytes]]:
     answer = Replayed(request, completion)
-    return answer, [piece async for piece in answer]
+    return answer, [event async for piece in answer for event in sse.events(piece)]
 
 
 async def test_a_plain_answer_is_the_stored_body_to_the_byte() -> None:

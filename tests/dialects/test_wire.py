@@ -6,7 +6,8 @@ from typing import Literal
 
 import pytest
 
-from gateway.dialects.wire import Plain, StreamReader, Wire, wire
+from gateway.dialects.ways import wire
+from gateway.dialects.wire import Plain, StreamReader, Wire
 from gateway.domain.request import DialectName
 from tests.dialects.samples import chat, golden, streaming
 
@@ -35,7 +36,7 @@ def test_every_pair_keeps_the_whole_promise(backend: DialectName, path: str, pla
     assert reader.delivered_text() == whole.text
 
 
-@pytest.mark.parametrize("client", ["anthropic_messages", "klingon"])
-def test_a_pair_that_nobody_speaks_is_a_key_error(client: Literal["anthropic_messages"]) -> None:
+@pytest.mark.parametrize("client", ["openai_embeddings", "klingon"])
+def test_a_pair_that_nobody_speaks_is_a_key_error(client: Literal["openai_embeddings"]) -> None:
     with pytest.raises(KeyError):
-        wire(client, "openai_chat")
+        wire(client, "anthropic_messages")

@@ -14,7 +14,7 @@ import socket
 import ssl
 import struct
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Self, TextIO
@@ -22,7 +22,7 @@ from typing import Any, Self, TextIO
 import httptools
 import orjson
 
-from tests.fakes import provider_anthropic, provider_openai
+from tests.fakes import provider_anthropic, provider_completions, provider_openai
 from tests.fakes.provider_answer import last_user, speak
 from tests.fakes.provider_exchange import Exchange
 from tests.fakes.provider_play import (
@@ -31,18 +31,20 @@ from tests.fakes.provider_play import (
     Pause,
     Write,
     body_head,
+    play_body,
     play_failure,
     play_plain,
     play_raw,
     play_stream,
 )
+from tests.fakes.provider_rest import SERVED, read
 from tests.fakes.provider_script import Fail, Raw, Reply, Step, marked
 
 __all__ = ["Exchange", "Fail", "Provider", "Raw", "Reply"]
 
 _WIRES: dict[str, ModuleType] = {
     "/v1/chat/completions": provider_openai,
-    "/v1/models": provider_openai,
+    "/v1/completions": provider_completions,
     "/v1/messages": provider_anthropic,
 }
 
@@ -60,7 +62,9 @@ class Provider:
         port: int = 0,
         keep: int | None = None,
         record: TextIO | None = None,
+        speaks: Collection[str] | None = None,
     ) -> None:
+        """`speaks`: paths such as `/v1/chat/completions`, all others are 404; None: every path there is."""
         self.default = default or Reply()
         self.api_key = api_key
         self.models = models
@@ -70,6 +74,7 @@ class Provider:
         """Accepted so far."""
         self._tls = tls
         self._record = record
+        self._speaks = frozenset(_WIRES.keys() | SERVED.keys() if speaks is None else speaks)
         self._steps: deque[Step] = deque()
         self._server: asyncio.Server | None = None
         self._open: set[_Connection] = set()
@@ -140,28 +145,33 @@ class Provider:
     def answer(self, exchange: Exchange) -> Iterator[Action]:
         """What to send for `exchange`."""
         self.exchanges.append(exchange)
-        wire = _WIRES.get(exchange.path.partition("?")[0])
-        if wire is None:
-            return self._refuse(exchange, provider_openai, Fail(404, f"Unknown request URL: {exchange.path}"))
+        path = exchange.path.partition("?")[0]
+        wire = _WIRES.get(path, provider_openai)
         if self.api_key is not None and self._key(exchange) != self.api_key:
             return self._refuse(exchange, wire, Fail(401, "Incorrect API key provided."))
-        if exchange.method == "GET":
-            body = provider_openai.models(self.models)
-            exchange.status = 200
-            return iter((Write(body_head(200, "application/json", body) + body), End()))
+        if path == "/v1/models" and exchange.method == "GET":
+            return self._tell(exchange, 200, provider_openai.models(self.models))
+        if path not in self._speaks:
+            return self._tell(exchange, 404, provider_openai.unknown_url(exchange.method, exchange.path))
+        if exchange.method != "POST":
+            return self._refuse(exchange, wire, Fail(405, f"Not allowed to {exchange.method} on {path}"))
         try:
-            exchange.json = orjson.loads(exchange.body)
+            exchange.json = read(exchange.body, exchange.header(b"content-type") or b"")
             exchange.step = step = self._next(exchange.json)
-        except (ValueError, AttributeError) as error:
+            return self._play(exchange, path, wire, step)
+        except (ValueError, AttributeError, KeyError, TypeError) as error:
             return self._refuse(exchange, wire, Fail(400, f"Unreadable request: {error}"))
-        return self._play(exchange, wire, step)
+
+    def _tell(self, exchange: Exchange, status: int, body: bytes) -> Iterator[Action]:
+        exchange.status = status
+        return iter((Write(body_head(status, "application/json", body) + body), End(whole=status == 200)))
 
     def _next(self, body: dict[str, Any]) -> Step:
         if self._steps:
             return self._steps.popleft()
         return marked(str(body.get("model", "")), last_user(body)) or self.default
 
-    def _play(self, exchange: Exchange, wire: ModuleType, step: Step) -> Iterator[Action]:
+    def _play(self, exchange: Exchange, path: str, wire: ModuleType, step: Step) -> Iterator[Action]:
         stream = bool(exchange.json.get("stream"))
         if isinstance(step, Raw):
             return play_raw(step)
@@ -169,8 +179,14 @@ class Provider:
             exchange.status = step.status
             return play_failure(step, wire, stream)
         self._answers += 1
+        exchange.status = 200
+        if path in SERVED:
+            served = SERVED[path](exchange.json, step, self._answers)
+            exchange.usage = served.usage
+            told = Write(served.body, served.text, served.usage.all_output, True)
+            return play_body(step, told, served.content_type)
         spoken = speak(exchange.json, step, self._answers)
-        exchange.status, exchange.usage = 200, spoken.usage
+        exchange.usage = spoken.usage
         return play_stream(spoken, wire) if stream else play_plain(spoken, wire)
 
     def _refuse(self, exchange: Exchange, wire: ModuleType, fail: Fail) -> Iterator[Action]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gateway.domain.usage import Usage
@@ -39,6 +39,10 @@ class Spoken:
     logprobs: bool = False
     include_usage: bool = False
     parallel: int = 1
+    prompts: tuple[str, ...] = ()
+    """Of a legacy completion, which may ask several at once; then the answers are `parallel` in all."""
+    body: dict[str, Any] = field(default_factory=dict)
+    """The request, for wires that repeat some of it in their answers."""
 
     @property
     def text(self) -> str:
@@ -51,28 +55,48 @@ def tokenize(text: str) -> tuple[str, ...]:
 
 
 def last_user(body: dict[str, Any]) -> str:
-    for message in reversed(body.get("messages") or []):
-        if isinstance(message, dict) and message.get("role") == "user":
+    """What was asked last, wherever the vendor's request has it: `messages`, `input` or `prompt`."""
+    for message in reversed(_messages(body)):
+        if message.get("role") == "user":
             return _text(message.get("content"))
-    return ""
+    prompts = prompts_of(body)
+    return prompts[-1] if prompts else ""
+
+
+def _messages(body: dict[str, Any]) -> list[dict[str, Any]]:
+    given = body.get("messages") or body.get("input") or []
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return [message for message in given if isinstance(message, dict)]
+
+
+def prompts_of(body: dict[str, Any]) -> tuple[str, ...]:
+    """The prompts of a legacy completion; tokens are written as their numbers."""
+    prompt = body.get("prompt") or ""
+    if isinstance(prompt, str):
+        return (prompt,) if prompt else ()
+    if all(isinstance(token, int) for token in prompt):
+        return (" ".join(map(str, prompt)),)
+    return tuple(one if isinstance(one, str) else " ".join(map(str, one)) for one in prompt)
 
 
 def speak(body: dict[str, Any], reply: Reply, number: int) -> Spoken:
     """The answer to `body` under `reply`; `number` makes its id unique."""
-    echo = last_user(body)[:200]
-    tokens = tokenize(f"You said: {echo}" if reply.text is None else reply.text)
+    echo = last_user(body)
+    tokens = echoed(echo) if reply.text is None else tokenize(reply.text)
     if reply.tokens is not None:
         tokens = tuple(f"t{n} " for n in range(reply.tokens))
-    most = body.get("max_completion_tokens") or body.get("max_tokens")
+    most = body.get("max_completion_tokens") or body.get("max_output_tokens") or body.get("max_tokens")
     finish = reply.finish
     if isinstance(most, int) and len(tokens) > most:
         tokens, finish = tokens[:most], "length"
     call = None
     if reply.tool:
-        call = (f"call_{number}", reply.tool, '{"query": "' + re.sub(r'["\\\x00-\x1f]', " ", echo) + '"}')
+        call = (f"call_{number}", reply.tool, '{"query": "' + re.sub(r'["\\\x00-\x1f]', " ", echo[:200]) + '"}')
         tokens, finish = (), "tool_calls"
     reasoning = tokenize(reply.reasoning)
-    parallel = int(body.get("n") or 1)
+    prompts = prompts_of(body)
+    parallel = int(body.get("n") or 1) * max(1, len(prompts))
     return Spoken(
         id=f"chatcmpl-{number}",
         model=str(body.get("model", "")),
@@ -85,7 +109,14 @@ def speak(body: dict[str, Any], reply: Reply, number: int) -> Spoken:
         logprobs=bool(body.get("logprobs")),
         include_usage=bool((body.get("stream_options") or {}).get("include_usage")),
         parallel=parallel,
+        prompts=prompts,
+        body=body,
     )
+
+
+def echoed(prompt: str) -> tuple[str, ...]:
+    """The tokens of an answer that nothing else was scripted for."""
+    return tokenize(f"You said: {prompt[:200]}")
 
 
 def claimed(usage: Usage, reply: Reply) -> Usage | None:
@@ -104,10 +135,10 @@ def claimed(usage: Usage, reply: Reply) -> Usage | None:
 
 
 def _usage(body: dict[str, Any], reply: Reply, output: int, reasoning: int) -> Usage:
-    asked = " ".join(
-        _text(message.get("content")) for message in body.get("messages") or [] if isinstance(message, dict)
+    asked = [_text(message.get("content") or message.get("output")) for message in _messages(body)]
+    total = max(
+        1, len(tokenize(" ".join((_text(body.get("system") or body.get("instructions")), *asked, *prompts_of(body)))))
     )
-    total = max(1, len(tokenize(_text(body.get("system")) + " " + asked)))
     cached = min(reply.cached_tokens, total)
     short = min(reply.cache_write_tokens, total - cached)
     long = min(reply.cache_write_1h_tokens, total - cached - short)

@@ -17,6 +17,7 @@ _ERRORS = {
     400: ("invalid_request_error", "invalid_value"),
     401: ("invalid_request_error", "invalid_api_key"),
     404: ("invalid_request_error", "model_not_found"),
+    405: ("invalid_request_error", "method_not_supported"),
     429: ("requests", "rate_limit_exceeded"),
     503: ("service_unavailable_error", "overloaded"),
 }
@@ -27,6 +28,12 @@ def error(fail: Fail) -> bytes:
     return orjson.dumps(
         {"error": {"message": fail.message, "type": kind, "param": fail.param or None, "code": fail.code or code}}
     )
+
+
+def unknown_url(method: str, path: str) -> bytes:
+    """The body of a 404 for a path that is not spoken: unlike that for an unknown model it has no code."""
+    message = f"Invalid URL ({method} {path})"
+    return orjson.dumps({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}})
 
 
 def models(names: tuple[str, ...]) -> bytes:
@@ -54,7 +61,7 @@ def plain(spoken: Spoken) -> bytes:
     }
     usage = claimed(spoken.usage, spoken.reply)
     if usage is not None:
-        body["usage"] = _usage(usage, spoken)
+        body["usage"] = chat_usage(usage, spoken)
     return orjson.dumps(body)
 
 
@@ -74,7 +81,7 @@ def events(spoken: Spoken) -> Iterator[Event]:
         yield _chunk(spoken, index, {}, finish=spoken.finish)
     usage = claimed(spoken.usage, spoken.reply)
     if spoken.include_usage and usage is not None:
-        yield Event(_data(_frame(spoken, choices=[], usage=_usage(usage, spoken))))
+        yield Event(_data(_frame(spoken, choices=[], usage=chat_usage(usage, spoken))))
     if spoken.reply.done:
         yield Event(b"data: [DONE]\n\n")
 
@@ -127,7 +134,7 @@ def _logprobs(spoken: Spoken, tokens: tuple[str, ...]) -> dict[str, Any] | None:
     return {"content": rows, "refusal": None}
 
 
-def _usage(usage: Usage, spoken: Spoken) -> dict[str, Any]:
+def chat_usage(usage: Usage, spoken: Spoken) -> dict[str, Any]:
     if spoken.reply.usage == "nonsense":
         return {"prompt_tokens": "many", "completion_tokens": None, "total_tokens": 1.5}
     return {

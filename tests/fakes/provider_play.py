@@ -10,7 +10,14 @@ from types import ModuleType
 from tests.fakes.provider_answer import Event, Spoken
 from tests.fakes.provider_script import Ending, Fail, Raw, Reply
 
-_REASONS = {200: b"OK", 400: b"Bad Request", 401: b"Unauthorized", 404: b"Not Found", 429: b"Too Many Requests"}
+_REASONS = {
+    200: b"OK",
+    400: b"Bad Request",
+    401: b"Unauthorized",
+    404: b"Not Found",
+    405: b"Method Not Allowed",
+    429: b"Too Many Requests",
+}
 _TORN = re.compile(rb"[\x00-\x7f]+|[\x80-\xff]")
 _BREATH_S = 0.005
 """Long enough for the other side to read what was written, so that a tear or a reset is seen as one."""
@@ -86,22 +93,27 @@ def _failure_body(step: Fail, wire: ModuleType, stream: bool) -> tuple[bytes, st
 
 
 def play_plain(spoken: Spoken, wire: ModuleType) -> Iterator[Action]:
-    reply, body = spoken.reply, wire.plain(spoken)
+    told = Write(wire.plain(spoken), spoken.text, spoken.usage.all_output, True)
+    return play_body(spoken.reply, told, "application/json")
+
+
+def play_body(reply: Reply, told: Write, content_type: str) -> Iterator[Action]:
+    """`told`: the body, and what it says."""
+    body = told.data
     if reply.delay_s:
         yield Pause(reply.delay_s)
     close = () if reply.keep_alive and reply.framing != "eof" else (b"connection: close",)
     length = () if reply.framing == "eof" else (b"content-length: %d" % len(body),)
-    start = head(200, "application/json", *length, *close)
-    told = Write(start + body, spoken.text, spoken.usage.all_output, True)
+    start = head(200, content_type, *length, *close)
     if reply.cut:
         yield Write(start + body[: len(body) // 2])
         yield from _cut(reply.cut)
     elif reply.prefill_s:
         yield Write(start)
         yield Pause(reply.prefill_s)
-        yield Write(body, told.text, told.tokens, True)
-    else:
         yield told
+    else:
+        yield Write(start + body, told.text, told.tokens, True)
     yield End("fin" if close else "")
 
 

@@ -237,7 +237,7 @@ async def test_it_can_refuse_connections_and_listen_again(provider: Provider, se
 async def test_a_wrong_key_and_an_unknown_path_are_refused(session: aiohttp.ClientSession) -> None:
     async with Provider(api_key="right") as provider:
         assert b"invalid_api_key" in await ask(session, provider, QUESTION)
-        assert b"Unknown request URL" in await ask(session, provider, QUESTION, "/nowhere")
+        assert b"Incorrect API key" in await ask(session, provider, QUESTION, "/nowhere")
         async with session.get(provider.url + "/models", headers={"authorization": "Bearer right"}) as response:
             assert [row["id"] for row in (await response.json())["data"]] == ["scripted-small", "scripted-large"]
 

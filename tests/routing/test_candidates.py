@@ -7,14 +7,13 @@ from gateway.domain.route import ContextEstimate
 from gateway.errors import ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices import Catalogue
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
-from gateway.routing.choose import speaks
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
 
 PLAIN = Demand("openai_chat", frozenset(), ContextEstimate(1000, 1000), 200, None, DataPolicy())
 
 
 def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None) -> dict[str, tuple[str, str]]:
-    found = examine([SMALL, LARGE, HOSTED], demand, catalogue, Fleet(down or set()), speaks)
+    found = examine([SMALL, LARGE, HOSTED], demand, catalogue, Fleet(down or set()))
     return {each.backend.name: (each.cause, each.excluded) for each in found}
 
 
@@ -33,7 +32,7 @@ def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None
         ({"data": DataPolicy(hosted="forbidden")}, ("", "", "data")),
         ({"data": DataPolicy(regions=("us",))}, ("data", "data", "")),
         ({"tier": "large"}, ("tier", "", "tier")),
-        ({"dialect": "anthropic_messages"}, ("dialect", "dialect", "dialect")),
+        ({"dialect": "openai_embeddings"}, ("dialect", "dialect", "dialect")),
     ],
 )
 def test_a_backend_that_cannot_serve_is_excluded(
@@ -50,7 +49,7 @@ def test_a_resting_backend_is_excluded_with_its_reason(catalogue: Catalogue) -> 
 def test_a_backend_without_a_region_is_outside_every_region(catalogue: Catalogue) -> None:
     nowhere = backend("nowhere", "large", "1")
     demand = PLAIN._replace(data=DataPolicy(regions=("eu",)))
-    (found,) = examine([nowhere], demand, catalogue, Fleet(), speaks)
+    (found,) = examine([nowhere], demand, catalogue, Fleet())
     assert found.excluded == "no region is given for it; the policy allows eu"
 
 

@@ -1,0 +1,199 @@
+"""A client's dialect over a backend's that is another one: both are said in OpenAI's chat dialect in between."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import orjson
+
+from gateway.dialects import sse
+from gateway.dialects.plain import Plain
+from gateway.dialects.wire import StreamReader, Wire
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.route import ContextPlan
+from gateway.domain.usage import Usage
+from gateway.errors import BackendRefused
+
+
+class Writer(Protocol):
+    """One stream towards the client, out of chat chunks."""
+
+    def write(self, chunk: dict[str, Any]) -> bytes:
+        """What a parsed `chat.completion.chunk` with choices becomes; may be empty."""
+        ...
+
+    def end(self, finish: str, usage: Usage | None) -> bytes:
+        """What remains to be said of a whole answer, up to and with the terminating event. `finish`: OpenAI's word."""
+        ...
+
+
+class Translation(Protocol):
+    """A client's dialect said as OpenAI chat, with `reasoning_content`, `thinking_blocks` and `cache_control`."""
+
+    client: DialectName
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        """The whole body, without stream options. `plan` names turns by their `index`.
+
+        Raises BadRequest naming the client's field for what chat cannot say.
+        """
+        ...
+
+    def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
+        """A chat completion as the client's plain body."""
+        ...
+
+    def writer(self, request: CompletionRequest) -> Writer: ...
+
+
+class Through:
+    """Implements `Wire`: `translation` on the client's side, `inner` (from chat) on the backend's."""
+
+    def __init__(self, translation: Translation, inner: Wire) -> None:
+        self._translation, self._inner = translation, inner
+        self.client, self.backend = translation.client, inner.backend
+        self.path = inner.path
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        if plan is None:
+            said = self._as_chat(request)
+        else:  # another backend may be sent more of it
+            said = self._said(request, self._translation.chat(request, plan))
+        return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        return self._inner.headers(self._as_chat(request), api_key)
+
+    def reader(self, request: CompletionRequest) -> Translated:
+        inner = self._inner.reader(self._as_chat(request))
+        return Translated(inner, self._translation, request)
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        said = self._inner.plain(self._as_chat(request), body)
+        completion = {**orjson.loads(said.body), "choices": said.choices}
+        translated = self._translation.plain(request, completion, said.usage)
+        return Plain(translated, said.usage, said.finish, said.confidence, said.choices)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return self._inner.refusal(status, body, backend)
+
+    def _as_chat(self, request: CompletionRequest) -> CompletionRequest:
+        if request.as_chat is None:
+            request.as_chat = self._said(request, self._translation.chat(request, None))
+        return request.as_chat
+
+    def _said(self, request: CompletionRequest, body: dict[str, Any]) -> CompletionRequest:
+        if request.stream:
+            body["stream_options"] = {"include_usage": True}
+        if self._inner.backend == "openai_chat":
+            body = plain_chat(body)
+        return CompletionRequest(
+            id=request.id,
+            dialect="openai_chat",
+            raw=orjson.dumps(body),
+            body=body,
+            model=request.model,
+            turns=request.turns,
+            stream=request.stream,
+            max_output_tokens=request.max_output_tokens,
+            temperature=body.get("temperature"),
+            needs=request.needs,
+            wants_usage=request.stream,
+            controls=request.controls,
+            headers={name: value for name, value in request.headers.items() if name in _TRACES},
+            parallel=request.parallel,
+        )
+
+
+_TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
+"""Headers that mean the same in every dialect."""
+_NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
+
+
+def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without what only Anthropic's wire sends on: backends of the chat dialect refuse fields of parts and tools
+    that they don't know."""
+    found = dict(body)
+    for field in ("messages", "tools"):
+        if type(body.get(field)) is list:
+            found[field] = [_without(item) for item in body[field]]
+    return found
+
+
+def _without(item: Any) -> Any:
+    if type(item) is not dict:
+        return item
+    kept = {name: value for name, value in item.items() if name not in _NOT_CHAT}
+    if type(content := kept.get("content")) is list:
+        kept["content"] = [_without(part) for part in content]
+    return kept
+
+
+class Translated:
+    """Implements `StreamReader`: what another reader makes of the backend's stream, in the client's dialect."""
+
+    def __init__(self, inner: StreamReader, translation: Translation, request: CompletionRequest) -> None:
+        self._inner, self._translation, self._request = inner, translation, request
+        self._writer = translation.writer(request)
+        self.ending = b""
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._inner.usage
+
+    @property
+    def finish(self) -> str:
+        return self._inner.finish
+
+    @property
+    def ended(self) -> bool:
+        return self._inner.ended
+
+    @property
+    def chunks(self) -> int:
+        return self._inner.chunks
+
+    @property
+    def silent(self) -> int:
+        return self._inner.silent
+
+    @property
+    def confidence(self) -> float | None:
+        return self._inner.confidence
+
+    def feed(self, data: bytes) -> bytes:
+        return self._written(self._inner.feed(data))
+
+    def _written(self, events: bytes) -> bytes:
+        write, written = self._writer.write, []
+        for event in sse.events(events):
+            data = sse.payload(event)
+            if data and data != b"[DONE]":
+                chunk = orjson.loads(data)
+                if chunk.get("choices"):
+                    written.append(write(chunk))
+        return b"".join(written)
+
+    def eof(self) -> None:
+        """Only now is it known that the answer is whole, so only now does it end."""
+        self._inner.eof()
+        last = self._written(self._inner.ending)
+        self.ending = last + self._writer.end(self._inner.finish, self._inner.usage)
+
+    def completion(self) -> bytes | None:
+        said = self._inner.completion()
+        return None if said is None else self._translation.plain(self._request, orjson.loads(said), self.usage)
+
+    def delivered_text(self) -> str:
+        return self._inner.delivered_text()
+
+    def delivered_characters(self) -> int:
+        return self._inner.delivered_characters()
