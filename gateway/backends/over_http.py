@@ -12,6 +12,10 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 
 
+_BETA = b"beta=true"
+"""All of a query that is sent on: there might be a key in the rest."""
+
+
 class OverHttp:
     """One pooled client per backend; the dialect is the subclass's."""
 
@@ -35,8 +39,8 @@ class OverHttp:
         opening = None if special else self._openings.get((wire.path, request.stream))
         if opening is None:
             path = wire.path
-            if request.query and wire.client == wire.backend:
-                path = f"{path}?{request.query.decode('ascii')}"
+            if wire.client == wire.backend and _BETA in request.query.split(b"&"):
+                path = f"{path}?{_BETA.decode()}"
             opening = self._client.opening(path, wire.headers(request, self._key))
             if not special:
                 self._openings[wire.path, request.stream] = opening

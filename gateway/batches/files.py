@@ -5,25 +5,29 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection, Select, Table, delete, func, insert, select
+from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, insert, select
 
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
 from gateway.state.sql import Database
 from gateway.state.tables import batches, files
 
-MAX_BYTES = 100 * 2**20
-"""Of one upload."""
+MAX_BYTES = 256 * 10**6
+"""Of one upload: the larger of what the vendors take."""
 TEAM_BYTES = 5 * 2**30
 """Of all files of a team: whoever fills the disk stops the journal, and with it everybody's requests."""
 ABANDONED_S = 3600.0
-OPEN = ("validating", "in_progress", "cancelling")
+GONE_S = 3600.0
+"""So long after their time the rows of files go, though the bytes are on another host."""
+OPEN = ("validating", "in_progress", "finalizing", "cancelling")
 """States of a batch in which its file is still needed."""
+INLINE = "message_batch"
+"""Purpose of the files that hold what came and goes without a file; no client sees them."""
 
 
 def new_id() -> str:
@@ -42,6 +46,7 @@ class StoredFile:
     purpose: str
     bytes: int
     created_at: float
+    expires_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +58,9 @@ class Page:
     ascending: bool = False
     purpose: str = ""
 
-    def of(self, table: Table, team: str) -> Select[tuple[object, ...]]:
+    def of(self, table: Table, team: str, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
         """One row more than asked for, which tells whether there are more. Ids sort by time."""
-        query = select(table).where(table.c.team == team).limit(self.limit + 1)
+        query = select(table).where(table.c.team == team, *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
         if self.after:
@@ -118,10 +123,20 @@ class Files:
         finally:
             await asyncio.shield(asyncio.to_thread(upload.discard))
 
-    async def keep(self, upload: Upload, tenant: Tenant, filename: str, purpose: str) -> StoredFile:
+    async def keep(
+        self, upload: Upload, tenant: Tenant, filename: str, purpose: str, expires_s: float | None = None
+    ) -> StoredFile:
         """Raises BodyTooLarge when the team has too much already."""
+        now = time.time()
         file = StoredFile(
-            f"file-{new_id()}", tenant.team, tenant.key.id, filename[-255:], purpose, upload.size, time.time()
+            id=f"file-{new_id()}",
+            team=tenant.team,
+            key_id=tenant.key.id,
+            filename=filename[-255:],
+            purpose=purpose,
+            bytes=upload.size,
+            created_at=now,
+            expires_at=None if expires_s is None else now + expires_s,
         )
 
         def work(connection: Connection) -> None:
@@ -141,7 +156,8 @@ class Files:
 
     async def page(self, team: str, page: Page) -> list[StoredFile]:
         """At most one more than `page.limit`."""
-        rows = await self._database.run(lambda connection: connection.execute(page.of(files, team)).all(), writes=False)
+        query = page.of(files, team, *_seen())
+        rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
 
     async def delete(self, team: str, file_id: str) -> None:
@@ -149,9 +165,7 @@ class Files:
 
         def work(connection: Connection) -> None:
             find(connection, team, file_id, lock=True)
-            reader = connection.scalar(
-                select(batches.c.id).where(batches.c.input_file_id == file_id, batches.c.status.in_(OPEN)).limit(1)
-            )
+            reader = connection.scalar(select(batches.c.id).where(_reads(file_id)).limit(1))
             if reader is not None:
                 raise BadRequest(f"The batch {reader} still reads this file; cancel it first.", param="file_id")
             connection.execute(delete(files).where(files.c.id == file_id))
@@ -159,10 +173,40 @@ class Files:
         await self._database.run(work)
         await asyncio.to_thread(self.path(file_id).unlink, missing_ok=True)
 
+    async def forget(self, file_ids: Sequence[str]) -> None:
+        """Remove files of the gateway's own making, those that there are."""
+        gone = delete(files).where(files.c.id.in_(file_ids))
+        await self._database.run(lambda connection: connection.execute(gone))
+        await asyncio.to_thread(self._unlink, file_ids)
+
+    async def sweep(self, now: float) -> None:
+        """Remove what has expired and no batch reads, here; what lies elsewhere is forgotten when its host is late."""
+        late = select(files.c.id, files.c.expires_at).where(
+            files.c.expires_at <= now, ~select(batches.c.id).where(_reads(files.c.id)).exists()
+        )
+        rows = await self._database.run(lambda connection: connection.execute(late).all(), writes=False)
+        if rows:
+            here = await asyncio.to_thread(lambda: {row.id for row in rows if self.path(row.id).exists()})
+            await self.forget([row.id for row in rows if row.id in here or row.expires_at <= now - GONE_S])
+
+    def _unlink(self, file_ids: Sequence[str]) -> None:
+        for file_id in file_ids:
+            self.path(file_id).unlink(missing_ok=True)
+
+
+def _seen() -> tuple[ColumnElement[bool], ...]:
+    """What a team sees of its files now."""
+    return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
+
+
+def _reads(file_id: object) -> ColumnElement[bool]:
+    """A batch that still reads it."""
+    return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
+
 
 def find(connection: Connection, team: str, file_id: str, *, lock: bool = False) -> StoredFile:
     """With `lock`, nobody deletes it before the transaction ends. Raises NotFound."""
-    query = select(files).where(files.c.id == file_id, files.c.team == team)
+    query = select(files).where(files.c.id == file_id, files.c.team == team, *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
         raise NotFound(f"No such File object: {file_id}.", param="file_id")

@@ -128,6 +128,7 @@ files = Table(
     Column("purpose", String(64), nullable=False),
     Column("bytes", BigInteger, nullable=False),
     Column("created_at", Float, nullable=False),
+    Column("expires_at", Float),
 )
 
 batches = Table(
@@ -150,4 +151,11 @@ batches = Table(
     Column("started_at", Float),
     Column("finished_at", Float),
     Column("errors", Text),  # JSON list: which lines were wrong and why
+    Column("headers", Text),  # JSON object: what every line is sent with
+    Column("model", String(200)),  # where all lines name the same
+    Column("usage", Text),  # JSON object: tokens of all answers
+    Column("unsent", Integer),  # of the failed lines, those that the batch's end kept from being sent
+    Column("output_expires_s", Float),  # after the result files are made
+    Column("cancelling_at", Float),
+    Column("finalizing_at", Float),
 )

@@ -22,7 +22,7 @@ from typing import Any, Self, TextIO
 import httptools
 import orjson
 
-from tests.fakes import provider_anthropic, provider_completions, provider_openai
+from tests.fakes import provider_anthropic, provider_completions, provider_openai, provider_responses
 from tests.fakes.provider_answer import last_user, speak
 from tests.fakes.provider_exchange import Exchange
 from tests.fakes.provider_play import (
@@ -45,6 +45,7 @@ __all__ = ["Exchange", "Fail", "Provider", "Raw", "Reply"]
 _WIRES: dict[str, ModuleType] = {
     "/v1/chat/completions": provider_openai,
     "/v1/completions": provider_completions,
+    "/v1/responses": provider_responses,
     "/v1/messages": provider_anthropic,
 }
 
