@@ -103,7 +103,9 @@ class Assembly:
         """Of its beginning, when it is long."""
         if self._beginning is not None:
             return self._sureness
-        return mean_probability(choice.fields() for choice in self._choices.values())
+        return self._probability(choice.fields() for choice in self._choices.values())
+
+    _probability = staticmethod(mean_probability)
 
     @property
     def characters(self) -> int:
@@ -129,10 +131,14 @@ class Assembly:
         if usage is not None:
             body["usage"] = usage
         try:
-            rendered = orjson.dumps(body)
+            rendered = orjson.dumps(self._rendered(body))
         except orjson.JSONEncodeError:  # Nested deeper than can be written.
             return None
         return rendered if len(rendered) <= MAX_BYTES else None
+
+    def _rendered(self, completion: dict[str, Any]) -> dict[str, Any]:
+        """As the dialect has it."""
+        return completion
 
 
 class _Choice:

@@ -15,7 +15,7 @@ MAX_DEPTH = 128
 """Levels of nesting that every JSON library on the way can write again."""
 MAX_ANSWERS = 128
 
-_FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
+FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
 """What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
 
 
@@ -41,7 +41,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         needs=_needs(fields, turns),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
         controls=controls,
-        headers={name: headers[name] for name in headers if name in _FORWARDED},
+        headers={name: headers[name] for name in headers if name in FORWARDED},
         parallel=fields.get("n") or 1,
     )
 

@@ -8,7 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
-from gateway.dialects.transcript import Transcript, says
+from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
 from gateway.dialects.usage import openai_usage
 from gateway.domain.usage import Usage
@@ -27,7 +27,9 @@ class ChatStream:
     `finish` and `usage` written in an unusual way (`"usage" : {`) are still found, when the stream has ended.
     """
 
-    def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
+    def __init__(
+        self, *, wants_usage: bool, wants_logprobs: bool = False, transcript: Transcript | None = None
+    ) -> None:
         self.usage: Usage | None = None
         self.finish = ""
         self.ended = False
@@ -35,7 +37,7 @@ class ChatStream:
         self._wants_usage = wants_usage
         self._wants_logprobs = wants_logprobs
         self._framer = sse.Framer()
-        self._transcript = Transcript()
+        self._transcript = transcript or Transcript()
         self._smooth = False
         """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._whole = False
@@ -111,7 +113,7 @@ class ChatStream:
         if type(choices) is not list:
             return True
         reasons = [choice.get("finish_reason") for choice in choices if type(choice) is dict]
-        if any(reasons) and not says(chunk):
+        if any(reasons) and not self._transcript.says(chunk):
             self._transcript.silent += 1
         self.finish = overall_finish((self.finish, *reasons))
         only_usage = not choices and type(raw_usage) is dict

@@ -47,16 +47,22 @@ class TextRun:
             return None
         field = next((field for field in _FIELDS if delta.get(field)), "")
         beside = any(value for name, value in delta.items() if name not in (field, "role"))
-        if not field or beside or type(delta[field]) is not str:
+        if not field or beside or event.count(b'"delta"') != 1:
             return None
-        index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
-        if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int:
+        return cls.around(event, choice, field, delta[field])
+
+    @classmethod
+    def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object, *, key: bytes = b"") -> Self | None:
+        """The run of events that differ from `event` in `text` alone: `field` of its only `choice`, under `key` if that
+        is not its name there."""
+        index, quoted = choice.get("index", 0), b'"%b"' % (key or field.encode())
+        if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
-        if event.count(quoted) != 1 or event.count(b'"delta"') != 1:
+        if event.count(quoted) != 1:
             return None
         start = event.index(b'"', event.index(quoted) + len(quoted))
         end = splice.string_end(event, start)
-        if orjson.loads(event[start:end]) != delta[field]:
+        if orjson.loads(event[start:end]) != text:
             return None
         return cls(event[: start + 1], event[end - 1 :], index, field)
 

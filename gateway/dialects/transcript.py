@@ -28,6 +28,9 @@ class _Parsed(NamedTuple):
 class Transcript:
     """Whole events in OpenAI's chat dialect. Of those that form a run nothing but the text is kept."""
 
+    mark = b'"delta"'
+    """What every event has once for each piece of the answer."""
+
     def __init__(self) -> None:
         self.chunks = 0
         """Events with a delta, about one token each."""
@@ -38,7 +41,22 @@ class Transcript:
         self._pause = 0
         self._kept: list[bytes | Said | _Parsed] = []
         self._held = 0
-        self._assembly = Assembly()
+        self._assembly = self._new_assembly()
+
+    def _new_assembly(self) -> Assembly:
+        return Assembly()
+
+    def _run_after(self, event: bytes, chunk: Any) -> TextRun | None:
+        return TextRun.after(event, chunk)
+
+    def says(self, chunk: dict[str, Any]) -> bool:
+        """Is there anything in a chunk but who speaks and why it ended?"""
+        choices = chunk.get("choices")
+        for choice in choices if type(choices) is list else ():
+            delta = choice.get("delta") if type(choice) is dict else None
+            if type(delta) is dict and any(value for key, value in delta.items() if key != "role"):
+                return True
+        return False
 
     @property
     def irregular(self) -> bool:
@@ -58,7 +76,7 @@ class Transcript:
 
     def add(self, block: bytes) -> None:
         """Keep one event, or a block of them, that `take` did not take."""
-        deltas = block.count(b'"delta"')
+        deltas = block.count(self.mark)
         if deltas and not self._pause:
             self._begin(block)
         else:
@@ -70,8 +88,8 @@ class Transcript:
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
         """Keep an event that was read for another reason; those to come will not be like it."""
-        deltas = event.count(b'"delta"')
-        if deltas and not self.chunks and not says(chunk):
+        deltas = event.count(self.mark)
+        if deltas and not self.chunks and not self.says(chunk):
             self.silent += 1
         self.chunks += deltas
         self._end_run()
@@ -91,11 +109,11 @@ class Transcript:
         self._end_run()
         try:
             chunk = orjson.loads(sse.payload(event))
-            self._run = TextRun.after(event, chunk)
+            self._run = self._run_after(event, chunk)
         except ValueError:
             chunk = self._run = None
         if type(chunk) is dict:
-            if not self.chunks and not says(chunk):
+            if not self.chunks and not self.says(chunk):
                 self.silent += 1
             self._kept.append(_Parsed(chunk, len(event)))
         else:
@@ -127,13 +145,3 @@ class Transcript:
         self._kept.clear()
         self._held = 0
         return self._assembly
-
-
-def says(chunk: dict[str, Any]) -> bool:
-    """Is there anything in a chunk but who speaks and why it ended?"""
-    choices = chunk.get("choices")
-    for choice in choices if type(choices) is list else ():
-        delta = choice.get("delta") if type(choice) is dict else None
-        if type(delta) is dict and any(value for key, value in delta.items() if key != "role"):
-            return True
-    return False
