@@ -15,10 +15,10 @@ run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a t
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts
-	$(BIN)/python -m pytest -m "not extras and not deploy" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not extras and not deploy and not clients" $(PARALLEL)
 
 check: lint  ## lint, types, architecture and the tests without heavy parts; at most 90 s
-	$(BIN)/python -m pytest -m "not heavy and not extras and not deploy" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not heavy and not extras and not deploy and not clients" $(PARALLEL)
 
 lint: .venv/dev
 	$(BIN)/ruff check .

@@ -26,14 +26,22 @@ from gateway.admission.limits import Limits
 from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
 from gateway.api.batches import BatchRoutes
+from gateway.api.cors import Cors
 from gateway.api.door import Door, error_response
+from gateway.api.envelope import Envelope
+from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
 from gateway.api.leave import Drain
+from gateway.api.message_batches import MessageBatchRoutes
+from gateway.api.messages import MessageRoutes
+from gateway.api.responses import ResponseRoutes
+from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
+from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
 from gateway.cache.embedder import OnnxEmbedder
 from gateway.cache.embedder_st import SentenceTransformerEmbedder
@@ -53,6 +61,8 @@ from gateway.pipeline import Pipeline
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
+from gateway.responses.memory import Memory
+from gateway.responses.store import Responses
 from gateway.routing.choose import Router, packaged
 from gateway.settings.environment import variable
 from gateway.settings.gateway import EmbedderSettings, Settings, load_settings
@@ -191,7 +201,7 @@ class Rooms:
         vectors = await self._enter(embedder(config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
         self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
-        counter = Counter()
+        self.counter = counter = Counter()
         contexts = Contexts(counter)
         holdout = Holdout(config.trials.holdout)
         self.router = Router(packaged, self.prices, self.fleet, self.fleet.backends, sampler=holdout)
@@ -213,6 +223,8 @@ class Rooms:
         """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.door = Door(self.tenants)
+        self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
+        self._exits.push_async_callback(self.idempotency.aclose)
         self.feedback = Feedback(self.database)
         self.dashboard = await self._enter(
             Dashboard(
@@ -223,8 +235,10 @@ class Rooms:
                 feedback=self.feedback,
             )
         )
+        self.responses = await self._enter(Responses(self.database))
         self.files = await self._enter(Files(settings.paths.files, self.database))
         self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
+        self.message_jobs = MessageJobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
         batches = await self._enter(
             Runner(
                 self.jobs,
@@ -235,7 +249,8 @@ class Rooms:
                 deadline_s=config.requests.deadline,
             )
         )
-        self._watch(feedback=self.feedback, dashboard=self.dashboard, batches=batches)
+        self._watch(responses=self.responses)
+        self._watch(idempotency=self.idempotency, feedback=self.feedback, dashboard=self.dashboard, batches=batches)
         if self.worker.fd is None:
             writer = Writer(settings.paths.journal, self.database)
             self._exits.push_async_callback(writer.aclose)
@@ -274,7 +289,10 @@ class Application:
         self._inference: Inference | None = None
         self._hot: Mapping[str, object] = {}
         self._direct: Mapping[bytes, Inference] = {}
+        config = worker.settings.config
+        self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
+        self._others = self._envelope.asgi(self._service)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -291,6 +309,9 @@ class Application:
                 telemetry=rooms.telemetry,
                 limits=rooms.worker.settings.config.requests,
                 overload=rooms.overload,
+                envelope=self._envelope,
+                idempotency=rooms.idempotency,
+                memory=Memory(rooms.responses),
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
@@ -306,9 +327,24 @@ class Application:
                 feedback=rooms.feedback,
                 troubles=partial(troubles, rooms.worker),
             )
-            self._service.router.routes.extend([*service.routes, *rooms.dashboard.routes])
+            root = Root(door=rooms.door, fleet=rooms.fleet)
+            self._service.router.routes.extend([*root.routes, *service.routes, *rooms.dashboard.routes])
+            stored = ResponseRoutes(door=rooms.door, responses=rooms.responses)
+            self._service.router.routes.extend(stored.routes)
             batches = BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs)
-            self._service.router.routes.extend(batches.routes)
+            message_batches = MessageBatchRoutes(
+                door=rooms.door,
+                files=rooms.files,
+                jobs=rooms.message_jobs,
+                max_request_bytes=rooms.worker.settings.config.requests.max_body_bytes,
+            )
+            messages = MessageRoutes(
+                door=rooms.door,
+                counter=rooms.counter,
+                fleet=rooms.fleet,
+                limits=rooms.worker.settings.config.requests,
+            )
+            self._service.router.routes.extend([*batches.routes, *message_batches.routes, *messages.routes])
             if rooms.worker.settings.config.admin_api:
                 admin = Admin(door=rooms.door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
                 self._service.router.routes.extend(admin.routes)
@@ -322,10 +358,11 @@ class Application:
         return self._direct.get(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] in self._hot and self._inference is not None:
+        hot = scope["type"] == "http" and scope["path"] in self._hot and scope["method"] != "OPTIONS"
+        if hot and self._inference is not None:
             await self._inference(scope, receive, send)
         else:
-            await self._service(scope, receive, send)
+            await self._others(scope, receive, send)
 
 
 def troubles(worker: Worker) -> list[str]:
@@ -337,11 +374,13 @@ def troubles(worker: Worker) -> list[str]:
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    return error_response(NotFound(f"There is nothing at {request.url.path}; see the README for the routes."))
+    told = NotFound(f"There is nothing at {request.url.path}; see the README for the routes.")
+    return error_response(told, request)
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    return error_response(MethodNotAllowed(f"{request.url.path} does not take {request.method}."))
+    told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
+    return error_response(told, request, getattr(error, "headers", None))
 
 
 def told(said: Mapping[str, Any]) -> Worker:

@@ -2,7 +2,7 @@
 
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
-│                                  BodyTooLarge 413 · UnsupportedMediaType 415
+│                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415 · KeyReused 422 · HeadTooLarge 431
 ├── InvalidKey 401                 ExpiredKey 401
 ├── Forbidden 403
 ├── LimitExceeded 429
@@ -71,6 +71,22 @@ class BodyTooLarge(BadRequest):
 
 class UnsupportedMediaType(BadRequest):
     status, code = 415, "unsupported_media_type"
+
+
+class UnknownResponse(BadRequest):
+    """A request continues a response that is not, or no longer, stored."""
+
+    code = "previous_response_not_found"
+
+
+class KeyReused(BadRequest):
+    """Two different requests with one Idempotency-Key."""
+
+    status, code = 422, "idempotency_key_reused"
+
+
+class HeadTooLarge(BadRequest):
+    status, code = 431, "request_head_too_large"
 
 
 class InvalidKey(GatewayError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import orjson
@@ -12,14 +13,20 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.multipart import receive_form
-from gateway.api.wire import read_object
+from gateway.api.wire import by_name, read_object
+from gateway.batches.batch import Batch
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
-from gateway.batches.jobs import Batch, Jobs
+from gateway.batches.jobs import Jobs
+from gateway.batches.wishes import LONGEST_S, seconds
+from gateway.dialects.controls import parse_controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 
 STALL_S = 30.0
 PURPOSES = ("batch",)
+REQUEST_BYTES = 2**17
+"""Of a request for a batch: its metadata may be 9216 characters, each of which may be spelled in twelve."""
+FEATURES = (b"openai-beta", b"anthropic-beta", b"anthropic-version")
 
 
 def shown_file(file: StoredFile) -> dict[str, Any]:
@@ -29,9 +36,11 @@ def shown_file(file: StoredFile) -> dict[str, Any]:
         "object": "file",
         "bytes": file.bytes,
         "created_at": int(file.created_at),
+        "expires_at": file.expires_at and int(file.expires_at),
         "filename": file.filename,
         "purpose": file.purpose,
         "status": "processed",
+        "status_details": None,
     }
 
 
@@ -43,6 +52,7 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
         "id": batch.id,
         "object": "batch",
         "endpoint": batch.endpoint,
+        "model": batch.model,
         "errors": {"object": "list", "data": orjson.loads(batch.errors)} if batch.errors else None,
         "input_file_id": batch.input_file_id,
         "completion_window": "24h",
@@ -52,8 +62,11 @@ def shown_batch(batch: Batch) -> dict[str, Any]:
         "created_at": int(batch.created_at),
         "in_progress_at": batch.started_at and int(batch.started_at),
         "expires_at": int(batch.expires_at),
+        "finalizing_at": batch.finalizing_at and int(batch.finalizing_at),
+        "cancelling_at": batch.cancelling_at and int(batch.cancelling_at),
         **{f"{status}_at": ended if batch.status == status else None for status in moments},
         "request_counts": {"total": batch.total, "completed": batch.completed, "failed": batch.failed},
+        "usage": orjson.loads(batch.usage) if batch.usage else None,
         "metadata": orjson.loads(batch.metadata),
     }
 
@@ -63,6 +76,25 @@ def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
     data = found[:limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": len(found) > limit}
+
+
+def asked_expiry(fields: Mapping[str, str]) -> float:
+    """Seconds that an uploaded file is kept: as the form says, else 30 days. Raises BadRequest."""
+    anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
+    if anchor is None and length is None:
+        return LONGEST_S
+    return seconds(anchor, length, "expires_after[{}]")
+
+
+def common_headers(request: Request) -> dict[str, str]:
+    """What holds for every line of a batch: the gateway's own headers, and the vendors' choice of features.
+
+    Raises BadRequest naming a header that no line could be sent with.
+    """
+    headers = by_name(request.scope["headers"])
+    parse_controls(headers)
+    kept = {name for name in headers if name in FEATURES or name.startswith(b"x-thriftgate-")}
+    return {name.decode("latin-1"): headers[name].decode("latin-1") for name in sorted(kept)}
 
 
 def asked_page(request: Request, default: int, most: int) -> Page:
@@ -101,9 +133,8 @@ class BatchRoutes:
                 raise BadRequest("The form has no part called file.", param="file")
             if form.fields.get("purpose") not in PURPOSES:
                 raise BadRequest(f"purpose must be {' or '.join(PURPOSES)}.", param="purpose")
-            if unknown := form.fields.keys() - {"purpose"}:
-                raise BadRequest(f"The field {min(unknown)!r} is not known here; leave it out.", param=min(unknown))
-            file = await self._files.keep(upload, tenant, form.filename or "upload", form.fields["purpose"])
+            expires_s = asked_expiry(form.fields)
+            file = await self._files.keep(upload, tenant, form.filename or "upload", form.fields["purpose"], expires_s)
         return json_response(shown_file(file))
 
     async def list_files(self, request: Request, tenant: Tenant) -> Response:
@@ -127,8 +158,8 @@ class BatchRoutes:
         return json_response({"id": file_id, "object": "file", "deleted": True})
 
     async def create(self, request: Request, tenant: Tenant) -> Response:
-        asked = await read_object(request)
-        return json_response(shown_batch(await self._jobs.create(tenant, asked)))
+        asked = await read_object(request, REQUEST_BYTES)
+        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request))))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
         page = asked_page(request, 20, 100)

@@ -47,9 +47,41 @@ class Caller(Protocol):
         """Wait while the client reads more slowly than we write."""
         ...
 
-    async def end(self, last: bytes = b"") -> None:
-        """The end of a stream, together with its last piece."""
+    async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
+        """The end of a stream, together with its last piece. `broken`: the answer is not whole, as `last` says."""
         ...
+
+
+class Wrapped:
+    """A caller that does all as the one inside does; others change what is theirs."""
+
+    def __init__(self, caller: Caller) -> None:
+        self.method, self.path, self.query, self.headers = caller.method, caller.path, caller.query, caller.headers
+        self._caller = caller
+
+    async def read(self, limit: int, timeout_s: float) -> bytes:
+        return await self._caller.read(limit, timeout_s)
+
+    def listen(self, react: Callable[[], None]) -> None:
+        self._caller.listen(react)
+
+    def close(self) -> None:
+        self._caller.close()
+
+    async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
+        await self._caller.whole(status, headers, body, pause_s=pause_s)
+
+    def begin(self, headers: Headers) -> None:
+        self._caller.begin(headers)
+
+    def put(self, piece: bytes) -> bool:
+        return self._caller.put(piece)
+
+    async def drain(self) -> None:
+        await self._caller.drain()
+
+    async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
+        await self._caller.end(last, broken=broken)
 
 
 class HangUp:
@@ -111,6 +143,6 @@ class AsgiCaller:
         for message in unsent:
             await self._send(message)
 
-    async def end(self, last: bytes = b"") -> None:
+    async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         self._unsent.append({"type": "http.response.body", "body": last})
         await self.drain()

@@ -15,8 +15,12 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api.caller import Caller
+from gateway.api.headers import of_error, of_id
 from gateway.api.wire import Headers, stalled, too_large
+from gateway.dialects.clients import of_path
 from gateway.domain.deadlines import Deadlines
+from gateway.domain.record import new_request_id
+from gateway.errors import BadRequest, GatewayError
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +45,7 @@ class DirectProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
     _idle_since = 0.0
+    url = b""
 
     def on_message_begin(self) -> None:
         self.url = b""
@@ -69,6 +74,27 @@ class DirectProtocol(HttpToolsProtocol):
         else:  # pipelined
             self.flow.pause_reading()
             self.pipeline.appendleft((call, self.app))
+
+    def send_400_response(self, msg: str) -> None:
+        """uvicorn's name for what its parser cannot read."""
+        self.refuse(BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers."))
+
+    def refuse(self, error: GatewayError) -> None:
+        """Answer what did not become a request, and close: nobody can tell where the next one would begin."""
+        cycle = self.cycle
+        if cycle is not None and not cycle.response_complete:
+            if cycle.response_started or self.pipeline:  # the answer would end up inside another one
+                self.transport.close()
+                return
+            cycle.disconnected = True
+            cycle.message_event.set()
+        dialect, request_id = of_path(self.url.partition(b"?")[0].decode("latin-1")), new_request_id()
+        body = dialect.error_body(error, request_id)
+        headers = [(b"content-type", b"application/json"), *of_error(error), *of_id(request_id)]
+        lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
+        framing = b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.transport.write(b"%b%b%b%b" % (STATUS_LINE[dialect.status(error)], lines, framing, body))
+        self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         call = self.cycle
@@ -223,7 +249,7 @@ class Call(RequestResponseCycle):
         if self.flow.write_paused:
             await self.flow.drain()
 
-    async def end(self, last: bytes = b"") -> None:
+    async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         await self.drain()
         self._write(self._framed(last) + b"0\r\n\r\n")
         self._complete()
@@ -234,8 +260,8 @@ class Call(RequestResponseCycle):
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
     def _head(self, status: int, headers: Headers, framing: bytes) -> bytes:
-        if self.default_headers:  # a connection that is to be left says so
-            self.keep_alive = False
+        if self.default_headers or self.waiting_for_100_continue:
+            self.keep_alive = False  # it is to be left; or nobody knows whether the body will come after all
         lines = [b"%b: %b\r\n" % pair for pair in headers]
         head = b"".join(lines)
         if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import orjson
@@ -11,9 +11,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.headers import of_error
+from gateway.api.envelope import REQUEST_ID
+from gateway.api.headers import of_error, of_id
 from gateway.api.wire import by_name, secret
-from gateway.dialects import openai_chat
+from gateway.dialects.clients import PATHS, ClientDialect, of_path
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, Overloaded
@@ -21,7 +22,7 @@ from gateway.policy.tenants import Tenants
 
 log = logging.getLogger(__name__)
 
-OPEN = ("/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
+OPEN = ("/", "/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
 """Routes that ask for no key; the page and its files hold no data, what fills it does ask."""
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]
@@ -31,11 +32,20 @@ def json_response(value: Any, status: int = 200) -> Response:
     return Response(orjson.dumps(value), status, media_type="application/json")
 
 
-def error_response(error: GatewayError) -> Response:
-    request_id = new_request_id()
-    headers = {name.decode(): value.decode() for name, value in of_error(error)} | {"x-request-id": request_id}
-    body = openai_chat.error_body(error, request_id)
-    return Response(body, error.status, headers, media_type="application/json")
+def spoken(request: Request) -> ClientDialect:
+    """Whose shape an error has: the path's, and where several vendors have one, that of the client's library."""
+    path = request.scope["path"]
+    if path not in PATHS and "anthropic-version" in request.headers:
+        path = "/v1/messages"
+    return of_path(path)
+
+
+def error_response(error: GatewayError, request: Request, headers: Mapping[str, str] | None = None) -> Response:
+    request_id = request.scope.get(REQUEST_ID) or new_request_id()
+    told = {name.decode(): value.decode() for name, value in [*of_error(error), *of_id(request_id)]}
+    dialect = spoken(request)
+    body = dialect.error_body(error, request_id)
+    return Response(body, dialect.status(error), {**(headers or {}), **told}, media_type="application/json")
 
 
 class Door:
@@ -56,16 +66,15 @@ class Door:
                         )
                     return await endpoint(request, tenant)
                 except GatewayError as error:
-                    return error_response(error)
+                    return error_response(error, request)
                 except ConnectionResetError:  # the client left while it sent its body: nobody reads this
                     return Response(status_code=400)
                 except (SQLAlchemyError, OSError) as error:
                     log.error(
                         "%s %s: the database or the disk does not answer: %s", request.method, request.url.path, error
                     )
-                    return error_response(
-                        Overloaded("The gateway's database or disk does not answer; try again shortly.")
-                    )
+                    away = Overloaded("The gateway's database or disk does not answer; try again shortly.")
+                    return error_response(away, request)
 
             return guarded
 

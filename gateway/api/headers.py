@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil
 
@@ -9,12 +11,28 @@ from gateway.domain.record import Record
 from gateway.domain.units import usd_text
 from gateway.errors import GatewayError
 
+_OF_BACKENDS = (b"openai-", b"x-ratelimit-", b"anthropic-ratelimit-")
+"""What a backend's own response headers may tell a client, under their own names."""
+_WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
+"""The gateway's, not the client's."""
+_RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
+    """As OpenAI's and as Anthropic's clients look for it."""
+    value = request_id.encode()
+    return [(b"x-request-id", value), (b"request-id", value)]
+
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
-    """`x-request-id`, `x-thriftgate-*` and `x-ratelimit-*`, as far as they are known now."""
-    found = [(b"x-request-id", record.request_id.encode()), (b"x-thriftgate-cache", record.cache.encode())]
+    """Ids, `x-thriftgate-*`, limits and what the backend told, as far as they are known now."""
+    value = record.request_id.encode()
+    found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:
         found += _of_backend(served.backend.name, served.backend.model)
+        for pair in served.headers:
+            if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record):
+                found.append(pair)
     if record.difficulty is not None:
         found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
     if record.trimmed_tokens:
@@ -25,9 +43,36 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-cost-usd", usd_text(record.cost_pico).encode()))
     if record.degraded:
         found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
-    for name, value in record.ratelimit.items():
-        found.append((name.encode(), value.encode()))
+    for name, text in record.ratelimit.items():
+        found.append((name.encode(), text.encode()))
+    if record.ratelimit and record.dialect == "anthropic_messages":
+        found += _as_anthropic(record.ratelimit)
     return found
+
+
+def _may_pass(name: bytes, record: Record) -> bool:
+    """A backend's limits are the client's only while its team has none of its own."""
+    return not record.ratelimit if b"ratelimit-" in name else name not in _WHOSE_ACCOUNT
+
+
+def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:
+    """`x-ratelimit-limit-requests` is `anthropic-ratelimit-requests-limit`, and a limit is whole again at a time."""
+    found = []
+    for name, value in ratelimit.items():
+        what, _, of = name.removeprefix("x-ratelimit-").partition("-")
+        if what == "reset":
+            value = datetime.fromtimestamp(ceil(time.time() + seconds(value)), UTC).strftime(_RFC_3339)
+        found.append((f"anthropic-ratelimit-{of}-{what}".encode(), value.encode()))
+    return found
+
+
+@lru_cache(maxsize=1024)
+def seconds(duration: str) -> float:
+    """Of `120ms`, `12.5s`, `1m0s`."""
+    if duration.endswith("ms"):
+        return float(duration[:-2]) / 1000
+    minutes, _, rest = duration.removesuffix("s").rpartition("m")
+    return float(minutes or 0) * 60 + float(rest or 0)
 
 
 @lru_cache(maxsize=1024)
@@ -39,10 +84,12 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    if error.retry_after_s is None:
+    """Whether to ask again, and when. Of what nobody expected the client's library may think what it likes."""
+    if error.status == GatewayError.status:
         return []
-    milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: who comes earlier is refused again
-    return [
-        (b"retry-after", str(-(-milliseconds // 1000)).encode()),
-        (b"retry-after-ms", str(milliseconds).encode()),
-    ]
+    found = [(b"x-should-retry", b"true" if error.retryable else b"false")]
+    if error.retry_after_s is not None:
+        milliseconds = max(1, ceil(error.retry_after_s * 1000))  # rounded up: who comes earlier is refused again
+        found.append((b"retry-after", b"%d" % -(-milliseconds // 1000)))
+        found.append((b"retry-after-ms", b"%d" % milliseconds))
+    return found

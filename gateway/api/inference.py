@@ -6,22 +6,26 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
+from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
 
 from gateway.admission.overload import Overload
 from gateway.api.caller import AsgiCaller, Caller, HangUp
-from gateway.api.headers import of_error, of_record
-from gateway.api.wire import Headers, by_name, check_json, check_length, secret
-from gateway.dialects.clients import PATHS, ClientDialect
+from gateway.api.envelope import Envelope
+from gateway.api.headers import of_error, of_id, of_record
+from gateway.api.idempotency import Idempotency
+from gateway.api.wire import Headers, by_name, check_json, check_length, decoded, secret
+from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
-from gateway.errors import Forbidden, GatewayError, MethodNotAllowed
+from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
+from gateway.responses.memory import Memory
 from gateway.settings.gateway import RequestLimits
 from gateway.telemetry.observe import Telemetry
 
@@ -33,6 +37,8 @@ EVENTS: Headers = [
     (b"cache-control", b"no-cache"),
     (b"x-accel-buffering", b"no"),
 ]
+
+_EVENT_STREAM = "text/event-stream"
 
 
 class Inference:
@@ -46,9 +52,14 @@ class Inference:
         telemetry: Telemetry,
         limits: RequestLimits,
         overload: Overload,
+        envelope: Envelope,
+        idempotency: Idempotency,
+        memory: Memory | None = None,
     ) -> None:
+        """`memory`: of stored responses; without it every request has to stand alone."""
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
-        self._limits, self._overload = limits, overload
+        self._limits, self._overload, self._envelope = limits, overload, envelope
+        self._idempotency, self._memory = idempotency, memory
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.paths: Mapping[str, ClientDialect] = PATHS
@@ -60,26 +71,38 @@ class Inference:
         """One request, to its end. Raises nothing but CancelledError, when the server ends."""
         request_id = new_request_id()
         dialect = self.paths[caller.path]
+        headers = by_name(caller.headers)
+        if b"accept-encoding" in headers or b"origin" in headers:
+            caller = self._envelope.around(caller, headers)
         try:
-            headers = by_name(caller.headers)
             tenant, controls = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _told(error, request_id), request_id)
             return
-        batch = tenant.batch(controls)
+        batch, going = tenant.batch(controls), None
         try:
             try:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
+                if coding := headers.get(b"content-encoding"):
+                    body = await decoded(body, coding, self._limits.max_body_bytes)
                 request = dialect.parse(body, request_id, controls, headers)
                 request.query = caller.query
+                if request.dialect == "openai_responses" and self._memory is not None:
+                    await self._memory.recall(request, tenant)
             except ConnectionResetError:
                 return
             except Exception as error:
                 await self._turn_away(caller, dialect, _told(error, request_id), request_id)
                 return
-            await self._serve(caller, dialect, tenant, request)
+            if (key := headers.get(b"idempotency-key")) is None:
+                await self._serve(caller, dialect, tenant, request)
+            else:
+                going = await self._serve_once(key, body, caller, dialect, tenant, request)
         finally:
-            self._overload.leave(tenant.team, batch=batch)
+            if going is None:
+                self._overload.leave(tenant.team, batch=batch)
+            else:
+                going.add_done_callback(lambda _: self._overload.leave(tenant.team, batch=batch))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls]:
         """All that can be told without the body; what it admits has to `leave`."""
@@ -88,7 +111,12 @@ class Inference:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
         if caller.method != "POST":
             raise MethodNotAllowed(f"{caller.path} takes POST, not {caller.method}.")
-        check_json(headers)
+        if (family := PASSED_THROUGH.get(caller.path)) is None:
+            check_json(headers)
+        elif family not in tenant.policy.passthrough:
+            raise NotFound(
+                f"{caller.path} is not open to team {tenant.team}; passthrough: [{family}] in its policy opens it."
+            )
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
         self._overload.enter(tenant.team, batch=tenant.batch(controls))
@@ -102,19 +130,23 @@ class Inference:
         assert task is not None
         hang_up = HangUp(task)
         caller.listen(hang_up)
-        begun = False
+        begun = ""
         try:
             allowed_s = min(self._limits.deadline, request.controls.deadline_s or self._limits.deadline)
             deadline = asyncio.get_running_loop().time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if reply.answer.stream:
-                    begun = True
-                    await self._stream(caller, reply, hang_up)
+                    begun = reply.answer.content_type
+                    await self._stream(caller, reply, hang_up, request)
                 else:
                     body = reply.whole()
                     record.first_byte_ms = (time.perf_counter() - record.started) * 1000
+                    if request.store and self._memory is not None:
+                        await self._memory.keep(request, tenant, body)
                     hang_up.answered = True
-                    await caller.whole(reply.answer.status, [*JSON, *of_record(record)], body)
+                    await caller.whole(
+                        reply.answer.status, [*_of_type(reply.answer.content_type), *of_record(record)], body
+                    )
         except asyncio.CancelledError:
             if not hang_up.happened:
                 raise
@@ -126,29 +158,58 @@ class Inference:
         finally:
             caller.close()
 
-    async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp) -> None:
+    async def _serve_once(
+        self,
+        key: bytes,
+        body: bytes,
+        caller: Caller,
+        dialect: ClientDialect,
+        tenant: Tenant,
+        request: CompletionRequest,
+    ) -> asyncio.Task[None] | None:
+        """As `_serve`, but only for the first that asks with this key. Returns what goes on when the caller left."""
+
+        async def serve(recorder: Caller) -> None:
+            await self._serve(recorder, dialect, tenant, request)
+
+        async def refuse(asking: Caller, error: GatewayError) -> None:
+            await self._turn_away(asking, dialect, error, request.id)
+
+        try:
+            return await self._idempotency.answer(key, body, caller, tenant, serve, refuse)
+        except GatewayError as error:
+            await refuse(caller, error)
+            return None
+
+    async def _stream(self, caller: Caller, reply: Reply, hang_up: HangUp, request: CompletionRequest) -> None:
         record = reply.record
-        caller.begin([*EVENTS, *of_record(record)])
+        caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
         while await reply.pour(caller.put):
             await caller.drain()
+        if request.store and self._memory is not None:
+            await self._memory.keep(request, record.tenant, reply.answer.completion())
         hang_up.answered = True
         await caller.end(reply.ending)
 
     async def _fail(
-        self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: bool
+        self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str
     ) -> None:
-        """A status while there is still one to give; afterwards an error event, and never a terminating one."""
-        if begun:
-            await caller.end(dialect.error_event(error, record.request_id))
-        else:
+        """A status while there is still one to give; afterwards an error event, and never a terminating one.
+
+        `begun`: the content type of what has begun. Where that has no events, it is left without an end, and so the
+        connection breaks.
+        """
+        if begun.startswith(_EVENT_STREAM):
+            await caller.end(dialect.error_event(error, record.request_id), broken=True)
+        elif not begun:
             headers = [*JSON, *of_error(error), *of_record(record)]
             await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))
 
     async def _turn_away(self, caller: Caller, dialect: ClientDialect, error: GatewayError, request_id: str) -> None:
         """Refuse before anything has begun."""
         self._telemetry.refused(request_id, error, caller.path)
-        headers: Headers = [*JSON, *of_error(error), (b"x-request-id", request_id.encode())]
+        headers: Headers = [*JSON, *of_error(error), *of_id(request_id)]
         body = dialect.error_body(error, request_id)
         await caller.whole(dialect.status(error), headers, body, pause_s=self._overload.pause_s(error))
 
@@ -156,9 +217,15 @@ class Inference:
         await self._watchers.aclose()
 
 
+@lru_cache(maxsize=256)
+def _of_type(content_type: str) -> Headers:
+    """The headers that an answer of this type begins with."""
+    return EVENTS if content_type.startswith(_EVENT_STREAM) else [(b"content-type", content_type.encode("latin-1"))]
+
+
 def _told(error: Exception, request_id: str) -> GatewayError:
     """What a client hears of `error`; one that nobody expected is logged and stays inside."""
     if isinstance(error, GatewayError):
         return error
     log.error("request %s failed inside the gateway", request_id, exc_info=error)
-    return GatewayError(f"The gateway failed at this request; its id is {request_id}.")
+    return GatewayError("The gateway failed at this request.")

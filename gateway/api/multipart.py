@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -10,10 +9,9 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+from gateway.api.upload import receive
+from gateway.errors import BadRequest, UnsupportedMediaType
 
-PIECE = 2**20
-"""Bytes that are parsed and written at once, off the loop."""
 FIELD = 1000
 """Bytes of a field that is no file."""
 FRAME = 64 * 2**10
@@ -91,31 +89,7 @@ class Form:
 async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, stall_s: float) -> Form:
     """A whole form of at most `limit` bytes in the file. Raises BadRequest, also when it stalls or is cut short."""
     form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit + FRAME:
-        raise BodyTooLarge(f"The file is larger than {limit} bytes; split it.", param="file")
-    waiting, size, more = bytearray(), 0, True
-    while more:
-        data, more = await _piece(request, stall_s)
-        waiting += data
-        size += len(data)
-        if size > limit + FRAME:
-            raise BodyTooLarge(f"The file is larger than {limit} bytes; split it.", param="file")
-        if len(waiting) >= PIECE or not more:
-            await asyncio.to_thread(form.feed, bytes(waiting))
-            waiting.clear()
+    await receive(request, form.feed, limit + FRAME, stall_s)
     if not form.whole:
         raise BadRequest("The form ends before its last boundary.")
     return form
-
-
-async def _piece(request: Request, stall_s: float) -> tuple[bytes, bool]:
-    """(bytes, are there more)."""
-    try:
-        async with asyncio.timeout(stall_s):
-            message = await request.receive()
-    except TimeoutError:
-        raise BadRequest(f"Nothing of the file arrived for {stall_s:g} seconds.") from None
-    if message["type"] == "http.disconnect":
-        raise BadRequest("The client left before its file was whole.")
-    return message.get("body", b""), message.get("more_body", False)

@@ -6,6 +6,7 @@ import asyncio
 from typing import ClassVar
 
 from gateway.api.direct import Call, DirectProtocol
+from gateway.errors import HeadTooLarge
 
 MAX_HEAD_BYTES = 64 * 2**10
 
@@ -44,8 +45,8 @@ class GuardedProtocol(DirectProtocol):
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
         if cycle is None or self.headers is not _headers_of(cycle):  # else the rest of a body that nobody waits for
             self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self.transport.abort()
+            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+                self.refuse(HeadTooLarge(f"The request's head is larger than {MAX_HEAD_BYTES} bytes."))
 
     def _head_is_whole(self) -> None:
         self._head_bytes = 0

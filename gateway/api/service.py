@@ -1,4 +1,4 @@
-"""The routes around inference: models, flight records, usage, health, metrics."""
+"""The routes around inference: flight records, usage, health, metrics."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from gateway.api.door import Door, json_response
 from gateway.api.leave import Drain
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
-from gateway.dialects import openai_chat
-from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 from gateway.ledger.formats import as_json
@@ -28,20 +26,6 @@ from gateway.state.connection import State
 from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback, parse
-
-
-def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
-    """(name, owner) of what a team may ask for: `auto`, its aliases, and the backends its data rule allows."""
-    found = {"auto": "thriftgate"}
-    for name, entry in policy.models.items():
-        found.setdefault(name, "thriftgate" if isinstance(entry, ModelRule) else entry)
-    for backend in fleet.backends:
-        if backend.hosted and policy.data.hosted == "forbidden":
-            continue
-        if policy.data.regions and backend.region not in policy.data.regions:
-            continue
-        found.setdefault(backend.name, backend.kind)
-    return list(found.items())
 
 
 class Service:
@@ -65,11 +49,9 @@ class Service:
         self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._troubles = troubles
-        inference, spend, admin = door.needs("inference"), door.needs("usage", "admin"), door.needs("admin")
+        spend, admin = door.needs("usage", "admin"), door.needs("admin")
         asked = door.needs("inference", "admin")
         self.routes = [
-            Route("/v1/models", inference(self.models)),
-            Route("/v1/models/{name:path}", inference(self.model)),
             Route("/v1/requests/{id}", asked(self.flight)),
             Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
             Route("/v1/usage", spend(self.usage)),
@@ -78,16 +60,6 @@ class Service:
             Route("/health/live", self.live),
             Route("/health/ready", self.ready),
         ]
-
-    async def models(self, request: Request, tenant: Tenant) -> Response:
-        return Response(openai_chat.models(visible_models(tenant.policy, self._fleet)), media_type="application/json")
-
-    async def model(self, request: Request, tenant: Tenant) -> Response:
-        name = request.path_params["name"]
-        for known, owner in visible_models(tenant.policy, self._fleet):
-            if known == name:
-                return json_response({"id": name, "object": "model", "created": 0, "owned_by": owner})
-        raise NotFound(f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model")
 
     async def flight(self, request: Request, tenant: Tenant) -> Response:
         return json_response(await self._flight(request, tenant))

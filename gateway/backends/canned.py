@@ -10,12 +10,12 @@ class Canned:
 
     def __init__(self, status: int, body: bytes, headers: dict[bytes, bytes] | None = None) -> None:
         self.status = status
+        self.headers = list((headers or {}).items())
         self.whole = True
         self._body = body
-        self._headers = headers or {}
 
     def header(self, name: bytes) -> bytes | None:
-        return self._headers.get(name)
+        return dict(self.headers).get(name)
 
     async def pour(self, take: Take) -> bool:
         body, self._body = self._body, b""

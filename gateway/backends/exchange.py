@@ -9,8 +9,9 @@ from gateway.backends.health import Health, Place
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import upstream_error
+from gateway.dialects.other_to_other import OtherToOther
 from gateway.dialects.ways import ways
-from gateway.dialects.wire import Wire
+from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
@@ -108,7 +109,7 @@ class Exchange:
         return most if most is not None and asked is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:
-        found = ways(client, self.backend.spoken)
+        found = self._ways(client)
         if not found:
             raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.")
         way = next((each for each in found if each.backend not in self._unspoken), found[-1])
@@ -123,9 +124,11 @@ class Exchange:
     def _has_other(self, wire: Wire) -> bool:
         """Is there another way to say what was said over `wire`?"""
         return any(
-            each.backend != wire.backend and each.backend not in self._unspoken
-            for each in ways(wire.client, self.backend.spoken)
+            each.backend != wire.backend and each.backend not in self._unspoken for each in self._ways(wire.client)
         )
+
+    def _ways(self, client: DialectName) -> tuple[Wire, ...]:
+        return ways(client, self.backend.spoken, thinks="reasoning" in self.backend.capabilities)
 
     async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
@@ -156,13 +159,36 @@ class Exchange:
             place.failed()
 
     async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
-        attempt.status = upstream.status
+        attempt.status, attempt.headers = upstream.status, upstream.headers
         if not 200 <= upstream.status < 300:
             raise await self._failure(call, upstream)
+        if type(call.wire) is OtherToOther:
+            return await self._whatever(call, call.wire, upstream, attempt, place)
         if call.request.stream:
-            answer = Relayed(upstream, call.wire.reader(call.request), attempt, place, call, time=self._clock.time)
-            await answer.begin()
-            return answer
+            return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
+        return await self._whole(call, upstream, attempt, place)
+
+    async def _whatever(
+        self, call: Call, wire: OtherToOther, upstream: Upstream, attempt: Attempt, place: Place
+    ) -> Relayed | Whole:
+        """An answer of which only its content type tells what it is."""
+        content_type = (upstream.header(b"content-type") or b"application/octet-stream").decode("latin-1")
+        answer: Relayed | Whole
+        if reader := wire.reader_of(content_type):
+            answer = await self._relayed(call, reader, upstream, attempt, place)
+        else:
+            answer = await self._whole(call, upstream, attempt, place)
+        answer.content_type = content_type
+        return answer
+
+    async def _relayed(
+        self, call: Call, reader: StreamReader, upstream: Upstream, attempt: Attempt, place: Place
+    ) -> Relayed:
+        answer = Relayed(upstream, reader, attempt, place, call, time=self._clock.time)
+        await answer.begin()
+        return answer
+
+    async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Whole:
         attempt.first_byte_at = self._clock.time()
         body = await upstream.read(_MOST_PLAIN_BYTES)
         plain = call.wire.plain(call.request, body)
@@ -181,11 +207,15 @@ class Exchange:
         wait_s = self.kind.retry_after_s(upstream)
         if status == 429:
             return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-        if status in _NO_ENDPOINT and call.wire.backend != self.kind.dialect and self._has_other(call.wire):
+        if status in _NO_ENDPOINT and call.wire.backend != self.kind.dialect:
             said = upstream_error.error_in(await _words(upstream))
             if said is None or said.code != UnknownModel.code:
-                self._unlearn(call.wire.backend)
-                return NotSpoken(f"{name} has no endpoint {call.wire.path} (status {status})", backend=name)
+                path = call.wire.path or call.request.path
+                unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
+                unspoken.retryable = self._has_other(call.wire)
+                if unspoken.retryable:
+                    self._unlearn(call.wire.backend)
+                return unspoken
         if status in _OPERATORS or status < 400:
             told = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
             failure = BackendFailed(f"{name} {told} (status {status})", backend=name)

@@ -15,6 +15,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
+from gateway.backends.http_coding import Unpacking
 from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
@@ -41,6 +42,11 @@ class AiohttpResponse:
         self._deadline = deadline
         self._stall_s = stall_timeout
         self.whole = False
+        self._unpacking: Unpacking | None = None
+
+    def unpack(self) -> None:
+        """As `http_response.Response.unpack`."""
+        self._unpacking = Unpacking(self.headers, self._name)
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of `name` (lower case)."""
@@ -51,6 +57,23 @@ class AiohttpResponse:
 
     async def __anext__(self) -> bytes:
         """What arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        unpacking, data = self._unpacking, b""
+        while not data:  # an encoded body begins with what says nothing yet
+            data = await self._arrived()
+            if not data:
+                self._end()
+            if unpacking is not None:
+                data = unpacking.feed(data)
+        return data
+
+    def _end(self) -> None:
+        if self._unpacking is not None:
+            self._unpacking.end()
+        self.whole = True
+        raise StopAsyncIteration
+
+    async def _arrived(self) -> bytes:
+        """Empty at the end."""
         content = self._response.content
         if self._response.closed and not content.is_eof():
             raise StreamBroken(f"the answer of {self._name} was not read to its end", backend=self._name)
@@ -59,9 +82,6 @@ class AiohttpResponse:
         except (aiohttp.ClientError, OSError, RuntimeError) as error:
             self._response.close()
             raise _broken(error, self._name, finishing=self._limit >= self._deadline) from error
-        if not data:
-            self.whole = True
-            raise StopAsyncIteration
         self._limit = min(self._deadline, asyncio.get_running_loop().time() + self._stall_s)
         return data
 
@@ -179,7 +199,9 @@ class AiohttpClient:
             self._busy -= 1
         answer = AiohttpResponse(response, self.name, limit, deadline, stall_timeout)
         try:
-            check_head(answer.status, answer.headers, self.name)
+            _, encoded = check_head(answer.status, answer.headers, self.name)
+            if encoded:
+                answer.unpack()
         except BackendGarbage:
             await answer.aclose()
             raise

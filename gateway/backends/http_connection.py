@@ -209,7 +209,9 @@ class Connection(asyncio.Protocol):
             return
         if self._fed > MAX_HEAD_BYTES and sum(map(_size, response.headers)) > MAX_HEAD_BYTES:
             raise self._oversized()
-        self._bounded = check_head(status, response.headers, self.name)
+        self._bounded, encoded = check_head(status, response.headers, self.name)
+        if encoded:
+            response.unpack()
         self._reusable = self._parser.should_keep_alive()
         response.status = status
         self._begun = True

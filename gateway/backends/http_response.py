@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, Self
 
+from gateway.backends.http_coding import Unpacking
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -37,6 +38,7 @@ class Response:
         "_size",
         "_source",
         "_take",
+        "_unpacking",
         "_waiter",
         "_wanted",
         "begun",
@@ -55,6 +57,7 @@ class Response:
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
         self._take: Take | None = None
+        self._unpacking: Unpacking | None = None
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
@@ -140,8 +143,16 @@ class Response:
 
     # what the connection tells
 
+    def unpack(self) -> None:
+        """The body is encoded. Raises BackendGarbage."""
+        self._unpacking = Unpacking(self.headers, self._name)
+
     def push(self, data: bytes) -> bool:
         """Body bytes arrived. Returns whether too many are waiting."""
+        if self._unpacking is not None:
+            data = self._unpacked(data, self._unpacking)
+            if not data:
+                return False
         if self._take is not None:
             self._hand_on(data, self._take)
             return False
@@ -161,6 +172,14 @@ class Response:
         self._take = None
         self._wake()
 
+    def _unpacked(self, data: bytes, unpacking: Unpacking) -> bytes:
+        try:
+            return unpacking.feed(data)
+        except BackendGarbage as error:
+            if self._source:
+                self._source.fail(error)
+            return b""
+
     def start(self) -> None:
         """The head is there (and some of the body may be)."""
         if not self.begun.done():
@@ -168,6 +187,13 @@ class Response:
 
     def end(self, failure: BackendError | None = None) -> None:
         """Nothing more will come."""
+        if self._failure is not None:  # what came could not be read
+            return
+        if failure is None and self._unpacking is not None:
+            try:
+                self._unpacking.end()
+            except StreamBroken as error:
+                failure = error
         self._source = None
         self._failure = failure
         self.whole = failure is None

@@ -96,20 +96,20 @@ class Origin:
         return opening + (b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
 
 
-def check_head(status: int, headers: Headers, name: str) -> bool:
-    """Refuse framing that two readers could understand differently, and what was not asked for: codings, upgrades.
+def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
+    """Refuse framing that two readers could understand differently, and what was not asked for: upgrades.
 
-    Returns whether the head says where the body ends (else the end of the connection does). Raises BackendGarbage.
+    Returns whether the head says where the body ends (else the end of the connection does), and whether the body is
+    encoded. Raises BackendGarbage.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)
-    length = chunked = False
+    length = chunked = encoded = False
     for key, value in headers:
         if key not in _FRAMING:
             continue
         if key == b"content-encoding":
-            if value.lower() not in (b"", b"identity"):
-                raise BackendGarbage(f"{name} sent a compressed body though none was asked for", backend=name)
+            encoded = encoded or value.lower() not in (b"", b"identity")
         elif key == b"content-length":
             if length or not value.isdigit():
                 raise BackendGarbage(f"{name} sent a conflicting or unreadable content-length", backend=name)
@@ -120,7 +120,7 @@ def check_head(status: int, headers: Headers, name: str) -> bool:
             chunked = True
     if length and chunked:
         raise BackendGarbage(f"{name} sent both a content-length and a transfer-encoding", backend=name)
-    return length or chunked or status in _BODILESS
+    return length or chunked or status in _BODILESS, encoded
 
 
 def _is_address(host: str) -> bool:

@@ -11,7 +11,6 @@ from gateway.backends.upstream import Call, Upstream
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 
-
 _BETA = b"beta=true"
 """All of a query that is sent on: there might be a key in the rest."""
 
@@ -38,7 +37,7 @@ class OverHttp:
         special = request.headers or request.query
         opening = None if special else self._openings.get((wire.path, request.stream))
         if opening is None:
-            path = wire.path
+            path = wire.path or request.path
             if wire.client == wire.backend and _BETA in request.query.split(b"&"):
                 path = f"{path}?{_BETA.decode()}"
             opening = self._client.opening(path, wire.headers(request, self._key))

@@ -64,7 +64,7 @@ class Relayed:
         self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
         if not await self._upstream.pour(self._begins):
             self._reader.eof()
-        if not self._first:
+        if not self._first and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
         self._place.began(streaming=True)
 

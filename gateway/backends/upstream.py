@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -50,6 +50,11 @@ class Upstream(Protocol):
     status: int
     whole: bool
     """All of the body has arrived."""
+
+    @property
+    def headers(self) -> Sequence[tuple[bytes, bytes]]:
+        """Names in lower case."""
+        ...
 
     def header(self, name: bytes) -> bytes | None: ...
 

@@ -118,6 +118,7 @@ class _Chunks:
     """Implements `Upstream` over litellm's chunks, written again as server-sent events."""
 
     status = 200
+    headers = ((b"content-type", b"text/event-stream"),)
 
     def __init__(self, chunks: Any, first: Any, call: Call, name: str) -> None:
         self._chunks, self._next, self._call, self._name = chunks, first, call, name
@@ -133,7 +134,7 @@ class _Chunks:
             raise
 
     def header(self, name: bytes) -> bytes | None:
-        return b"text/event-stream" if name == b"content-type" else None
+        return dict(self.headers).get(name)
 
     async def pour(self, take: Take) -> bool:
         while not self.whole:

@@ -5,32 +5,43 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 
+from gateway.batches.forms import Form
 from gateway.batches.lines import numbered
 
 
 class Results:
     """Blocking: off the loop only. Survives a kill between any two instructions. Raises OSError."""
 
-    def __init__(self, output: Path, errors: Path) -> None:
+    def __init__(self, output: Path, errors: Path, form: Form) -> None:
         self.done: set[str] = set()
         """Ids of the lines that have a result."""
-        self._lock = threading.Lock()
-        self.output = _File(output, self.done)
+        self.unsent = 0
+        """Of these, the ones that the batch's end kept from being sent."""
+        self._lock, self._form = threading.Lock(), form
+        self.output = _File(output, self._found)
         try:
-            self.errors = _File(errors, self.done)
+            self.errors = _File(errors, self._found)
         except BaseException:
             self.output.close()
             raise
 
-    def add(self, custom_id: str, result: bytes, *, failed: bool) -> None:
+    def add(self, custom_id: str, result: bytes, *, failed: bool, unsent: bool = False) -> None:
         """`result` ends with a newline. One that could not be written can be added again."""
         with self._lock:
             (self.errors if failed else self.output).append(result)
             self.done.add(custom_id)
+            self.unsent += unsent
+
+    def _found(self, line: bytes) -> None:
+        """Written by an earlier run."""
+        result = orjson.loads(line)
+        self.done.add(result["custom_id"])
+        self.unsent += self._form.unsent(result)
 
     def close(self) -> None:
         """What is added afterwards is refused; it never meets a descriptor that is another file by now."""
@@ -40,21 +51,21 @@ class Results:
 
 
 class _File:
-    def __init__(self, path: Path, done: set[str]) -> None:
+    def __init__(self, path: Path, found: Callable[[bytes], None]) -> None:
         self.path, self.lines, self.size = path, 0, 0
         self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
-            self._read(done)
+            self._read(found)
             os.ftruncate(self._fd, self.size)  # a line that was cut short was never told to anybody
         except BaseException:
             os.close(self._fd)
             raise
 
-    def _read(self, done: set[str]) -> None:
+    def _read(self, found: Callable[[bytes], None]) -> None:
         for _, line in numbered(self.path):
             if not line.endswith(b"\n"):
                 return
-            done.add(orjson.loads(line)["custom_id"])
+            found(line)
             self.lines += 1
             self.size += len(line)
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
+
+import orjson
 
 from gateway.admission.overload import Overload
-from gateway.batches import lines
+from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Files
-from gateway.batches.jobs import Batch
-from gateway.batches.lines import Line
+from gateway.batches.forms import FORMS, MESSAGES, Line, asked
+from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
+from gateway.batches.sums import tokens
+from gateway.dialects.controls import parse_controls
 from gateway.domain.record import Record, new_request_id
 from gateway.errors import AllBackendsFailed, GatewayError, LedgerUnavailable, LimitExceeded, Overloaded
 from gateway.pipeline import Pipeline
@@ -26,8 +27,8 @@ LINES = 4
 """Under way at a time."""
 TRIES = 4
 """Of a line whose backends failed. What only has to wait, say for a limit, is tried until the batch expires."""
-PAGE = 64
-"""Lines read at once."""
+QUERY = b"?"
+"""Stands for the query string among the headers of a batch; no header can be called so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,16 +43,28 @@ class Sender:
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
         """Its result, under the policy in force now. Raises GatewayError."""
         tenant = self.tenants.of_key(batch.key_id)
-        request = lines.asked(line, batch.endpoint, request_id)
+        headers = wire_headers(batch)
+        controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
+        request = asked(line, batch.endpoint, request_id, controls, headers)
+        request.query = headers.get(QUERY, b"")
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)
+        record.tags.update(controls.tags)
         record.tags["batch"] = batch.id
+        record.session = controls.session
         deadline = asyncio.get_running_loop().time() + self.deadline_s
         self.overload.enter(tenant.team, batch=True)
         try:
             async with await self.pipeline.serve(request, tenant, record, deadline) as reply:
-                return lines.answered(line.custom_id, reply.answer.status, request_id, reply.whole())
+                form = FORMS[batch.endpoint]
+                return form.answered(line.custom_id, reply.answer.status, request_id, reply.whole())
         finally:
             self.overload.leave(tenant.team, batch=True)
+
+
+def wire_headers(batch: Batch) -> dict[bytes, bytes]:
+    """What the client of the batch said about all its lines."""
+    kept: dict[str, str] = orjson.loads(batch.headers or "{}")
+    return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
 
 class Run:
@@ -60,6 +73,7 @@ class Run:
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
         """`wait_s` before a line is tried again, twice that before the next time."""
         self.batch, self._sender, self._wait_s = batch, sender, wait_s
+        self._form = FORMS[batch.endpoint]
         self._input = files.path(batch.input_file_id)
         self._paths = files.path(batch.result_id("output")), files.path(batch.result_id("error"))
         self._results: Results | None = None
@@ -74,11 +88,6 @@ class Run:
         """Lines (completed, failed) so far."""
         return (self._results.output.lines, self._results.errors.lines) if self._results else (0, 0)
 
-    @property
-    def sizes(self) -> dict[str, int]:
-        """Bytes of its result files so far."""
-        return {"output": self._results.output.size, "error": self._results.errors.size} if self._results else {}
-
     def stop(self, ending: str) -> None:
         """No further line is sent. The first reason counts."""
         if not self._stop.is_set():
@@ -87,10 +96,19 @@ class Run:
 
     async def go(self) -> None:
         """Until every line has a result, or it was stopped and those in flight have. Raises OSError."""
-        results = self._results = await asyncio.to_thread(Results, *self._paths)
+        results = self._results = await asyncio.to_thread(Results, *self._paths, self._form)
         await self._send_all(results)
+        self.stop("completed")
         if self.ending in ("cancelled", "expired"):
             await asyncio.to_thread(self._tell_unanswered, results)
+
+    async def ended(self) -> Ended:
+        """What it came to. Raises OSError."""
+        results = self._results
+        assert results is not None
+        usage = None if self.batch.endpoint == MESSAGES else await asyncio.to_thread(tokens, self._paths[0])
+        sizes = {"output": results.output.size, "error": results.errors.size}
+        return Ended(self.ending, sizes, self.counts, results.unsent, usage)
 
     def close(self) -> None:
         if self._results is not None:
@@ -98,20 +116,24 @@ class Run:
 
     def tidy(self) -> None:
         """A result file without results is none. Off the loop only."""
-        for path, size in zip(self._paths, self.sizes.values(), strict=True):
-            if not size:
-                path.unlink(missing_ok=True)
+        for path in self._paths:
+            if path.exists() and not path.stat().st_size:
+                path.unlink()
 
     async def _send_all(self, results: Results) -> None:
-        slots = asyncio.Semaphore(LINES)
-        undone = self._undone(results)
-        async with asyncio.TaskGroup() as group:
-            while page := await asyncio.to_thread(lambda: list(itertools.islice(undone, PAGE))):
-                for line in page:
-                    await slots.acquire()
-                    if self._stop.is_set():
-                        return
-                    group.create_task(self._line(results, line)).add_done_callback(lambda _: slots.release())
+        with await asyncio.to_thread(Queue, self._input, self._form, results.done) as queue:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(LINES):
+                    group.create_task(self._send(queue, results))
+
+    async def _send(self, queue: Queue, results: Results) -> None:
+        """One line after the other."""
+        while not self._stop.is_set() and (taken := await queue.take()):
+            group, line = taken
+            try:
+                await self._line(results, line)
+            finally:
+                await queue.leave(group)
 
     async def _line(self, results: Results, line: Line) -> None:
         """Nothing is written when the run stops while the line waits to be tried again."""
@@ -143,7 +165,7 @@ class Run:
             pass
 
     async def _refuse(self, results: Results, line: Line, request_id: str, error: GatewayError) -> None:
-        told = lines.refused(line.custom_id, request_id, self.batch.endpoint, error)
+        told = self._form.refused(line.custom_id, request_id, error)
         await self._write(results, line, told, failed=True)
 
     async def _write(self, results: Results, line: Line, result: bytes, *, failed: bool) -> None:
@@ -157,25 +179,12 @@ class Run:
                 log.warning("a result of %s waits for the disk: %s", self.batch.id, error)
                 await asyncio.sleep(self._wait_s)
 
-    def _undone(self, results: Results) -> Iterator[Line]:
-        """Off the loop only. The lines were validated when the batch was made."""
-        return undone(self._input, self.batch.endpoint, results)
-
     def _tell_unanswered(self, results: Results) -> None:
         """A result for every line that has none. Off the loop only."""
-        for line in self._undone(results):
-            told = lines.unanswered(line.custom_id, self.batch.id, line.number, self.ending)
-            results.add(line.custom_id, told, failed=True)
-
-
-def undone(path: Path, endpoint: str, results: Results) -> Iterator[Line]:
-    """The lines of a file that have no result yet."""
-    for number, raw in lines.numbered(path):
-        if not raw.strip():
-            continue
-        line = lines.read(number, raw, endpoint)
-        if line.custom_id not in results.done:
-            yield line
+        for line in undone(self._input, self._form, results.done):
+            name = f"{self.batch.name}_{line.number}"
+            told = self._form.unanswered(line.custom_id, name, self.ending)
+            results.add(line.custom_id, told, failed=True, unsent=True)
 
 
 def passes(error: GatewayError) -> bool:

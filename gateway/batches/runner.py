@@ -11,8 +11,9 @@ import time
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.admission.overload import Overload
-from gateway.batches.files import Files
-from gateway.batches.jobs import Batch, Jobs
+from gateway.batches.batch import Batch, Ended
+from gateway.batches.files import GONE_S, Files
+from gateway.batches.jobs import Jobs
 from gateway.batches.run import Run, Sender
 from gateway.domain.protocols import Clock
 from gateway.domain.tasks import Tasks
@@ -25,8 +26,7 @@ TICK_S = 0.5
 BATCHES = 4
 """Under way at a time, never two of one team: nobody's long batch makes everybody wait."""
 DRAIN_S = 3.0
-GONE_S = 3600.0
-"""So long after its end a batch whose file is not here is told to be expired; before, its host may be about to."""
+SWEEP_S = 60.0
 
 
 class Runner:
@@ -53,6 +53,7 @@ class Runner:
         self._runs: dict[str, Run] = {}
         self._lock = -1
         self._ended = 0
+        self._swept = 0.0
 
     async def open(self) -> None:
         """Never raises: a disk or database that is away is tried again."""
@@ -108,6 +109,14 @@ class Runner:
                 run.stop("cancelled")
             elif self._clock.time() >= batch.expires_at:
                 run.stop("expired")
+        await self._sweep()
+
+    async def _sweep(self) -> None:
+        """Now and then, let go of the files whose time is over."""
+        now = self._clock.time()
+        if now >= self._swept + SWEEP_S:
+            self._swept = now
+            await self._files.sweep(now)
 
     async def _count(self) -> None:
         """Say how far the batches are, where something moved."""
@@ -122,8 +131,9 @@ class Runner:
         if len(self._runs) >= BATCHES or any(run.batch.team == batch.team for run in self._runs.values()):
             return None
         if not await asyncio.to_thread(self._files.path(batch.input_file_id).exists):
+            # Its host may be about to do so itself.
             if self._clock.time() >= batch.expires_at + GONE_S:
-                await self._jobs.finish(batch, "expired", {}, (batch.completed, batch.failed))
+                await self._jobs.finish(batch, Ended("expired", counts=(batch.completed, batch.failed)))
             return None
         run = self._runs[batch.id] = Run(batch, self._files, self._sender, wait_s=self._wait_s)
         self._tasks.spawn(self._work(run), batch.id)
@@ -135,7 +145,9 @@ class Runner:
                 return
             await run.go()
             if run.ending:
-                await self._jobs.finish(run.batch, run.ending, run.sizes, run.counts)
+                if run.ending == "completed":
+                    await self._jobs.finalize(run.batch, run.counts)
+                await self._jobs.finish(run.batch, await run.ended())
                 await asyncio.to_thread(run.tidy)
                 self._ended += 1
         except Exception as error:  # whatever it is, what is done stays done, and a later tick takes it up again

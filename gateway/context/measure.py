@@ -61,7 +61,9 @@ def estimated(request: CompletionRequest) -> int:
                 parts.append(calls(request, turn))
         if more := declared(request):
             parts.append(more)
-        around = TURN_TOKENS * len(turns) + REQUEST_TOKENS + IMAGE_TOKENS * images
+        around = IMAGE_TOKENS * images
+        if request.one_context:
+            around += TURN_TOKENS * len(turns) + REQUEST_TOKENS
         known = request.estimated_tokens = estimate("\n".join(parts)) + around
     return known
 

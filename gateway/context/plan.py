@@ -52,6 +52,8 @@ class Contexts:
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best."""
         tokens = measure.estimated(request)
+        if not request.one_context:
+            return ContextEstimate(tokens, 0)  # what fits into a window is for the backend to say
         if tokens <= _SMALL or request.controls.untouched or len(request.turns) == 1:
             return ContextEstimate(tokens, tokens)
         return ContextEstimate(tokens, partial(self._least, request, tokens))
@@ -71,7 +73,7 @@ class Contexts:
     async def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> ContextPlan:
         """Raises ContextTooLong when even trimmed it does not fit."""
         self._counts["planned"] += 1
-        bounds = _bounds(request, tenant.policy.context, backend)
+        bounds = _bounds(request, tenant.policy.context, backend) if request.one_context else None
         tokens = measure.estimated(request)
         if bounds is None or tokens <= bounds.aim * _NEAR:
             return ContextPlan(tokens, tokens)
@@ -81,7 +83,7 @@ class Contexts:
         if sizes.total <= (bounds.aim if bounds.trims else bounds.most):
             return ContextPlan(sizes.total, sizes.total)
         if not bounds.trims:
-            raise self._too_long(sizes.total, bounds)
+            raise self._too_long(request, sizes.total, bounds)
         return await self._trim(request, sizes, bounds, encoding)
 
     async def _trim(
@@ -95,7 +97,7 @@ class Contexts:
         if left > bounds.aim:
             replace, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
         if left > bounds.most:
-            raise self._too_long(left, bounds, trimmed=True)
+            raise self._too_long(request, left, bounds, trimmed=True)
         self._counts["trimmed"] += bool(drop or replace)
         self._counts["shortened"] += len(replace)
         self._counts["trimmed_tokens"] += total - left
@@ -150,12 +152,14 @@ class Contexts:
             left += self._counter.count(text, encoding) - size
         return replace, left
 
-    def _too_long(self, tokens: int, bounds: _Bounds, *, trimmed: bool = False) -> ContextTooLong:
+    def _too_long(
+        self, request: CompletionRequest, tokens: int, bounds: _Bounds, *, trimmed: bool = False
+    ) -> ContextTooLong:
         self._counts["refused"] += 1
         still = " even with earlier turns left out" if trimmed else ""
         return ContextTooLong(
             f"The request has {tokens} tokens of input{still}; {bounds.says} {bounds.most}. {bounds.remedy}",
-            param="messages",
+            param=request.input_field,
         )
 
 
@@ -189,7 +193,7 @@ def _window_bounds(request: CompletionRequest, backend: Backend, trims: bool) ->
     answer = min(asked, backend.max_output_tokens or asked, window // 2) if asked else 0
     most = window - max(answer, 1)
     aim = int(window / family_factor(backend.model)) - (answer or min(_ANSWER_TOKENS, window // 4))
-    remedy = "Shorten the messages, or ask for fewer output tokens"
+    remedy = f"Shorten {request.input_field}, or ask for fewer output tokens"
     if not trims:
         remedy += ", or let the gateway trim (context.enabled, without x-thriftgate-context: untouched)"
     says = f"the window of {backend.name} ({window} tokens, {max(answer, 1)} of them for the answer) allows"

@@ -24,7 +24,7 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
         if choice.get("logprobs"):
             confidence = mean_probability(choices)
             if not request.body.get("logprobs"):
-                body = _without_logprobs(body)
+                body = without_logprobs(body)
             break
     finish = choices[0].get("finish_reason")
     if len(choices) > 1 or type(finish) is not str:
@@ -56,7 +56,7 @@ def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:
     raise BackendGarbage("The backend answered with JSON that is not a chat completion.")
 
 
-def _without_logprobs(body: bytes) -> bytes:
+def without_logprobs(body: bytes) -> bytes:
     """Every choice's `logprobs` becomes null, as it is when nobody asked."""
     spans = [
         span

@@ -14,10 +14,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
-_OUTPUT_LIMITS = ("max_completion_tokens", "max_tokens")
-
-
-_quoted = lru_cache(maxsize=256)(orjson.dumps)
+quoted = lru_cache(maxsize=256)(orjson.dumps)
 """A backend's model as JSON; there are few."""
 
 
@@ -25,6 +22,7 @@ class ChatToChat:
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
     path = "/chat/completions"
+    output_limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
 
     def body(
         self,
@@ -35,20 +33,25 @@ class ChatToChat:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        changes: dict[str, bytes] = {}
-        if model != request.model:
-            changes["model"] = _quoted(model)
-        if request.stream and not request.wants_usage:
-            options = request.body.get("stream_options") or {}
-            changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
+        changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        if max_output_tokens is not None:
-            given = [key for key in _OUTPUT_LIMITS if request.body.get(key) is not None]
-            changes |= dict.fromkeys(given or _OUTPUT_LIMITS[:1], b"%d" % max_output_tokens)
         if plan is not None and plan.touched:
             changes["messages"] = _messages(request, plan)
         return splice.splice(request.raw, request.body, changes) if changes else request.raw
+
+    def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
+        """Top-level keys → JSON."""
+        changes: dict[str, bytes] = {}
+        if model != request.model:
+            changes["model"] = quoted(model)
+        if request.stream and not request.wants_usage:
+            options = request.body.get("stream_options") or {}
+            changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
+        if max_output_tokens is not None:
+            given = [key for key in self.output_limits if request.body.get(key) is not None]
+            changes |= dict.fromkeys(given or self.output_limits[:1], b"%d" % max_output_tokens)
+        return changes
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
         headers = [

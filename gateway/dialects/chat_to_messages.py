@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,11 +15,17 @@ from gateway.dialects.chat_to_chat import shortened
 from gateway.dialects.messages_reply import chat_completion, messages_usage
 from gateway.dialects.messages_stream import MessagesStream
 from gateway.dialects.plain import Plain
+from gateway.dialects.upstream_error import UpstreamError
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.errors import BackendRefused, ContextTooLong
+from gateway.errors import BackendRefused, BodyTooLarge, ContextTooLong
 
 VERSION = b"2023-06-01"
+_KINDS = {"request_too_large": "invalid_request_error", "not_found_error": "invalid_request_error"}
+_CODES = {"request_too_large": BodyTooLarge.code}
+_TOO_LONG = re.compile(r"prompt is too long|exceeds? (the )?context limit")
+_NAMED = re.compile(r"(model|max_tokens|temperature|top_p|top_k|tools|tool_choice|stop_sequences|thinking)\b[.\w]*:")
+_PARAMS = {"stop_sequences": "stop"}
 _FORWARDED = (b"traceparent", b"tracestate", b"x-client-request-id")
 
 
@@ -48,8 +55,8 @@ class ChatToMessages:
                 for index, message in messages
                 if index not in plan.drop
             ]
-        limit = max_output_tokens or request.max_output_tokens or messages_body.DEFAULT_MAX_TOKENS
-        said = messages_body.translate(request.body, messages, model, stream=request.stream, max_tokens=limit)
+        limit = max_output_tokens or request.max_output_tokens
+        said = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
         return orjson.dumps(said)
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
@@ -69,7 +76,7 @@ class ChatToMessages:
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         message = load_reply(body)
         usage = messages_usage(message.get("usage"))
-        completion = chat_completion(message, usage, int(self._clock()))
+        completion = chat_completion(message, usage, int(self._clock()), body)
         choice = completion["choices"][0]
         return Plain(
             body=orjson.dumps(completion),
@@ -81,6 +88,15 @@ class ChatToMessages:
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         error = upstream_error.error_in(body)
-        if error and "prompt is too long" in error.message:
-            error = replace(error, code=ContextTooLong.code)
-        return upstream_error.refusal(status, error, backend)
+        return upstream_error.refusal(status, error and _said_openais_way(error), backend)
+
+
+def _said_openais_way(error: UpstreamError) -> UpstreamError:
+    """Anthropic has no codes and names no parameter but at the beginning of its message."""
+    named = _NAMED.match(error.message)
+    return replace(
+        error,
+        kind=_KINDS.get(error.kind, error.kind),
+        code=ContextTooLong.code if _TOO_LONG.search(error.message) else error.code or _CODES.get(error.kind),
+        param=error.param or (_PARAMS.get(named[1], named[1]) if named else None),
+    )

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gateway.dialects import openai_chat
+from gateway.dialects import (
+    anthropic_messages,
+    openai_chat,
+    openai_completions,
+    openai_embeddings,
+    openai_other,
+    openai_responses,
+)
+from gateway.domain.policy import PassThrough
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import GatewayError
 
@@ -38,14 +46,37 @@ class ClientDialect(Protocol):
         ...
 
 
-PATHS: Mapping[str, ClientDialect] = {
-    "/v1/chat/completions": openai_chat,
+_OPENAIS: Mapping[str, ClientDialect] = {
     "/chat/completions": openai_chat,
+    "/completions": openai_completions,
+    "/embeddings": openai_embeddings,
+    "/responses": openai_responses,
+    **{path: openai_other.Endpoint(path) for path in openai_other.ENDPOINTS},
+}
+PATHS: Mapping[str, ClientDialect] = {
+    **_OPENAIS,
+    **{f"/v1{path}": spoken for path, spoken in _OPENAIS.items()},
+    "/v1/messages": anthropic_messages,
 }
 """Inference paths. Some clients leave out `/v1`, since their vendor's base URL has it."""
-DIALECTS: Mapping[DialectName, ClientDialect] = {"openai_chat": openai_chat}
+DIALECTS: Mapping[DialectName, ClientDialect] = {
+    "openai_chat": openai_chat,
+    "openai_completions": openai_completions,
+    "openai_embeddings": openai_embeddings,
+    "openai_responses": openai_responses,
+    "anthropic_messages": anthropic_messages,
+}
+"""Of which answers may be kept."""
+PASSED_THROUGH: Mapping[str, PassThrough] = {
+    prefix + path: what for path, what in openai_other.ENDPOINTS.items() for prefix in ("", "/v1")
+}
+"""Path → what a policy has to allow there."""
 
 
 def of_path(path: str) -> ClientDialect:
-    """In whose shape to answer whatever is asked at `path`, also where there is nothing."""
-    return PATHS.get(path, openai_chat)
+    """In whose shape to answer whatever is asked at `path`, also below it, and where there is nothing."""
+    while path:
+        if found := PATHS.get(path):
+            return found
+        path, _, _ = path.rpartition("/")
+    return openai_chat

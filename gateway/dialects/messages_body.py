@@ -2,62 +2,61 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
-from gateway.dialects.messages_content import Numbered, conversation, object_or_none
+from gateway.dialects.messages_content import Block, Numbered, conversation
+from gateway.dialects.messages_effort import reason, sample
+from gateway.dialects.messages_models import abilities
+from gateway.dialects.messages_offer import offer
+from gateway.dialects.messages_schema import enforceable
 from gateway.errors import BadRequest
 
-DEFAULT_MAX_TOKENS = 4096
-"""Anthropic wants a number; this one every model accepts."""
-
-_STRICTER_TEMPERATURE = 1.0
 _TRANSLATED = frozenset(
     {
-        *(
-            "model",
-            "messages",
-            "stream",
-            "stream_options",
-            "max_tokens",
-            "max_completion_tokens",
-            "temperature",
-            "stop",
-        ),
-        *("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "response_format"),
-        *("stop", "reasoning_effort", "user", "safety_identifier", "n", "logprobs", "top_logprobs"),
+        *("model", "messages", "stream", "stream_options", "max_tokens", "max_completion_tokens", "stop"),
+        *("temperature", "top_p", "top_k", "reasoning_effort", "thinking", "output_config", "response_format"),
+        *("tools", "tool_choice", "functions", "function_call", "parallel_tool_calls", "web_search_options"),
+        *("user", "safety_identifier", "n", "logprobs", "top_logprobs", "modalities", "audio", "moderation"),
     }
 )
 _WITHOUT_EQUIVALENT = frozenset(
     {
         *("frequency_penalty", "presence_penalty", "logit_bias", "seed", "metadata", "store", "service_tier"),
-        *("modalities", "audio", "prediction", "verbosity", "web_search_options"),
-        *("prompt_cache_key", "prompt_cache_retention"),
+        *("prediction", "verbosity", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )
 """Hints that Anthropic's own OpenAI endpoint ignores too. Fields nobody has heard of are carried."""
-_EFFORT = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
-_CHOICES = {"auto": "auto", "required": "any", "none": "none"}
+_PERSONAL = re.compile(r"@.+\.|^\+?[\d\s()-]{7,}$")
+"""Mail addresses and telephone numbers: Anthropic refuses to be told them."""
+_ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no words before or after it."
 
 
 def translate(
-    body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, max_tokens: int
+    body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, limit: int | None
 ) -> dict[str, Any]:
-    """`messages`: those of `body` that are to be sent. Raises BadRequest naming what Anthropic cannot do."""
+    """`messages`: those of `body` that are to be sent; `limit`: most tokens of the answer, if somebody set one.
+
+    The result is for orjson: it may hold fragments. Raises BadRequest naming what Anthropic cannot do.
+    """
     _refuse_impossible(body)
+    can = abilities(model)
     system, turns = conversation(messages)
-    said: dict[str, Any] = {"model": model, "max_tokens": max_tokens, "messages": turns}
-    if system:
+    said: dict[str, Any] = {"model": model, "max_tokens": limit or can.usual_output, "messages": turns}
+    if system := _with_form(system, body.get("response_format")):
         said["system"] = system
     if stream:
         said["stream"] = True
-    if body.get("temperature") is not None:
-        said["temperature"] = min(body["temperature"], _STRICTER_TEMPERATURE)
     if stop := _stop_sequences(body.get("stop")):
         said["stop_sequences"] = stop
-    said |= _tools(body)
-    if config := _output_config(body):
-        said["output_config"] = config
-    if user := body.get("safety_identifier") or body.get("user"):
+    said |= offer(body, turns)
+    said |= {name: body[name] for name in ("thinking", "output_config") if type(body.get(name)) is dict}
+    if form := _output_format(body.get("response_format")):
+        said["output_config"] = {"format": form, **said.get("output_config", {})}
+    reason(body, said, can, limit)
+    sample(body, said, can)
+    user = body.get("safety_identifier") or body.get("user")
+    if user and not _PERSONAL.search(str(user)):
         said["metadata"] = {"user_id": user}
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     return said | {name: value for name, value in body.items() if name not in known and value is not None}
@@ -68,6 +67,10 @@ def _refuse_impossible(body: dict[str, Any]) -> None:
         raise BadRequest("This model answers once per request: n must be 1.", param="n")
     if body.get("logprobs"):
         raise BadRequest("This model gives no log-probabilities: leave logprobs out.", param="logprobs")
+    if type(body.get("modalities")) is list and "audio" in body["modalities"]:
+        raise BadRequest("This model does not speak: modalities must be text alone.", param="modalities")
+    if body.get("moderation"):
+        raise BadRequest("This model's provider moderates nothing beside: leave moderation out.", param="moderation")
 
 
 def _stop_sequences(stop: Any) -> list[str]:
@@ -81,76 +84,22 @@ def _stop_sequences(stop: Any) -> list[str]:
     return sequences
 
 
-def _tools(body: dict[str, Any]) -> dict[str, Any]:
-    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
-    tools += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
-    if not tools:
-        return {}
-    choice, allowed = _choice(body)
-    if allowed is not None:
-        tools = [tool for tool in tools if tool.get("name") in allowed]
-    if body.get("parallel_tool_calls") is False and (choice or {}).get("type") != "none":
-        choice = {**(choice or {"type": "auto"}), "disable_parallel_tool_use": True}
-    return {"tools": tools, "tool_choice": choice} if choice else {"tools": tools}
+def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
+    """Any JSON object at all is nothing that Anthropic could enforce, so it is asked for."""
+    if type(form) is not dict or form.get("type") != "json_object":
+        return system
+    if not system:
+        return _ONLY_JSON
+    given: list[Block] = [{"type": "text", "text": system}] if isinstance(system, str) else system
+    return [*given, {"type": "text", "text": _ONLY_JSON}]
 
 
-def _tool(tool: Any, where: str) -> dict[str, Any]:
-    if type(tool) is not dict:
+def _output_format(form: Any) -> dict[str, Any] | None:
+    if type(form) is not dict or form.get("type") != "json_schema":
+        return None
+    described = form.get("json_schema")
+    schema = described.get("schema") if type(described) is dict else None
+    if type(schema) is not dict:
+        where = "response_format.json_schema.schema"
         raise BadRequest(f"{where} must be an object.", param=where)
-    if "function" not in tool and tool.get("type") not in (None, "function", "custom"):
-        return tool  # One of Anthropic's own, such as web_search_20250305.
-    named = _function(tool.get("function"), f"{where}.function")
-    return {**named, "cache_control": tool["cache_control"]} if "cache_control" in tool else named
-
-
-def _function(function: Any, where: str) -> dict[str, Any]:
-    if type(function) is not dict or type(function.get("name")) is not str:
-        raise BadRequest(f"{where} must be a function with a name; this model knows no other tools.", param=where)
-    tool: dict[str, Any] = {
-        "name": function["name"],
-        "input_schema": function.get("parameters") or {"type": "object", "properties": {}},
-    }
-    if function.get("description"):
-        tool["description"] = function["description"]
-    if function.get("strict"):
-        tool["strict"] = True
-    return tool
-
-
-def _choice(body: dict[str, Any]) -> tuple[dict[str, Any] | None, set[str] | None]:
-    """Anthropic's tool choice, and the only names allowed if the client gave such a list."""
-    choice = body.get("tool_choice", body.get("function_call"))
-    if choice is None:
-        return None, None
-    if type(choice) is str and choice in _CHOICES:
-        return {"type": _CHOICES[choice]}, None
-    if type(choice) is dict and choice.get("type") == "allowed_tools":
-        return _allowed(choice.get("allowed_tools", choice))
-    function = choice.get("function", choice) if type(choice) is dict else {}
-    if type(function) is dict and type(function.get("name")) is str:
-        return {"type": "tool", "name": function["name"]}, None
-    raise BadRequest("tool_choice must be auto, required, none or a function.", param="tool_choice")
-
-
-def _allowed(allowed: Any) -> tuple[dict[str, Any], set[str]]:
-    tools = allowed.get("tools") if type(allowed) is dict else None
-    if type(tools) is not list:
-        raise BadRequest("tool_choice.allowed_tools.tools must be an array.", param="tool_choice")
-    functions = [object_or_none(tool.get("function", tool)) for tool in tools if type(tool) is dict]
-    names = {function["name"] for function in functions if function and type(function.get("name")) is str}
-    return {"type": "any" if allowed.get("mode") == "required" else "auto"}, names
-
-
-def _output_config(body: dict[str, Any]) -> dict[str, Any]:
-    """`json_object` has no equivalent; its prompt must ask for JSON anyway."""
-    config: dict[str, Any] = {}
-    if effort := _EFFORT.get(body.get("reasoning_effort") or ""):
-        config["effort"] = effort
-    form = body.get("response_format") or {}
-    if form.get("type") == "json_schema":
-        schema = (object_or_none(form.get("json_schema")) or {}).get("schema")
-        if type(schema) is not dict:
-            where = "response_format.json_schema.schema"
-            raise BadRequest(f"{where} must be an object.", param=where)
-        config["format"] = {"type": "json_schema", "schema": schema}
-    return config
+    return {"type": "json_schema", "schema": enforceable(schema)}

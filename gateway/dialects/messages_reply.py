@@ -6,6 +6,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects import splice
 from gateway.dialects.usage import detail, token_count
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
@@ -19,11 +20,26 @@ FINISH = {
     "pause_turn": "length",
     "refusal": "content_filter",
 }
-"""A reason invented tomorrow keeps its own name."""
+"""A reason invented tomorrow keeps its own name. A turn that was paused is not finished, and chat cannot take it up."""
+
+Block = dict[str, Any]
 
 
 def finish_of(reason: object) -> str:
     return FINISH.get(reason, reason) if type(reason) is str else ""
+
+
+def stopped_at(said: dict[str, Any]) -> dict[str, str]:
+    """Which stop sequence was met, under the name that vLLM gave it; OpenAI does not tell."""
+    sequence = said.get("stop_sequence")
+    return {"stop_reason": sequence} if type(sequence) is str else {}
+
+
+def refused_because(said: dict[str, Any]) -> str | None:
+    """Why the model's provider broke the answer off, if it says so."""
+    details = said.get("stop_details")
+    explanation = details.get("explanation") if type(details) is dict else None
+    return explanation if type(explanation) is str and explanation else None
 
 
 def messages_usage(value: object) -> Usage | None:
@@ -67,41 +83,75 @@ def chat_usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def chat_completion(message: dict[str, Any], usage: Usage | None, created: int) -> dict[str, Any]:
-    """A chat completion from a whole Anthropic message. Raises BackendGarbage when it is none."""
+def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, raw: bytes = b"") -> dict[str, Any]:
+    """A chat completion from a whole Anthropic message. Raises BackendGarbage when it is none.
+
+    Out of its bytes, if they are given as `raw`, come the arguments of calls as they were written.
+    """
     content = message.get("content")
-    if message.get("type") != "message" or type(content) is not list:
+    if message.get("type") != "message" or type(content) is not list or not all(type(each) is dict for each in content):
         raise BackendGarbage("The backend answered with JSON that is not a message.")
-    blocks = [block for block in content if type(block) is dict]
-    said: dict[str, Any] = {"role": "assistant", "content": _joined(blocks, "text"), "refusal": None}
-    if thought := _joined(blocks, "thinking"):
-        said["reasoning_content"] = thought
-    if calls := [tool_call(block) for block in blocks if block.get("type") == "tool_use"]:
-        said["tool_calls"] = calls
     choice = {
         "index": 0,
-        "message": said,
+        "message": _message(message, content, raw),
         "logprobs": None,
         "finish_reason": finish_of(message.get("stop_reason")) or None,
+        **stopped_at(message),
     }
     completion = {
-        "id": message.get("id"),
+        "id": message.get("id") or "",
         "object": "chat.completion",
         "created": created,
-        "model": message.get("model"),
+        "model": message.get("model") or "",
         "choices": [choice],
     }
     return {**completion, "usage": chat_usage(usage)} if usage else completion
 
 
-def _joined(blocks: list[dict[str, Any]], kind: str) -> str | None:
+def _message(message: dict[str, Any], blocks: list[Block], raw: bytes) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": _joined(blocks, "text"),
+        "refusal": refused_because(message),
+    }
+    if thought := _joined(blocks, "thinking"):
+        said["reasoning_content"] = thought
+    if thoughts := [kept for block in blocks if (kept := kept_thought(block))]:
+        said["thinking_blocks"] = thoughts
+    if any(block.get("type") == "tool_use" for block in blocks):
+        inputs = _inputs(raw) if raw else [orjson.dumps(block.get("input")) for block in blocks]
+        pairs = zip(blocks, inputs, strict=True)
+        said["tool_calls"] = [tool_call(block, given) for block, given in pairs if block.get("type") == "tool_use"]
+    return said
+
+
+def _joined(blocks: list[Block], kind: str) -> str | None:
     texts = [block[kind] for block in blocks if block.get("type") == kind and type(block.get(kind)) is str]
     return "".join(texts) if texts else None
 
 
-def tool_call(block: dict[str, Any]) -> dict[str, Any]:
-    """A `tool_use` block as a call of a function."""
-    arguments = orjson.dumps(block.get("input") or {}).decode()
+def kept_thought(block: Block) -> Block | None:
+    """A block of thought that Anthropic would take back: signed, or redacted."""
+    if block.get("type") == "thinking" and block.get("signature"):
+        return {"type": "thinking", "thinking": block.get("thinking") or "", "signature": block["signature"]}
+    if block.get("type") == "redacted_thinking" and block.get("data"):
+        return {"type": "redacted_thinking", "data": block["data"]}
+    return None
+
+
+def _inputs(raw: bytes) -> list[bytes]:
+    """The `input` of each content block as it was written; empty where there is none."""
+    found = []
+    content, _ = splice.find(raw, "content")[-1]
+    for start, _ in splice.elements(raw, content):
+        spans = [span for name, span in splice.members(raw, start) if name == "input"]
+        found.append(raw[slice(*spans[-1])] if spans else b"")
+    return found
+
+
+def tool_call(block: Block, given: bytes) -> dict[str, Any]:
+    """A `tool_use` block as a call of a function; `given`: its input as JSON."""
+    arguments = given.decode() if given.startswith(b"{") else "{}"
     return {
         "id": block.get("id"),
         "type": "function",

@@ -7,19 +7,31 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects import sse
+from gateway.dialects import splice, sse
 from gateway.dialects.chat_stream import DONE
-from gateway.dialects.messages_reply import chat_usage, finish_of, messages_usage
+from gateway.dialects.messages_reply import (
+    chat_usage,
+    finish_of,
+    kept_thought,
+    messages_usage,
+    refused_because,
+    stopped_at,
+)
+from gateway.dialects.messages_run import DeltaRun
 from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import find_error
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
+
+_FIELDS = {"text": "content", "thinking": "reasoning_content"}
+"""Signatures come with their thoughts; citations and the work of server tools have no place in a chat completion."""
 
 
 class MessagesStream:
     """StreamReader for OpenAI chat → Anthropic messages. `message_stop` becomes `[DONE]`.
 
     `usage` stays None until the final counts came: the first event knows the input but next to nothing of the output.
+    Events like the one before them, but for their text, are not parsed.
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
@@ -34,9 +46,12 @@ class MessagesStream:
         self._transcript = Transcript()
         self._failure: BackendError | None = None
         self._raw_usage: dict[str, Any] = {}
-        self._calls: dict[int, _Call] = {}
+        self._open: dict[int, _Call | _Thought] = {}
+        """Content blocks under way that are more than their text, by their number."""
+        self._calls = self._thoughts = 0
+        self._run: DeltaRun | None = None
         self._shared: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": created, "model": ""}
-        self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
+        self._readers: dict[str, Callable[[dict[str, Any], bytes], bytes]] = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
             "content_block_delta": self._block_delta,
@@ -55,6 +70,9 @@ class MessagesStream:
         return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
+        if self._run is not None and self._framer.empty and (said := self._run.said(data)) is not None:
+            self._transcript.keep(said)
+            return said
         if self._failure:
             raise self._failure
         if self.ended:
@@ -65,98 +83,139 @@ class MessagesStream:
         return relayed
 
     def _relay(self, block: bytes) -> bytes:
-        relayed = b"".join(self._read(event) for event in sse.events(block))
+        relayed = b"".join([self._read(event) for event in sse.events(block)])
         if relayed:
             self._transcript.keep(relayed)
         return relayed
 
     def _read(self, event: bytes) -> bytes:
+        if self._run is not None and (said := self._run.said(event)) is not None:
+            return said
         data = sse.payload(event)
         if not data or self.ended or self._failure:
             return b""
         try:
-            said = orjson.loads(data)
-            read = self._readers.get(said["type"])
-            return read(said) if read else b""
-        except (orjson.JSONDecodeError, AttributeError, TypeError, KeyError):
-            self._failure = BackendGarbage("The backend sent an event that is not one of Anthropic's.")
-            return b""
+            parsed = orjson.loads(data)
+            read = self._readers.get(parsed["type"])
+            return read(parsed, event) if read else b""
+        except (ValueError, AttributeError, TypeError, KeyError):
+            return self._fail(BackendGarbage("The backend sent an event that is not one of Anthropic's."))
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    def _fail(self, failure: BackendError) -> bytes:
+        self._failure, self._run = failure, None
+        return b""
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
         if not self._begun:  # llama.cpp leaves out message_start when its first token is half a character.
             delta = {"role": "assistant", **delta}
             self._begun = True
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}
         return _event({**self._shared, "choices": [choice]})
 
-    def _message_start(self, said: dict[str, Any]) -> bytes:
+    def _message_start(self, said: dict[str, Any], event: bytes) -> bytes:
         message = said["message"]
-        self._shared |= {"id": message.get("id", ""), "model": message.get("model", "")}
+        self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
         self._count(message.get("usage"))
         return self._chunk({"content": "", "refusal": None})
 
-    def _block_start(self, said: dict[str, Any]) -> bytes:
-        block = said["content_block"]
+    def _block_start(self, said: dict[str, Any], event: bytes) -> bytes:
+        block, index = said["content_block"], said["index"]
         kind = block["type"]
         if kind == "tool_use":
-            call = self._calls[said["index"]] = _Call(len(self._calls), block.get("input") or {})
+            call = self._open[index] = _Call(self._calls, _input(event) if block.get("input") else b"{}")
+            self._calls += 1
             function = {"name": block["name"], "arguments": ""}
             opening = {"index": call.number, "id": block["id"], "type": "function", "function": function}
             return self._chunk({"tool_calls": [opening]})
-        return self._text(kind, block.get(kind))
+        if kind == "thinking":
+            thought = self._open[index] = _Thought(block.get("signature") or "")
+            return self._say(event, kind, block.get(kind), thought.pieces)
+        return self._thought(block) if kind == "redacted_thinking" else self._say(event, kind, block.get(kind))
 
-    def _block_delta(self, said: dict[str, Any]) -> bytes:
+    def _block_delta(self, said: dict[str, Any], event: bytes) -> bytes:
         delta = said["delta"]
-        if delta["type"] != "input_json_delta":
-            kind = delta["type"].removesuffix("_delta")
-            return self._text(kind, delta.get(kind))
-        call = self._calls.get(said["index"])
-        if call is None or not delta["partial_json"]:
+        kind, block = delta["type"].removesuffix("_delta"), self._open.get(said["index"])
+        if kind == "input_json":
+            return self._argue(event, block, delta["partial_json"]) if type(block) is _Call else b""
+        if type(block) is not _Thought:
+            return self._say(event, kind, delta.get(kind))
+        if kind == "signature":
+            block.signature += delta[kind]
+        return self._say(event, kind, delta.get(kind), block.pieces)
+
+    def _say(self, event: bytes, kind: str, text: Any, kept: list[bytes] | None = None) -> bytes:
+        field = _FIELDS.get(kind)
+        if not field or not text:
+            return b""
+        if kept is not None:
+            kept.append(orjson.dumps(text)[1:-1])
+        return self._repeated(event, kind, {field: text}, field, text, kept)
+
+    def _argue(self, event: bytes, call: _Call, piece: str) -> bytes:
+        if not piece:
             return b""
         call.spoken = True
-        return self._arguments(call, delta["partial_json"])
+        return self._repeated(event, "partial_json", _arguments(call.number, piece), "arguments", piece)
 
-    def _text(self, kind: str, text: Any) -> bytes:
-        """Signatures, citations and the work of server tools have no place in a chat completion."""
-        field = {"text": "content", "thinking": "reasoning_content"}.get(kind)
-        return self._chunk({field: text}) if field and text else b""
+    def _repeated(
+        self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
+    ) -> bytes:
+        """A chunk whose like may follow, unless it is the first, which says who speaks."""
+        first = not self._begun
+        chunk = self._chunk(delta)
+        self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)
+        return chunk
 
-    def _arguments(self, call: _Call, piece: str) -> bytes:
-        return self._chunk({"tool_calls": [{"index": call.number, "function": {"arguments": piece}}]})
-
-    def _block_stop(self, said: dict[str, Any]) -> bytes:
+    def _block_stop(self, said: dict[str, Any], event: bytes) -> bytes:
         """A call without arguments streams none; OpenAI's clients parse them all the same."""
-        call = self._calls.get(said["index"])
-        if call is None or call.spoken:
+        self._run = None
+        block = self._open.pop(said["index"], None)
+        if type(block) is _Thought:
+            return self._thought(block.whole())
+        if type(block) is not _Call or block.spoken:
             return b""
-        return self._arguments(call, orjson.dumps(call.given).decode())
+        return self._chunk(_arguments(block.number, block.given.decode()))
 
-    def _message_delta(self, said: dict[str, Any]) -> bytes:
-        self._count(said.get("usage"))
-        self.usage = messages_usage(self._raw_usage)
-        self.finish = finish_of(said["delta"].get("stop_reason")) or self.finish
-        if not self.finish:
+    def _thought(self, block: dict[str, Any]) -> bytes:
+        """Whole, as it has to come back. OpenAI's clients put lists together by the numbers of their members."""
+        kept = kept_thought(block)
+        if kept is None:
             return b""
+        numbered = {**kept, "index": self._thoughts} if self._thoughts else kept
+        self._thoughts += 1
         self._transcript.silent += 1
-        return self._chunk({}, self.finish)
+        return self._chunk({"thinking_blocks": [numbered]})
+
+    def _message_delta(self, said: dict[str, Any], event: bytes) -> bytes:
+        if type(said.get("usage")) is dict:
+            self._count(said["usage"])
+            self.usage = messages_usage(self._raw_usage)
+        delta = said["delta"]
+        finish = finish_of(delta.get("stop_reason"))
+        if not finish:
+            return b""
+        self.finish = finish
+        if refusal := refused_because(delta):
+            return self._chunk({"refusal": refusal}, finish)
+        self._transcript.silent += 1
+        return self._chunk({}, finish, **stopped_at(delta))
 
     def _count(self, usage: Any) -> None:
         """Counts are cumulative, and the later event may leave out what it does not change."""
         if type(usage) is dict:
             self._raw_usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def _message_stop(self, said: dict[str, Any]) -> bytes:
-        self.ended = True
+    def _message_stop(self, said: dict[str, Any], event: bytes) -> bytes:
+        self.ended, self._run = True, None
         self.ending = DONE
         if self._wants_usage and self.usage:
             return _event({**self._shared, "choices": [], "usage": chat_usage(self.usage)})
         return b""
 
-    def _error(self, said: dict[str, Any]) -> bytes:
+    def _error(self, said: dict[str, Any], event: bytes) -> bytes:
         error = find_error(said)
         words = error.message if error else "no reason given"
-        self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
-        return b""
+        return self._fail(StreamBroken(f"The backend's stream ended with an error: {words}"))
 
     def eof(self) -> None:
         """Whole is only what ended with `message_stop`: before it the final usage may be missing."""
@@ -185,10 +244,34 @@ class MessagesStream:
 class _Call:
     """A tool call under way: its number among the calls, and the input that came with its beginning."""
 
-    def __init__(self, number: int, given: dict[str, Any]) -> None:
+    def __init__(self, number: int, given: bytes) -> None:
         self.number = number
         self.given = given
         self.spoken = False
+
+
+class _Thought:
+    """A thought under way; its text as the inside of a JSON string."""
+
+    def __init__(self, signature: str) -> None:
+        self.pieces: list[bytes] = []
+        self.signature = signature
+
+    def whole(self) -> dict[str, Any]:
+        text = orjson.loads(b'"%b"' % b"".join(self.pieces))
+        return {"type": "thinking", "thinking": text, "signature": self.signature}
+
+
+def _arguments(number: int, piece: str) -> dict[str, Any]:
+    return {"tool_calls": [{"index": number, "function": {"arguments": piece}}]}
+
+
+def _input(event: bytes) -> bytes:
+    """The input that came with a call's beginning, as it was written."""
+    data = sse.payload(event)
+    block, _ = splice.find(data, "content_block")[-1]
+    start, end = [span for name, span in splice.members(data, block) if name == "input"][-1]
+    return data[start:end]
 
 
 def _event(chunk: dict[str, Any]) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -12,7 +11,7 @@ from gateway.dialects.chat_request import parse
 from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError
 
-__all__ = ["choices", "error_body", "error_event", "models", "parse", "replayed", "status"]
+__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
 
 
 def status(error: GatewayError) -> int:
@@ -39,9 +38,3 @@ def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
     return chat_stream(body, wants_usage=request.wants_usage)
-
-
-def models(names: Iterable[tuple[str, str]]) -> bytes:
-    """The body of GET /v1/models from (name, owner); the gateway does not know when models were made."""
-    data = [{"id": name, "object": "model", "created": 0, "owned_by": owner} for name, owner in names]
-    return orjson.dumps({"object": "list", "data": data})

@@ -21,6 +21,7 @@ class Plain:
     """Mean token probability, where the backend gave log-probabilities."""
     choices: list[dict[str, Any]]
     """As in a chat completion, parsed; each has a message."""
+    content_type: str = "application/json"
 
     @property
     def text(self) -> str:

@@ -9,13 +9,14 @@ import orjson
 
 from gateway.dialects.chat_message import generated_text, overall_finish
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.responses_replay import again
 from gateway.domain.answer import Take, pieces
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
 
 
 class Replayed:
-    """An Answer made from a stored plain body. Id, time and usage are those of the answer that was stored."""
+    """An Answer made from a stored plain body, with the time and usage of the answer that was stored."""
 
     status = 200
     complete = over = True
@@ -28,6 +29,9 @@ class Replayed:
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
+        if request.dialect == "openai_responses":  # later requests may name it, so it has an id of its own
+            self._body = again(request, orjson.loads(completion))
+            self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion
         if request.stream:
             self._rest, self.ending = self._dialect.replayed(request, self.body)

@@ -52,10 +52,9 @@ class TextRun:
         return cls.around(event, choice, field, delta[field])
 
     @classmethod
-    def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object, *, key: bytes = b"") -> Self | None:
-        """The run of events that differ from `event` in `text` alone: `field` of its only `choice`, under `key` if that
-        is not its name there."""
-        index, quoted = choice.get("index", 0), b'"%b"' % (key or field.encode())
+    def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
+        """The run of events that differ from `event` in nothing but `text`, which is the `field` of its one choice."""
+        index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
         if event.count(quoted) != 1:

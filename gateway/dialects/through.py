@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Protocol
 
 import orjson
@@ -49,8 +50,9 @@ class Translation(Protocol):
 class Through:
     """Implements `Wire`: `translation` on the client's side, `inner` (from chat) on the backend's."""
 
-    def __init__(self, translation: Translation, inner: Wire) -> None:
-        self._translation, self._inner = translation, inner
+    def __init__(self, translation: Translation, inner: Wire, *, thinks: bool = True) -> None:
+        """`thinks`: the backend can be told how hard to think."""
+        self._translation, self._inner, self._thinks = translation, inner, thinks
         self.client, self.backend = translation.client, inner.backend
         self.path = inner.path
 
@@ -67,6 +69,9 @@ class Through:
             said = self._as_chat(request)
         else:  # another backend may be sent more of it
             said = self._said(request, self._translation.chat(request, plan))
+        if not self._thinks and _EFFORT in said.body:
+            body = {name: value for name, value in said.body.items() if name != _EFFORT}
+            said = replace(said, body=body, raw=orjson.dumps(body))
         return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
@@ -113,6 +118,7 @@ class Through:
         )
 
 
+_EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Headers that mean the same in every dialect."""
 _NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})

@@ -62,3 +62,18 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
         reasoning_tokens=reasoning,
         audio_tokens=audio,
     )
+
+
+def any_usage(value: object) -> Usage | None:
+    """The same from an endpoint that counts as chat does, as responses do, or only in total, which is input then."""
+    if type(value) is not dict or "prompt_tokens" in value:
+        return openai_usage(value)
+    return openai_usage(
+        {
+            "prompt_tokens": value.get("input_tokens", value.get("total_tokens")),
+            "completion_tokens": value.get("output_tokens"),
+            "total_tokens": value.get("total_tokens"),
+            "prompt_tokens_details": value.get("input_tokens_details"),
+            "completion_tokens_details": value.get("output_tokens_details"),
+        }
+    )

@@ -16,6 +16,9 @@ TEAM_NAME_LENGTH = 64
 Priority = Literal["interactive", "batch"]
 """Under load `interactive` is served before `batch`."""
 
+PassThrough = Literal["audio", "images", "moderations", "rerank"]
+"""Endpoints of OpenAI's that are passed on without being understood."""
+
 
 class Section(BaseModel):
     """Strict and immutable: an unknown key is an error, a loaded policy never changes."""
@@ -145,6 +148,9 @@ class Policy(Section):
     budget: Budgets = Field((), description="One budget or a list.")
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
+    passthrough: tuple[PassThrough, ...] = Field(
+        (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
+    )
 
     @model_validator(mode="after")
     def _aliases_end(self) -> Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -52,6 +53,8 @@ class Attempt:
     trimmed_tokens: int = 0
     confidence: float | None = None
     """Mean token probability of the answer, where the backend gave log-probabilities."""
+    headers: Sequence[tuple[bytes, bytes]] = ()
+    """Of the backend's response, names in lower case."""
     progress: memoryview | None = None
     """One 64-bit word of the ledger's that survives this process."""
 

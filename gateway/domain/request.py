@@ -12,6 +12,12 @@ DialectName = Literal[
 ]
 Role = Literal["system", "user", "assistant", "tool"]
 
+_INPUT_FIELDS: Mapping[str, str] = {
+    "openai_completions": "prompt",
+    "openai_responses": "input",
+    "openai_embeddings": "input",
+}
+
 
 @dataclass(slots=True)
 class Turn:
@@ -75,8 +81,17 @@ class CompletionRequest:
     """Is the input one text, to be measured, trimmed and fitted into a window? Not several prompts, nor tokens."""
     one_model: bool = False
     """Vectors and tokens of one model mean nothing to another: this one is never chosen among several."""
+    told: dict[str, Any] = field(default_factory=dict)
+    """Fields that an answer repeats of its request, where the gateway had to change them in `body`."""
+    store: bool = False
+    """Is its answer to be kept, so that a later request can name it?"""
     as_chat: CompletionRequest | None = None
     """The same in OpenAI's chat dialect; written by the dialect room so that it is translated once."""
+
+    @property
+    def input_field(self) -> str:
+        """Where its dialect has what it asks, for errors to name."""
+        return _INPUT_FIELDS.get(self.dialect, "messages")
 
     @property
     def last_user(self) -> str:

@@ -81,8 +81,8 @@ def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
         return "capability", f"lacks {', '.join(sorted(missing))}"
     if (window := backend.window_tokens) is not None:
         answer = room_for_output(backend, demand)
-        if demand.input.tokens + answer > window and (room := demand.input.least + answer) > window:
-            return "window", f"{room} tokens are needed, its window holds {window}"
+        if demand.input.tokens + answer > window and (least := demand.input.least) and least + answer > window:
+            return "window", f"{least + answer} tokens are needed, its window holds {window}"
     return "", ""
 
 
@@ -92,7 +92,9 @@ def room_for_output(backend: Backend, demand: Demand) -> int:
     return min(wanted, backend.max_output_tokens or wanted)
 
 
-def refusal(candidates: Sequence[Candidate], missing: Sequence[str] = ()) -> GatewayError:
+def refusal(
+    candidates: Sequence[Candidate], missing: Sequence[str] = (), input_field: str = "messages"
+) -> GatewayError:
     """The error that tells the client what to change when no candidate can serve."""
     allowed = [each for each in candidates if each.cause not in ("data", "dialect", "tier")]
     if candidates and not missing and all(each.cause == "data" for each in candidates):
@@ -103,8 +105,8 @@ def refusal(candidates: Sequence[Candidate], missing: Sequence[str] = ()) -> Gat
     if allowed and all(each.cause == "window" for each in allowed):
         return ContextTooLong(
             f"The request does not fit into any backend's window: {_reasons(allowed)}. "
-            "Shorten the messages or lower max_tokens.",
-            param="messages",
+            f"Shorten {input_field} or lower the limit of output tokens.",
+            param=input_field,
         )
     unknown = [f"{name} (no backend of this name is configured)" for name in missing]
     reasons = "; ".join(filter(None, [_reasons(candidates), *unknown]))

@@ -14,7 +14,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
-from gateway.errors import NoBackend, UnknownModel
+from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.candidates import Candidate, Demand, considered, examine, refusal
 from gateway.routing.decide import Choice, by_cost, choose
@@ -112,12 +112,18 @@ class Router:
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
         named = self._named(request.model, tenant.policy)
+        if request.one_model and len({each.model for each in named.backends}) > 1:
+            raise BadRequest(
+                f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
+                f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
+                param="model",
+            )
         demand = self._demand(request, tenant, estimate, named)
         candidates = examine(named.backends, demand, self._prices, self._fleet)
         able = [each for each in candidates if not each.excluded]
         if not able:
             self._counts["refused"] += 1
-            raise refusal(candidates, named.missing)
+            raise refusal(candidates, named.missing, request.input_field)
         self._counts["routed"] += 1
         if named.rule is None or demand.tier:
             return _as_asked(candidates, able, demand)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -13,6 +15,8 @@ from gateway.domain.policy import Section
 from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
+
+_ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
 
 class Listen(Section):
@@ -63,6 +67,20 @@ class RequestLimits(Section):
     drain: DurationS = Field(30.0, description="How long streams may finish after that.")
 
 
+class CorsSettings(Section):
+    origins: tuple[str, ...] = Field(
+        ("*",), description="Origins whose pages may read answers of the API; [] allows none."
+    )
+
+    @field_validator("origins")
+    @classmethod
+    def _are_origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
+        for origin in origins:
+            if origin != "*" and not _ORIGIN.fullmatch(origin):
+                raise ValueError(f"{origin!r} must be * or an origin such as https://app.example.com, without a path")
+        return origins
+
+
 class TelemetrySettings(Section):
     sample: Share = Field(0.05, description="Share of uneventful requests whose spans are exported.")
     slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
@@ -100,12 +118,22 @@ class GatewayConfig(Section):
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()
     requests: RequestLimits = RequestLimits()
+    cors: CorsSettings = CorsSettings()
+    compression: Literal["auto", "on", "off"] = Field(
+        "auto", description="Encode answers when accept-encoding asks; auto: not for a library's standing offer."
+    )
     telemetry: TelemetrySettings = TelemetrySettings()
     embedder: EmbedderSettings = EmbedderSettings()
     trials: TrialsSettings = TrialsSettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
     admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")
+
+    @field_validator("compression", mode="before")
+    @classmethod
+    def _switch(cls, compression: object) -> object:
+        """YAML reads a bare on or off as a boolean."""
+        return ("on" if compression else "off") if isinstance(compression, bool) else compression
 
     @field_validator("backends")
     @classmethod

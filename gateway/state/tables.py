@@ -159,3 +159,25 @@ batches = Table(
     Column("cancelling_at", Float),
     Column("finalizing_at", Float),
 )
+
+responses = Table(
+    "responses",
+    metadata,
+    Column("team", String(64), primary_key=True),
+    Column("id", String(128), primary_key=True),
+    Column("session", String(128), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("expires_at", Float, nullable=False),
+    Column("bytes", Integer, nullable=False),  # of the next two
+    Column("body", LargeBinary, nullable=False),  # the Response object, JSON, compressed
+    Column("input", LargeBinary, nullable=False),  # all items that it answered, JSON, compressed
+)
+
+response_items = Table(
+    "response_items",
+    metadata,
+    Column("team", String(64), primary_key=True),
+    Column("id", String(128), primary_key=True),
+    Column("response_id", String(128), nullable=False),
+    Index("ix_response_items_team_response_id", "team", "response_id"),
+)

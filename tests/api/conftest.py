@@ -13,9 +13,13 @@ from starlette.applications import Starlette
 
 from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
+from gateway.api.cors import Cors
 from gateway.api.door import Door
+from gateway.api.envelope import Envelope
+from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
 from gateway.api.leave import Drain
+from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
@@ -84,12 +88,15 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         drain = Drain()
         overload = Overload(concurrent=2000, lag_s=10.0)
         door = Door(tenants)
+        idempotency = Idempotency(state, patience_s=5)
         inference = Inference(
             tenants=tenants,
             pipeline=house.pipeline,
             telemetry=house.telemetry,
             limits=RequestLimits(max_body_bytes=10_000, body_timeout=0.2, deadline=5),
             overload=overload,
+            envelope=Envelope(Cors(("*",)), "auto"),
+            idempotency=idempotency,
         )
         service = Service(
             door=door,
@@ -103,8 +110,10 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             feedback=Feedback(database),
         )
         admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies)
-        routes = Starlette(routes=[*service.routes, *admin.routes])
+        root = Root(door=door, fleet=house.fleet)
+        routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes])
         opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened
         await inference.aclose()
+        await idempotency.aclose()

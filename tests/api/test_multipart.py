@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from gateway.api import multipart
+from gateway.api import multipart, upload
 from gateway.api.multipart import receive_form
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, UnsupportedMediaType
 
@@ -41,7 +41,7 @@ async def read(*pieces: bytes, limit: int = 1000, **more: Any) -> tuple[multipar
 @pytest.mark.parametrize("data", [b"", b"one\r\ntwo\n", b"\r\n--xy", b"--xyz", bytes(range(256))])
 @pytest.mark.parametrize("file_first", [True, False])
 async def test_a_form_is_read_however_it_is_cut(data: bytes, file_first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(multipart, "PIECE", 1)
+    monkeypatch.setattr(upload, "PIECE", 1)
     parts = [FILE % data, PURPOSE]
     whole = b"".join(parts if file_first else parts[::-1]) + END
     for size in (1, 7, len(whole)):

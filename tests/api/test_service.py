@@ -10,7 +10,6 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
-from gateway.domain.policy import DataPolicy, Policy
 from gateway.state.tables import feedback
 from tests.api.conftest import Building
 from tests.fakes.provider import Reply
@@ -22,35 +21,6 @@ async def served(building: Building, key: str = "search", **fields: Any) -> str:
     client = await building.client(orjson.dumps(told), key=key).run()
     assert client.status == 200
     return client.headers["x-request-id"]
-
-
-# -- models --------------------------------------------------------------------------------------------------------
-
-
-async def test_models_are_those_that_the_policy_knows(building: Building) -> None:
-    listed = await building.knock("/v1/models")
-    assert listed.json["object"] == "list"
-    owners = {row["id"]: row["owned_by"] for row in listed.json["data"]}
-    assert owners == {"auto": "thriftgate", "mine": "small", "ours": "thriftgate", "small": "openai", "far": "openai"}
-
-
-async def test_one_model_is_shown_as_it_is_listed(building: Building) -> None:
-    for row in (await building.knock("/v1/models")).json["data"]:
-        assert (await building.knock(f"/v1/models/{row['id']}")).json == row
-    missing = await building.knock("/v1/models/gpt-99")
-    assert (missing.status, missing.error["code"], missing.error["param"]) == (404, "not_found", "model")
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [DataPolicy(hosted="forbidden"), DataPolicy(regions=("eu",)), DataPolicy(hosted="forbidden", regions=("us",))],
-)
-def test_backends_that_the_data_rule_forbids_are_not_shown(building: Building, rule: DataPolicy) -> None:
-    from gateway.api.service import visible_models
-
-    names = dict(visible_models(Policy(team="a", data=rule), building.house.fleet))
-    assert "far" not in names
-    assert "auto" in names
 
 
 # -- flight records ------------------------------------------------------------------------------------------------

@@ -13,8 +13,10 @@ import orjson
 import pytest
 
 from gateway.admission.overload import Overload
+from gateway.batches.batch import Batch
 from gateway.batches.files import Files, StoredFile
-from gateway.batches.jobs import Batch, Jobs
+from gateway.batches.jobs import Jobs
+from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
 from gateway.domain.tenant import Tenant
 from gateway.policy.keys import KeyRing, create
@@ -55,6 +57,7 @@ class Host:
     database: Database
     files: Files
     jobs: Jobs
+    message_jobs: MessageJobs
     ring: KeyRing
     tenants: Tenants
     pipeline: FakePipeline = field(default_factory=FakePipeline)
@@ -112,7 +115,9 @@ async def host(any_database: Database, tmp_path: Path) -> AsyncIterator[Host]:
     await files.open()
     ring = KeyRing(database)
     tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()))
-    host = Host(database, files, Jobs(database, files, max_line_bytes=10_000), ring, tenants)
+    jobs = Jobs(database, files, max_line_bytes=10_000)
+    message_jobs = MessageJobs(database, files, max_line_bytes=10_000)
+    host = Host(database, files, jobs, message_jobs, ring, tenants)
     yield host
     for runner in host.runners:
         await runner.aclose()

@@ -60,6 +60,7 @@ class FakePipeline:
         self.deadlines = Deadlines()
         self.telemetry = Unheard()
         self.asked: list[str] = []
+        self.requests: list[CompletionRequest] = []
         self.records: list[Record] = []
         self.script: dict[str, list[Exception | asyncio.Event]] = {}
         """A step: raise this, or answer only after that."""
@@ -71,6 +72,7 @@ class FakePipeline:
         assert deadline > asyncio.get_running_loop().time()
         assert record.request_id == request.id
         self.asked.append(request.last_user)
+        self.requests.append(request)
         self.records.append(record)
         self._now += 1
         self.most = max(self.most, self._now)

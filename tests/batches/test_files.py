@@ -2,13 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
 from gateway.batches import files as room
 from gateway.batches.files import Page
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
+from gateway.state.tables import files
 from tests.batches.conftest import Host, line
 
 
@@ -88,3 +91,33 @@ async def test_what_a_crashed_upload_left_is_removed_but_not_what_is_under_way(h
     await asyncio.to_thread(lambda: (old.touch(), young.touch(), os.utime(old, (1, 1))))
     await host.files.open()
     assert await listing(host) == ["young.part"]
+
+
+async def test_a_file_goes_when_its_time_is_over_unless_a_batch_reads_it(host: Host) -> None:
+    tenant = await host.tenant()
+    batch = await host.batch(tenant, line("a"))
+    read = await host.files.get(tenant.team, batch.input_file_id)
+    async with host.files.upload() as upload:
+        short = await host.files.keep(upload, tenant, "x", "batch", 0.0)
+    assert [file.id for file in await host.files.page(tenant.team, Page())] == [read.id]
+    with pytest.raises(NotFound):
+        await host.files.get(tenant.team, short.id)
+    assert await listing(host) == sorted([read.id, short.id])
+    await host.files.sweep(time.time())
+    assert await listing(host) == [read.id]
+
+
+async def test_a_file_of_another_host_is_left_to_it_for_a_while(host: Host) -> None:
+    tenant = await host.tenant()
+    async with host.files.upload() as upload:
+        file = await host.files.keep(upload, tenant, "x", "batch", 0.0)
+    await asyncio.to_thread(host.files.path(file.id).unlink)
+
+    async def known() -> int:
+        query = select(func.count()).select_from(files)
+        return await host.database.run(lambda connection: connection.scalar(query) or 0)
+
+    await host.files.sweep(time.time())
+    assert await known() == 1
+    await host.files.sweep(time.time() + room.GONE_S + 1)
+    assert await known() == 0

@@ -5,7 +5,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.batches import jobs as room
+from gateway.batches import batch as room
+from gateway.batches.batch import Ended
 from gateway.batches.files import Page
 from gateway.errors import BadRequest, LimitExceeded, NotFound
 from tests.batches.conftest import URL, Host, jsonl, line
@@ -37,6 +38,10 @@ async def test_a_bad_line_fails_the_batch_and_is_told_with_its_number(host: Host
         ({"endpoint": "/v1/images"}, "endpoint"),
         ({"endpoint": []}, "endpoint"),
         ({"completion_window": "1h"}, "completion_window"),
+        ({"output_expires_after": 7}, "output_expires_after"),
+        ({"output_expires_after": {"anchor": "ended_at", "seconds": 3600}}, "output_expires_after.anchor"),
+        ({"output_expires_after": {"anchor": "created_at", "seconds": 60}}, "output_expires_after.seconds"),
+        ({"output_expires_after": {"anchor": "created_at", "seconds": True}}, "output_expires_after.seconds"),
         ({"metadata": []}, "metadata"),
         ({"metadata": {"a": 1}}, "metadata"),
         ({"metadata": {"a": "x" * 513}}, "metadata"),
@@ -79,11 +84,11 @@ async def test_results_are_no_input(host: Host) -> None:
 async def test_an_end_is_final(host: Host) -> None:
     batch = await host.batch(await host.tenant(), line("a"))
     assert (await host.jobs.cancel(batch.team, batch.id)).status == "cancelling"
-    await host.jobs.finish(batch, "cancelled", {}, (0, 1))
+    await host.jobs.finish(batch, Ended("cancelled", counts=(0, 1), unsent=1))
     with pytest.raises(BadRequest, match="cancelled"):
         await host.jobs.cancel(batch.team, batch.id)
     assert not await host.jobs.begin(batch)
-    await host.jobs.finish(batch, "completed", {"output": 5}, (1, 0))
+    await host.jobs.finish(batch, Ended("completed", {"output": 5}, (1, 0)))
     ended = await host.jobs.get(batch.team, batch.id)
     assert (ended.status, ended.failed, ended.output_file_id) == ("cancelled", 1, None)
 

@@ -6,14 +6,14 @@ import orjson
 import pytest
 
 from gateway.batches import lines
-from gateway.errors import BadRequest
+from gateway.batches.forms import FORMS
 from tests.batches.conftest import URL, jsonl, line
 
 
 def check(tmp_path: Path, data: bytes, max_bytes: int = 10_000) -> lines.Checked:
     path = tmp_path / "lines"
     path.write_bytes(data)
-    return lines.check(path, URL, max_bytes)
+    return lines.check(path, FORMS[URL], max_bytes)
 
 
 def test_good_lines_have_no_problems_and_blank_ones_do_not_count(tmp_path: Path) -> None:
@@ -32,9 +32,9 @@ def test_good_lines_have_no_problems_and_blank_ones_do_not_count(tmp_path: Path)
         (jsonl(line("b", method="GET")), "method", "POST"),
         (jsonl(line("b", url="/v1/embeddings")), "url", URL),
         (jsonl(line("b", body="hello")), "body", "object"),
-        (jsonl(line("b", body={"model": "auto", "messages": []})), "messages", "messages"),
+        (jsonl(line("b", body={"model": "auto", "messages": []})), "body.messages", "messages"),
         (jsonl(line("b", body=line("b")["body"] | {"stream": True})), "body.stream", "stream"),
-        (jsonl(line("b", body={"x": 0})).replace(b"0", b"[" * 400 + b"]" * 400), "body", "cannot be sent"),
+        (jsonl(line("b", body={"x": 0})).replace(b"0", b"[" * 400 + b"]" * 400), "body", "levels deep"),
         (jsonl(line("b", "x" * 20_000)), None, "longer than the 10000 bytes"),
     ],
 )  # fmt: skip
@@ -49,26 +49,12 @@ def test_a_bad_line_is_told_with_its_number(tmp_path: Path, bad: bytes, param: s
 def test_a_file_without_lines_or_with_too_many_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (problem,) = check(tmp_path, b"\n").problems
     assert problem["line"] is None
-    assert "no lines" in problem["message"]
-    monkeypatch.setattr(lines, "MAX_LINES", 2)
+    assert "no requests" in problem["message"]
+    monkeypatch.setattr(FORMS[URL], "most", 2)
     assert check(tmp_path, jsonl(line("a"), line("b"))).problems == []
     (problem,) = check(tmp_path, jsonl(line("a"), line("b"), line("c"), line("d"))).problems
-    assert "more than 2 lines" in problem["message"]
+    assert "more than 2 requests" in problem["message"]
 
 
 def test_only_so_many_mistakes_are_told(tmp_path: Path) -> None:
     assert len(check(tmp_path, b"x\n" * 1000).problems) == lines.MAX_PROBLEMS
-
-
-def test_results_are_written_as_openai_writes_them() -> None:
-    assert orjson.loads(lines.answered("a", 200, "req_1", b'{\n"x": 1}')) == {
-        "id": "batch_req_1", "custom_id": "a", "error": None,
-        "response": {"status_code": 200, "request_id": "req_1", "body": {"x": 1}},
-    }  # fmt: skip
-    refused = orjson.loads(lines.refused("a", "req_1", URL, BadRequest("no", param="x")))
-    assert refused["response"]["status_code"] == 400
-    assert refused["response"]["body"]["error"]["param"] == "x"
-    unanswered = orjson.loads(lines.unanswered("a", "batch_9", 3, "expired"))
-    assert unanswered["id"] == "batch_req_9_3"
-    assert unanswered["response"] is None
-    assert unanswered["error"]["code"] == "batch_expired"

@@ -5,16 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from gateway.batches.lines import answered
+from gateway.batches.forms import FORMS
 from gateway.batches.results import Results
+from tests.batches.conftest import URL
 
 
 def result(custom_id: str) -> bytes:
-    return answered(custom_id, 200, "req_1", b"{}")
+    return FORMS[URL].answered(custom_id, 200, "req_1", b"{}")
 
 
 def opened(tmp_path: Path) -> Results:
-    return Results(tmp_path / "output", tmp_path / "error")
+    return Results(tmp_path / "output", tmp_path / "error", FORMS[URL])
 
 
 def test_results_are_found_again_and_a_line_cut_short_is_dropped(tmp_path: Path) -> None:

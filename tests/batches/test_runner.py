@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 
 import pytest
 
+from gateway.admission.overload import Overload
 from gateway.batches.run import LINES, TRIES
-from gateway.errors import AllBackendsFailed, BackendFailed, BackendRefused, BudgetExhausted, LimitExceeded
+from gateway.errors import (
+    AllBackendsFailed,
+    BackendFailed,
+    BackendRefused,
+    BadRequest,
+    BudgetExhausted,
+    LimitExceeded,
+)
 from gateway.policy.keys import revoke
-from tests.batches.conftest import Host, line
+from tests.batches.conftest import URL, Host, line
 
 
 async def asked(host: Host, *questions: str) -> None:
@@ -33,6 +42,80 @@ async def test_every_line_has_one_result(host: Host) -> None:
     record = host.pipeline.records[0]
     assert record.tags == {"batch": batch.id}
     assert record.tenant is tenant
+
+
+async def test_a_batch_passes_all_its_stages(host: Host) -> None:
+    gate = asyncio.Event()
+    host.pipeline.script["b"] = [gate]
+    batch = await host.batch(await host.tenant(), line("a"), line("b"))
+    assert (batch.status, batch.total, batch.completed) == ("validating", 2, 0)
+    await host.run()
+    half = await host.until(batch, lambda batch: batch.completed == 1)
+    assert half.status == "in_progress"
+    gate.set()
+    ended = await host.until(batch)
+    assert (ended.status, ended.completed, ended.model) == ("completed", 2, "auto")
+    assert ended.started_at
+    assert ended.finalizing_at
+    assert ended.finished_at
+    assert ended.created_at <= ended.started_at <= ended.finalizing_at <= ended.finished_at
+
+
+async def test_a_batch_that_was_being_finalized_is_finished_by_the_next_runner(host: Host) -> None:
+    batch = await host.batch(await host.tenant(), line("a"))
+    assert await host.jobs.begin(batch)
+    await host.jobs.finalize(batch, (1, 0))
+    with pytest.raises(BadRequest, match="finalizing"):
+        await host.jobs.cancel(batch.team, batch.id)
+    await host.run()
+    assert (await host.until(batch)).status == "completed"
+
+
+async def test_lines_are_sent_as_their_client_wrote_them_and_with_its_wishes(host: Host) -> None:
+    messages = '[{"role":"user","content":"\\u00e9"}]'
+    body = f'{{"model":"auto","temperature":1.0,"big":12345678901234567890123,"messages":{messages}}}'
+    data = f'{{"body": {body}, "custom_id":"a","method":"POST","url":"{URL}"}}'.encode()
+    file = await host.upload(tenant := await host.tenant(), data)
+    asked = {"input_file_id": file.id, "endpoint": URL, "completion_window": "24h"}
+    wishes = {
+        "x-thriftgate-tags": "night=7",
+        "x-thriftgate-cache": "bypass",
+        "x-thriftgate-deadline": "1",
+        "?": "beta=true",
+    }
+    batch = await host.jobs.create(tenant, asked, wishes)
+    await host.run()
+    await host.until(batch)
+    (request,) = host.pipeline.requests
+    assert request.raw == body.encode()
+    assert request.query == b"beta=true"
+    assert (request.controls.priority, request.controls.cache, request.controls.deadline_s) == ("batch", "bypass", None)
+    assert host.pipeline.records[0].tags == {"night": "7", "batch": batch.id}
+
+
+async def test_lines_that_begin_alike_are_sent_one_after_the_other(host: Host) -> None:
+    books = {name: f"The book of {name}. " * 300 for name in "xyz"}
+    lines = [line(f"{name}{number}", f"{books[name]}{name}{number}") for number in range(8) for name in books]
+    batch = await host.batch(await host.tenant(), *lines)
+    await host.run()
+    ended = await host.until(batch)
+    sent = [question[-2] for question in host.pipeline.asked]
+    # The first of each goes ahead, and while it is under way the others of its kind are let past.
+    assert set(sent[:3]) == set(books)
+    assert sum(one != after for one, after in itertools.pairwise(sent[3:])) <= 4
+    assert len(await host.results(ended, ended.output_file_id)) == 24
+
+
+async def test_a_batch_gives_way_to_interactive_requests(host: Host) -> None:
+    host.overload = Overload(concurrent=20, lag_s=1.0)
+    for number in range(19):
+        host.overload.enter(f"team{number}", batch=False)
+    batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(8)))
+    await host.run()
+    await asked(host, "q0")
+    ended = await host.until(batch)
+    assert host.pipeline.most == 1  # the twentieth that is a batch's own
+    assert ended.completed == 8
 
 
 async def test_a_batch_without_failures_has_no_error_file(host: Host) -> None:
@@ -122,7 +205,7 @@ async def test_a_batch_whose_day_is_over_expires(host: Host) -> None:
     assert (ended.status, ended.completed, ended.failed) == ("expired", 0, 2)
     errors = await host.results(ended, ended.error_file_id)
     assert errors["a"]["error"]["code"] == "batch_expired"
-    assert host.pipeline.asked == []
+    assert (host.pipeline.asked, ended.unsent) == ([], 2)
 
 
 async def test_a_batch_whose_file_is_elsewhere_is_left_alone_until_it_is_long_over(host: Host) -> None:

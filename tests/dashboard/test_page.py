@@ -39,11 +39,11 @@ FILES = {
 
 
 async def not_found(request: Request, error: Exception) -> Response:
-    return error_response(NotFound("There is nothing here."))
+    return error_response(NotFound("There is nothing here."), request)
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    return error_response(MethodNotAllowed("Not like this."))
+    return error_response(MethodNotAllowed("Not like this."), request)
 
 
 class Visitor:

@@ -22,6 +22,8 @@ from gateway import errors
 from gateway.api.admin import Admin
 from gateway.api.batches import BatchRoutes
 from gateway.api.headers import of_record
+from gateway.api.message_batches import MessageBatchRoutes
+from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
@@ -162,13 +164,15 @@ def test_every_route_is_told() -> None:
         ("fleet", "telemetry", "state", "database", "ring", "policies", "drain", "feedback")
     )
     made: list[Any] = [
+        Root(door=door, fleet=None),  # type: ignore[arg-type]
         Service(door=door, **nothing),  # type: ignore[arg-type]
         BatchRoutes(door=door, files=None, jobs=None),  # type: ignore[arg-type]
+        MessageBatchRoutes(door=door, files=None, jobs=None, max_request_bytes=1),  # type: ignore[arg-type]
         Admin(door=door, fleet=None, database=None, policies=None),  # type: ignore[arg-type]
     ]
     told = "\n".join(" ".join(row) for row in table("routes"))
     for path in {route.path for room in made for route in room.routes}:
-        plain = path.replace("{name:path}", "NAME").removesuffix("/content").removesuffix("/cancel")
+        plain = path.replace("{name:path}", "NAME").removesuffix("/content").removesuffix("/cancel").removesuffix("/results")
         assert plain in told, path
 
 

@@ -94,6 +94,10 @@ def speak(body: dict[str, Any], reply: Reply, number: int) -> Spoken:
     if reply.tool:
         call = (f"call_{number}", reply.tool, '{"query": "' + re.sub(r'["\\\x00-\x1f]', " ", echo[:200]) + '"}')
         tokens, finish = (), "tool_calls"
+    if reply.blocks or reply.message:
+        tokens = tokenize(_text(list(reply.blocks)) or reply.message.get("content") or "")
+        calls = reply.message.get("tool_calls") or any(block["type"] == "tool_use" for block in reply.blocks)
+        finish = "tool_calls" if calls and finish == "stop" else finish
     reasoning = tokenize(reply.reasoning)
     prompts = prompts_of(body)
     parallel = int(body.get("n") or 1) * max(1, len(prompts))

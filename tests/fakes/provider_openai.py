@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.usage import Usage
-from tests.fakes.provider_answer import Event, Spoken, claimed
+from tests.fakes.provider_answer import Event, Spoken, claimed, tokenize
 from tests.fakes.provider_script import Fail
 
 CREATED = 1_700_000_000
@@ -47,6 +47,7 @@ def plain(spoken: Spoken) -> bytes:
         message["reasoning_content"] = "".join(spoken.reasoning)
     if spoken.call:
         message["tool_calls"] = [_call(*spoken.call)]
+    message |= spoken.reply.message
     choices = [
         {"index": n, "message": message, "logprobs": _logprobs(spoken, spoken.tokens), "finish_reason": spoken.finish}
         for n in range(spoken.parallel)
@@ -68,6 +69,17 @@ def plain(spoken: Spoken) -> bytes:
 def events(spoken: Spoken) -> Iterator[Event]:
     for index in range(spoken.parallel):
         yield _chunk(spoken, index, {"role": "assistant", "content": "", "refusal": None})
+    yield from _shown(spoken) if spoken.reply.message else _spoken(spoken)
+    for index in range(spoken.parallel):
+        yield _chunk(spoken, index, {}, finish=spoken.finish)
+    usage = claimed(spoken.usage, spoken.reply)
+    if spoken.include_usage and usage is not None:
+        yield Event(_data(_frame(spoken, choices=[], usage=chat_usage(usage, spoken))))
+    if spoken.reply.done:
+        yield Event(b"data: [DONE]\n\n")
+
+
+def _spoken(spoken: Spoken) -> Iterator[Event]:
     padding = " " * spoken.reply.huge
     for token in spoken.reasoning:
         yield _chunk(spoken, 0, {"reasoning_content": token}, tokens=1)
@@ -77,13 +89,31 @@ def events(spoken: Spoken) -> Iterator[Event]:
         padding = ""
     if spoken.call:
         yield from _call_chunks(spoken, *spoken.call)
-    for index in range(spoken.parallel):
-        yield _chunk(spoken, index, {}, finish=spoken.finish)
-    usage = claimed(spoken.usage, spoken.reply)
-    if spoken.include_usage and usage is not None:
-        yield Event(_data(_frame(spoken, choices=[], usage=chat_usage(usage, spoken))))
-    if spoken.reply.done:
-        yield Event(b"data: [DONE]\n\n")
+
+
+def _shown(spoken: Spoken) -> Iterator[Event]:
+    """A given message, in every choice; its calls come interleaved, told apart by their index."""
+    message = spoken.reply.message
+    for field in ("reasoning_content", "content", "refusal"):
+        for word in tokenize(message.get(field) or ""):
+            for index in range(spoken.parallel):
+                yield _chunk(spoken, index, {field: word}, text=word if field == "content" else "", tokens=1)
+    calls = message.get("tool_calls") or []
+    for number, call in enumerate(calls):
+        kind, text = _writing(call)
+        head = {"index": number, **call, kind: {**call[kind], text: ""}}
+        yield _chunk(spoken, 0, {"tool_calls": [head]})
+    for start in range(0, max((len(call[_writing(call)[0]][_writing(call)[1]]) for call in calls), default=0), 8):
+        for number, call in enumerate(calls):
+            kind, text = _writing(call)
+            if piece := call[kind][text][start : start + 8]:
+                event = _chunk(spoken, 0, {"tool_calls": [{"index": number, kind: {text: piece}}]})
+                yield Event(event.data, piece, 0, True)
+
+
+def _writing(call: dict[str, Any]) -> tuple[str, str]:
+    """Where a call has what the model wrote."""
+    return ("custom", "input") if "custom" in call else ("function", "arguments")
 
 
 def error_event(message: str) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 UsageClaim = Literal["true", "absent", "zero", "wrong", "negative", "nonsense"]
@@ -24,6 +24,14 @@ class Reply:
     """Thinking shown before the text, one token per word."""
     tool: str = ""
     """Call this tool instead of answering (with the echo as its argument `query`)."""
+    blocks: tuple[dict[str, Any], ...] = ()
+    """Anthropic's content blocks instead of all this; the `input` of a call may be JSON as it is to be written."""
+    message: dict[str, Any] = field(default_factory=dict)
+    """A message of OpenAI's chat instead of all this, such as one with several calls, which then come interleaved."""
+    stop_sequence: str = ""
+    """What Anthropic says it stopped at."""
+    padded: bool = False
+    """Anthropic's events end in blanks of varying number, as the real ones do."""
     logprob: float = -0.05
     """Of every token, when log-probabilities are asked for."""
     cached_tokens: int = 0

@@ -79,7 +79,7 @@ async def test_anthropic_streams_its_events_in_order(provider: Provider, session
     assert [event["type"] for event in events] == [
         "message_start",
         "ping",
-        *("content_block_start", "content_block_delta", "content_block_stop"),
+        *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         *("content_block_start", "content_block_delta", "content_block_delta", "content_block_stop"),
         "message_delta",
         "message_stop",

@@ -1,0 +1,56 @@
+"""Which web pages a browser lets read what the gateway answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.api.wire import Headers
+
+EXPOSED = (
+    *("x-request-id", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "idempotency-replayed"),
+    *(f"x-thriftgate-{name}" for name in ("backend", "model", "cache", "difficulty", "trimmed-tokens", "escalated")),
+    *("x-thriftgate-cost-usd", "x-thriftgate-degraded", "openai-processing-ms", "openai-version"),
+    *(f"x-ratelimit-{what}-{of}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+    *(f"anthropic-ratelimit-{of}-{what}" for what in ("limit", "remaining", "reset") for of in ("requests", "tokens")),
+    "*",  # and what backends may add: allowed, since no cookie is involved
+)
+METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+_CLOSED = ("/admin", "/dashboard", "/metrics")
+"""Of the operators' own; their page is served from the same origin."""
+_ANY = b"*"
+_DAY_S = 86400
+
+
+def shared(path: str) -> bool:
+    """May other origins see what is at `path`, should the operator allow theirs?"""
+    return not path.startswith(_CLOSED)
+
+
+class Cors:
+    """Keys travel in headers that no browser sends by itself, so any page may ask unless the operator names some."""
+
+    def __init__(self, origins: Sequence[str]) -> None:
+        self._any = "*" in origins
+        self._origins = frozenset(origin.rstrip("/").lower().encode() for origin in origins)
+        self._exposed = (b"access-control-expose-headers", ", ".join(EXPOSED).encode())
+
+    def headers(self, origin: bytes) -> Headers:
+        """Of an answer to a request that names its origin."""
+        if self._any:
+            return [(b"access-control-allow-origin", _ANY), self._exposed]
+        if origin.lower() in self._origins:
+            return [(b"access-control-allow-origin", origin), self._exposed, (b"vary", b"origin")]
+        return [(b"vary", b"origin")]
+
+    def preflight(self, asked: Mapping[bytes, bytes]) -> Headers:
+        """Of the answer to OPTIONS; what a page may send is for the keys to decide."""
+        found: Headers = [(b"allow", METHODS)]
+        if b"origin" not in asked:
+            return found
+        found += self.headers(asked[b"origin"])
+        if found[1][0] == b"access-control-allow-origin":
+            found.append((b"access-control-allow-methods", METHODS))
+            wanted = asked.get(b"access-control-request-headers") or _ANY
+            found.append((b"access-control-allow-headers", wanted))
+            found.append((b"access-control-max-age", b"%d" % _DAY_S))
+        return found

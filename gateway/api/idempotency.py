@@ -1,0 +1,210 @@
+"""One answer per `Idempotency-Key`: whoever asks again, here or at another worker, gets the first one's."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+
+from gateway.api.caller import Caller
+from gateway.api.recording import Recorder, Recording
+from gateway.domain.tasks import Tasks
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, DeadlineExceeded, GatewayError, KeyReused, StateUnavailable
+from gateway.state.connection import Script, State
+
+log = logging.getLogger(__name__)
+
+HEADER = "Idempotency-Key"
+KEPT_S = 86400.0
+LEASE_S = 10.0
+"""A worker that dies keeps others from answering for no longer."""
+MOST_ANSWER_BYTES = 2**20
+MOST_KEPT_BYTES = 64 * 2**20
+"""Of one worker's answers, on the state server."""
+AT_HAND_BYTES = 8 * 2**20
+_BESIDE_BYTES = 2500
+"""What an answer at hand takes beside its body."""
+_MOST_KEY_BYTES = 255
+_LOOK_S = (0.05, 0.5)
+"""How often another worker's answer is asked for: first, and later."""
+_CLAIM, _ANSWER = b"c", b"a"
+_PRINT_BYTES = 16
+
+_KEEP = Script(
+    "idempotency-keep",
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], ARGV[2]) end return 0",
+)
+_DROP = Script(
+    "idempotency-drop",
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0",
+)
+
+Serve = Callable[[Caller], Awaitable[None]]
+Refuse = Callable[[Caller, GatewayError], Awaitable[None]]
+
+
+@dataclass(slots=True, eq=False)
+class Run:
+    """One key's request, under way or answered."""
+
+    place: str
+    """Its key on the state server."""
+    print: bytes
+    """Of the request, so that another one is told apart."""
+    recording: Recording = field(default_factory=Recording)
+    ends_at: float = 0.0
+    """Unix time; 0 while it is under way."""
+
+
+class Idempotency:
+    """Without the state server each worker knows only its own: that is told nobody, and no request fails of it."""
+
+    def __init__(self, state: State, *, patience_s: float) -> None:
+        """`patience_s`: the longest that a request may take, and so the longest wait for another worker's answer."""
+        self._state, self._patience_s = state, patience_s
+        self._runs: OrderedDict[bytes, Run] = OrderedDict()
+        self._at_hand = self._kept_bytes = 0
+        self._kept: OrderedDict[str, int] = OrderedDict()
+        self._tasks = Tasks()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    async def answer(
+        self, key: bytes, body: bytes, caller: Caller, tenant: Tenant, serve: Serve, refuse: Refuse
+    ) -> asyncio.Task[None] | None:
+        """Answer `caller` by `serve`, or as whoever asked before with `key` was answered.
+
+        Returns the task that still serves, for a caller that left. Raises BadRequest and KeyReused.
+        """
+        if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
+            said = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
+            raise BadRequest(said, param=HEADER)
+        asked = b"\0".join((tenant.team.encode(), tenant.key.id.encode(), caller.path.encode(), caller.query, key))
+        digest = blake2b(asked, digest_size=16).digest()
+        print_ = blake2b(body, digest_size=_PRINT_BYTES).digest()
+        run = self._find(digest)
+        if run is not None:
+            if run.print != print_:
+                raise reused()
+            await run.recording.play(caller, again=True)
+            return None
+        run = self._runs[digest] = Run(self._state.key("idempotency", digest.hex()), print_)
+        task = self._tasks.spawn(self._lead(digest, run, caller, serve, refuse), "idempotent request")
+        await run.recording.play(caller, again=False)
+        return None if task.done() else task
+
+    def _find(self, digest: bytes) -> Run | None:
+        run = self._runs.get(digest)
+        if run is not None and run.ends_at and run.ends_at < time.time():
+            self._forget(digest)
+            return None
+        return run
+
+    async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
+        """Find out whether it was answered already, else serve it; then keep what is good for `KEPT_S`."""
+        recorder = Recorder(caller, run.recording)
+        try:
+            claim = await self._claim(run)
+            if not run.recording.over:
+                await self._serve(run, claim, recorder, serve)
+        except GatewayError as error:
+            await refuse(recorder, error)
+        finally:
+            run.recording.end(broken=True)  # unless it has ended well
+            if run.recording.good and run.recording.size <= MOST_ANSWER_BYTES:
+                self._remember(digest, run)
+            else:
+                self._runs.pop(digest, None)
+
+    async def _serve(self, run: Run, claim: bytes | None, recorder: Recorder, serve: Serve) -> None:
+        if claim is None:
+            await serve(recorder)
+            return
+        renewing = self._tasks.spawn(self._renew(run, claim), "idempotency lease")
+        try:
+            await serve(recorder)
+        finally:
+            renewing.cancel()
+        await self._keep(run, claim)
+
+    # -- the state server ------------------------------------------------------------------------------------------
+
+    async def _claim(self, run: Run) -> bytes | None:
+        """Ours to answer (returns the claim), or answered by another worker (then `run` has it).
+
+        None as well when nobody can tell. Raises KeyReused; DeadlineExceeded when another one takes too long.
+        """
+        claim = _CLAIM + run.print + secrets.token_bytes(8)
+        until, pause_s = time.monotonic() + self._patience_s, _LOOK_S[0]
+        lease_ms = int(LEASE_S * 1000)
+        while time.monotonic() < until:
+            commands = (("SET", run.place, claim, "NX", "PX", lease_ms), ("GET", run.place))
+            try:
+                _, found = await self._state.pipeline(commands)
+            except StateUnavailable:
+                return None
+            if found == claim:
+                return claim
+            if found and found[1 : 1 + _PRINT_BYTES] != run.print:
+                raise reused()
+            if found and found[:1] == _ANSWER:
+                run.recording.load(found[1 + _PRINT_BYTES :])
+                return None
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, _LOOK_S[1])
+        raise DeadlineExceeded(f"Another request with this {HEADER} is still being answered.")
+
+    async def _renew(self, run: Run, claim: bytes) -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            try:
+                await self._state.run(_KEEP, (run.place,), (claim, int(LEASE_S * 1000)))
+            except StateUnavailable:
+                continue
+
+    async def _keep(self, run: Run, claim: bytes) -> None:
+        """Where other workers find it; what failed may be tried again."""
+        recording = run.recording
+        try:
+            if not recording.good or recording.size > MOST_ANSWER_BYTES:
+                await self._state.run(_DROP, (run.place,), (claim,))
+                return
+            value = _ANSWER + run.print + recording.encode()
+            await self._state.call("SET", run.place, value, "PX", int(KEPT_S * 1000))
+            self._kept[run.place] = len(value)
+            self._kept_bytes += len(value)
+            while self._kept_bytes > MOST_KEPT_BYTES:
+                place, size = self._kept.popitem(last=False)
+                self._kept_bytes -= size
+                await self._state.call("DEL", place)
+        except StateUnavailable as error:
+            log.debug("an idempotent answer is known to this worker only: %s", error)
+
+    # -- at hand ---------------------------------------------------------------------------------------------------
+
+    def _remember(self, digest: bytes, run: Run) -> None:
+        run.ends_at = time.time() + KEPT_S
+        self._at_hand += run.recording.size + _BESIDE_BYTES
+        while self._at_hand > AT_HAND_BYTES:
+            oldest = next(name for name, each in self._runs.items() if each.ends_at)
+            self._forget(oldest)
+
+    def _forget(self, digest: bytes) -> None:
+        self._at_hand -= self._runs.pop(digest).recording.size + _BESIDE_BYTES
+
+    def stats(self) -> dict[str, int | float | str]:
+        answered = sum(1 for run in self._runs.values() if run.ends_at)
+        return {"open": len(self._runs) - answered, "at_hand": answered, "kept_bytes": self._kept_bytes}
+
+
+def reused() -> KeyReused:
+    return KeyReused(
+        f"This {HEADER} was used for another request to this path; send a new key with a new request.", param=HEADER
+    )

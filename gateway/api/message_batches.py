@@ -1,0 +1,133 @@
+"""Anthropic's routes for message batches."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from gateway.api.batches import STALL_S, common_headers
+from gateway.api.door import Door, json_response
+from gateway.api.upload import receive
+from gateway.api.wire import by_name, check_json
+from gateway.batches.batch import Batch
+from gateway.batches.files import MAX_BYTES, Files, Page
+from gateway.batches.forms import FORMS, MESSAGES
+from gateway.batches.inline import Requests
+from gateway.batches.message_jobs import MessageJobs, archived
+from gateway.batches.run import QUERY
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest
+
+PATH = f"{MESSAGES}/batches"
+_STATUS = {"cancelling": "canceling", "completed": "ended", "cancelled": "ended", "expired": "ended"}
+_MOST = 1000
+
+
+def shown(batch: Batch, base: str) -> dict[str, Any]:
+    """Anthropic's MessageBatch; `base` is the gateway's address as its client knows it."""
+    gone = archived(batch, time.time())
+    there = batch.finished_at is not None and not gone
+    return {
+        "id": batch.id,
+        "type": "message_batch",
+        "processing_status": _STATUS.get(batch.status, "in_progress"),
+        "request_counts": counts(batch),
+        "created_at": moment(batch.created_at),
+        "expires_at": moment(batch.expires_at),
+        "ended_at": moment(batch.finished_at),
+        "cancel_initiated_at": moment(batch.cancelling_at),
+        "archived_at": moment(batch.kept_until) if gone else None,
+        "results_url": f"{base}{PATH}/{batch.id}/results" if there else None,
+    }
+
+
+def counts(batch: Batch) -> dict[str, int]:
+    """Every request is being processed until all are not any more: so Anthropic's clients expect it."""
+    found = dict.fromkeys(("processing", "succeeded", "errored", "canceled", "expired"), 0)
+    if batch.finished_at is None:
+        found["processing"] = batch.total
+        return found
+    found["succeeded"] = batch.completed
+    found["errored"] = batch.failed - (batch.unsent or 0)
+    if batch.status in ("cancelled", "expired"):
+        ending = "canceled" if batch.status == "cancelled" else "expired"
+        found[ending] = batch.total - found["succeeded"] - found["errored"]
+    return found
+
+
+def moment(at: float | None) -> str | None:
+    """RFC 3339."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).isoformat().replace("+00:00", "Z")
+
+
+def reached(request: Request) -> str:
+    """The gateway's address as the client knows it, behind a proxy that says so too."""
+    url = request.base_url
+    scheme = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
+    host = request.headers.get("x-forwarded-host", "").split(",")[0].strip()
+    scheme = scheme if scheme in ("http", "https") else url.scheme
+    return f"{scheme}://{host or url.netloc}{url.path.rstrip('/')}"
+
+
+class MessageBatchRoutes:
+    """Ordinary Starlette endpoints; a team sees its own batches."""
+
+    def __init__(self, *, door: Door, files: Files, jobs: MessageJobs, max_request_bytes: int) -> None:
+        self._files, self._jobs, self._max_request_bytes = files, jobs, max_request_bytes
+        inference = door.needs("inference")
+        self.routes = [
+            Route(PATH, inference(self.create), methods=["POST"]),
+            Route(PATH, inference(self.list_batches)),
+            Route(f"{PATH}/{{id}}", inference(self.delete), methods=["DELETE"]),
+            Route(f"{PATH}/{{id}}", inference(self.batch)),
+            Route(f"{PATH}/{{id}}/cancel", inference(self.cancel), methods=["POST"]),
+            Route(f"{PATH}/{{id}}/results", inference(self.results)),
+        ]
+
+    async def create(self, request: Request, tenant: Tenant) -> Response:
+        check_json(by_name(request.scope["headers"]))
+        headers = common_headers(request)
+        if request.scope["query_string"]:
+            headers[QUERY.decode()] = request.scope["query_string"].decode("latin-1")
+        async with self._files.upload() as upload:
+            requests = Requests(upload.write, self._max_request_bytes, FORMS[MESSAGES].most)
+            await receive(request, requests.feed, MAX_BYTES, STALL_S)
+            requests.close()
+            batch = await self._jobs.create(tenant, upload, headers)
+        return json_response(shown(batch, reached(request)))
+
+    async def list_batches(self, request: Request, tenant: Tenant) -> Response:
+        asked = request.query_params
+        limit, after, before = asked.get("limit", "20"), asked.get("after_id", ""), asked.get("before_id", "")
+        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST:
+            raise BadRequest(f"limit: must be a whole number from 1 to {_MOST}.", param="limit")
+        if after and before:
+            raise BadRequest("before_id: leave it out when there is an after_id.", param="before_id")
+        # Newest first; the page before one is read the other way round.
+        found = await self._jobs.page(tenant.team, Page(int(limit), after or before, ascending=bool(before)))
+        page, more = found[: int(limit)], len(found) > int(limit)
+        data = [shown(batch, reached(request)) for batch in (reversed(page) if before else page)]
+        first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
+        return json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})
+
+    async def batch(self, request: Request, tenant: Tenant) -> Response:
+        batch = await self._jobs.get(tenant.team, request.path_params["id"])
+        return json_response(shown(batch, reached(request)))
+
+    async def cancel(self, request: Request, tenant: Tenant) -> Response:
+        batch = await self._jobs.cancel(tenant.team, request.path_params["id"])
+        return json_response(shown(batch, reached(request)))
+
+    async def delete(self, request: Request, tenant: Tenant) -> Response:
+        batch_id = request.path_params["id"]
+        await self._jobs.delete(tenant.team, batch_id)
+        return json_response({"id": batch_id, "type": "message_batch_deleted"})
+
+    async def results(self, request: Request, tenant: Tenant) -> Response:
+        pieces = await self._jobs.results(tenant.team, request.path_params["id"])
+        return StreamingResponse(pieces, media_type="application/x-jsonl")

@@ -1,0 +1,151 @@
+"""An answer that is written down while it is given, and played to any number of callers, live or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import orjson
+
+from gateway.api.caller import Caller, HangUp, Wrapped
+from gateway.api.wire import Headers
+
+REPLAYED = (b"idempotency-replayed", b"true")
+
+
+class Recording:
+    """What one request was answered, so far. Belongs to one event loop."""
+
+    def __init__(self) -> None:
+        self.status = 0
+        """0: nothing yet."""
+        self.headers: Headers = []
+        self.stream = False
+        self.over = False
+        self.broken = False
+        self.replayed = False
+        """It was written down elsewhere, or before."""
+        self.size = 0
+        self._pieces: list[bytes] = []
+        self._pause_s = 0.0
+        self._waiting: set[asyncio.Future[None]] = set()
+
+    @property
+    def good(self) -> bool:
+        """Whole, and no error."""
+        return self.over and not self.broken and 200 <= self.status < 300
+
+    def encode(self) -> bytes:
+        headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in self.headers]
+        return orjson.dumps((self.status, self.stream, headers)) + b"\n" + b"".join(self._pieces)
+
+    def load(self, value: bytes) -> None:
+        """What another one encoded. Raises ValueError."""
+        head, _, body = value.partition(b"\n")
+        status, stream, headers = orjson.loads(head)
+        self.replayed = True
+        told = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers]
+        self.begin(status, told, stream=stream)
+        self.add(body)
+        self.end()
+
+    # -- write -----------------------------------------------------------------------------------------------------
+
+    def begin(self, status: int, headers: Headers, *, stream: bool) -> None:
+        self.status, self.headers, self.stream = status, headers, stream
+
+    def add(self, piece: bytes) -> None:
+        if piece:
+            self._pieces.append(piece)
+            self.size += len(piece)
+        self._tell()
+
+    def end(self, *, broken: bool = False, pause_s: float = 0.0) -> None:
+        """Nothing more comes; only the first call counts."""
+        if not self.over:
+            self.over, self.broken, self._pause_s = True, broken, pause_s
+            self._tell()
+
+    def _tell(self) -> None:
+        waiting, self._waiting = self._waiting, set()
+        for one in waiting:
+            if not one.done():
+                one.set_result(None)
+
+    # -- play ------------------------------------------------------------------------------------------------------
+
+    async def play(self, caller: Caller, *, again: bool) -> None:
+        """All of it to `caller`, as it comes; `again`: it was somebody else's first. Ends early on a hang-up."""
+        task = asyncio.current_task()
+        assert task is not None
+        hang_up = HangUp(task)
+        caller.listen(hang_up)
+        try:
+            while not (self.over or (self.stream and self.status)):
+                await self._news()
+            headers = [*self.headers, REPLAYED] if again or self.replayed else self.headers
+            if self.stream:
+                await self._play_stream(caller, headers, hang_up)
+            elif self.status:  # else it never was answered: whoever has the connection closes it
+                hang_up.answered = True
+                body = b"".join(self._pieces)
+                await caller.whole(self.status, headers, body, pause_s=self._pause_s)
+        except asyncio.CancelledError:
+            if not hang_up.happened:
+                raise
+            task.uncancel()
+        finally:
+            caller.close()
+
+    async def _play_stream(self, caller: Caller, headers: Headers, hang_up: HangUp) -> None:
+        caller.begin(headers)
+        played = 0
+        while not self.over:
+            if played == len(self._pieces):
+                await self._news()
+                continue
+            piece = b"".join(self._pieces[played:])
+            played = len(self._pieces)
+            if not caller.put(piece):
+                await caller.drain()
+        hang_up.answered = True
+        await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
+
+    async def _news(self) -> None:
+        """Something was written, or it is over."""
+        news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.add(news)
+        await news
+
+
+class Recorder(Wrapped):
+    """A caller that never leaves: it asks what `caller` asked, and all that it is answered is written down."""
+
+    def __init__(self, caller: Caller, recording: Recording) -> None:
+        super().__init__(caller)
+        self._recording = recording
+
+    def listen(self, react: Callable[[], None]) -> None:
+        """Whoever asked may leave: the answer is for whoever asks again."""
+
+    def close(self) -> None:
+        """There is nobody who listens."""
+
+    async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
+        self._recording.begin(status, headers, stream=False)
+        self._recording.add(body)
+        self._recording.end(pause_s=pause_s)
+
+    def begin(self, headers: Headers) -> None:
+        self._recording.begin(200, headers, stream=True)
+
+    def put(self, piece: bytes) -> bool:
+        self._recording.add(piece)
+        return True
+
+    async def drain(self) -> None:
+        """It is never full: an answer has its bounds, and few ask with a key."""
+
+    async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
+        self._recording.add(last)
+        self._recording.end(broken=broken)

@@ -1,0 +1,108 @@
+"""What a client asks before it asks anything: whether somebody is there, and for which models."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.api.door import Door, json_response
+from gateway.backends.fleet import Fleet
+from gateway.domain.policy import ModelRule, Policy
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NotFound
+
+UNKNOWN_DATE = "1970-01-01T00:00:00Z"
+"""What Anthropic's documentation has servers say that do not know when a model was made."""
+_PAGE, _MOST = 20, 1000
+
+
+def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
+    """(name, owner) of what a team may ask for: `auto`, its aliases, and the backends its data rule allows."""
+    found = {"auto": "thriftgate"}
+    for name, entry in policy.models.items():
+        found.setdefault(name, "thriftgate" if isinstance(entry, ModelRule) else entry)
+    for backend in fleet.backends:
+        if backend.hosted and policy.data.hosted == "forbidden":
+            continue
+        if policy.data.regions and backend.region not in policy.data.regions:
+            continue
+        found.setdefault(backend.name, backend.kind)
+    return list(found.items())
+
+
+def _openai(name: str, owner: str) -> dict[str, Any]:
+    return {"id": name, "object": "model", "created": 0, "owned_by": owner}
+
+
+class Root:
+    """`GET /` is open; the models are those of the key. Who sends `anthropic-version` sees them as Anthropic's."""
+
+    def __init__(self, *, door: Door, fleet: Fleet) -> None:
+        self._fleet = fleet
+        inference = door.needs("inference")
+        self.routes = [
+            Route("/", self.root),
+            *(Route(f"{prefix}/models", inference(self.models)) for prefix in ("/v1", "")),
+            *(Route(f"{prefix}/models/{{name:path}}", inference(self.model)) for prefix in ("/v1", "")),
+        ]
+
+    async def root(self, request: Request) -> Response:
+        return json_response({"service": "thriftgate", "status": "live"})
+
+    async def models(self, request: Request, tenant: Tenant) -> Response:
+        found = visible_models(tenant.policy, self._fleet)
+        if "anthropic-version" in request.headers:
+            return json_response(self._page(request, [name for name, _ in found]))
+        return json_response({"object": "list", "data": [_openai(*pair) for pair in found]})
+
+    async def model(self, request: Request, tenant: Tenant) -> Response:
+        name = request.path_params["name"]
+        for known, owner in visible_models(tenant.policy, self._fleet):
+            if known == name:
+                anthropic = "anthropic-version" in request.headers
+                return json_response(self._anthropic(name) if anthropic else _openai(name, owner))
+        raise NotFound(f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model")
+
+    def _anthropic(self, name: str) -> dict[str, Any]:
+        backend = next((each for each in self._fleet.backends if each.name == name), None)
+        return {
+            "type": "model",
+            "id": name,
+            "display_name": name,
+            "created_at": UNKNOWN_DATE,
+            "lifecycle": "active",
+            "max_input_tokens": backend and backend.window_tokens,
+            "max_tokens": backend and backend.max_output_tokens,
+            "capabilities": None,
+            "line": None,
+            "deprecated_at": None,
+            "retires_at": None,
+        }
+
+    def _page(self, request: Request, names: Sequence[str]) -> dict[str, Any]:
+        """Of all `names` those that `limit`, `after_id` and `before_id` ask for. Raises BadRequest."""
+        asked = request.query_params
+        limit = asked.get("limit", str(_PAGE))
+        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST:
+            raise BadRequest(f"limit must be a whole number from 1 to {_MOST}.", param="limit")
+        after, before = (_place(names, asked.get(name), name) for name in ("after_id", "before_id"))
+        rest = names[0 if after is None else after + 1 : before]
+        page = rest[-int(limit) :] if before is not None and after is None else rest[: int(limit)]
+        return {
+            "data": [self._anthropic(name) for name in page],
+            "has_more": len(page) < len(rest),
+            "first_id": page[0] if page else None,
+            "last_id": page[-1] if page else None,
+        }
+
+
+def _place(names: Sequence[str], wanted: str | None, param: str) -> int | None:
+    if wanted is None:
+        return None
+    if wanted not in names:
+        raise BadRequest(f"{param} must name a model of the list.", param=param)
+    return names.index(wanted)

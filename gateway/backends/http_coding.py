@@ -1,0 +1,41 @@
+"""A response body that came encoded though identity was asked for: read all the same, and told as what it then is."""
+
+from __future__ import annotations
+
+from gateway.domain.codings import Oversized, UnknownCoding, decoder, parse_codings
+from gateway.errors import BackendGarbage, StreamBroken
+
+_MOST_BYTES = 16 * 2**20
+"""Out of what one read brought in."""
+_OF_THE_CODED = (b"content-encoding", b"content-length")
+
+
+class Unpacking:
+    """One body. Takes the headers that speak of the coded bytes out of `headers`."""
+
+    def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
+        """Raises BackendGarbage for a coding that nobody here reads."""
+        self._name = name
+        value = b", ".join(value for key, value in headers if key == b"content-encoding").decode("latin-1")
+        try:
+            self._decoder = decoder(parse_codings(value))
+        except UnknownCoding:
+            raise BackendGarbage(f"{name} sent a body in a coding that nobody asked for", backend=name) from None
+        headers[:] = [pair for pair in headers if pair[0] not in _OF_THE_CODED]
+        self._begun = False
+
+    def feed(self, data: bytes) -> bytes:
+        """Raises BackendGarbage."""
+        self._begun = True
+        try:
+            return self._decoder.feed(data, _MOST_BYTES)
+        except Oversized:
+            raise BackendGarbage(f"{self._name} sent a body that grows beyond all bounds", backend=self._name) from None
+        except ValueError as error:
+            said = f"{self._name} sent a body that is not what its content-encoding says"
+            raise BackendGarbage(said, backend=self._name) from error
+
+    def end(self) -> None:
+        """Raises StreamBroken unless the body is whole; none at all is."""
+        if self._begun and not self._decoder.ended:
+            raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name)

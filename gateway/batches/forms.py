@@ -1,0 +1,211 @@
+"""How the lines of a batch are written: OpenAI's form, and Anthropic's; their requests in, their results out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import orjson
+
+from gateway.dialects.clients import PATHS
+from gateway.dialects.splice import find
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import BadRequest, GatewayError
+
+MESSAGES = "/v1/messages"
+_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_LONGEST_ID = 256
+_BREAKS = bytes.maketrans(b"\r\n", b"  ")
+"""JSON has line breaks between its tokens only, and a line of results has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    number: int
+    """From 1."""
+    custom_id: str
+    body: bytes
+    """The request, as the client wrote it."""
+    fields: dict[str, Any]
+    """The same, parsed."""
+
+
+class Form(Protocol):
+    """What one family of batches writes in its lines."""
+
+    endpoint: str
+    prompt: tuple[str, ...]
+    """The fields that a model reads, in its order; none: their order does not matter."""
+    most: int
+    """Lines of one batch."""
+
+    def place(self, number: int) -> str:
+        """What the client calls the line `number`."""
+        ...
+
+    def read(self, number: int, raw: bytes) -> Line:
+        """Raises BadRequest naming what is wrong."""
+        ...
+
+    def validate(self, line: Line) -> None:
+        """What of the request is checked before the batch is made. Raises BadRequest."""
+        ...
+
+    def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
+        """A result: an answer. Raises JSONDecodeError when `body` is none."""
+        ...
+
+    def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
+        """A result: what the endpoint would have said."""
+        ...
+
+    def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
+        """A result: the batch ended (`expired`, `cancelled`) before this line was sent."""
+        ...
+
+    def unsent(self, result: Mapping[str, Any]) -> bool:
+        """Was a result made by `unanswered`?"""
+        ...
+
+
+def asked(
+    line: Line, endpoint: str, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]
+) -> CompletionRequest:
+    """The request in a line. Raises BadRequest."""
+    request = PATHS[endpoint].parse(line.body, request_id, controls, headers)
+    if request.stream:
+        raise BadRequest("stream must be absent or false: the results of a batch are a file.", param="stream")
+    return request
+
+
+class OpenAIForm:
+    """`{"custom_id", "method", "url", "body"}` → `{"id", "custom_id", "response", "error"}`."""
+
+    most = 50_000
+
+    def __init__(self, endpoint: str, prompt: tuple[str, ...]) -> None:
+        self.endpoint, self.prompt = endpoint, prompt
+
+    def place(self, number: int) -> str:
+        return f"line {number}"
+
+    def read(self, number: int, raw: bytes) -> Line:
+        found = _object(raw)
+        custom_id = found.get("custom_id")
+        if not isinstance(custom_id, str) or not 0 < len(custom_id) <= _LONGEST_ID:
+            raise BadRequest(f"custom_id must be a string of 1 to {_LONGEST_ID} characters.", param="custom_id")
+        if found.get("method") != "POST":
+            raise BadRequest("method must be POST.", param="method")
+        if found.get("url") != self.endpoint:
+            raise BadRequest(f"url must be {self.endpoint}, the batch's endpoint.", param="url")
+        if not isinstance(found.get("body"), dict):
+            raise BadRequest("body must be an object: the request itself.", param="body")
+        return Line(number, custom_id, _member(raw, "body"), found["body"])
+
+    def validate(self, line: Line) -> None:
+        try:
+            asked(line, self.endpoint, "", Controls(), {})
+        except BadRequest as error:
+            error.param = f"body.{error.param}" if error.param else "body"
+            raise
+
+    def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
+        response = {"status_code": status, "request_id": request_id, "body": _one_line(body)}
+        return self._result(custom_id, request_id.removeprefix("req_"), response, None)
+
+    def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
+        dialect = PATHS[self.endpoint]
+        return self.answered(custom_id, dialect.status(error), request_id, dialect.error_body(error, request_id))
+
+    def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
+        error = {"code": f"batch_{ending}", "message": f"This request was not sent before the batch was {ending}."}
+        if ending == "expired":
+            error["message"] = "This request was not sent before the batch's completion window ended."
+        return self._result(custom_id, name, None, error)
+
+    def unsent(self, result: Mapping[str, Any]) -> bool:
+        return result["response"] is None
+
+    def _result(
+        self, custom_id: str, name: str, response: dict[str, Any] | None, error: dict[str, str] | None
+    ) -> bytes:
+        result = {"id": f"batch_req_{name}", "custom_id": custom_id, "response": response, "error": error}
+        return orjson.dumps(result, option=orjson.OPT_APPEND_NEWLINE)
+
+
+class MessagesForm:
+    """`{"custom_id", "params"}` → `{"custom_id", "result"}`."""
+
+    endpoint = MESSAGES
+    prompt: tuple[str, ...] = ("tools", "system", "messages")
+    most = 100_000
+    _endings: Mapping[str, str] = {"cancelled": "canceled", "expired": "expired"}
+
+    def place(self, number: int) -> str:
+        return f"requests.{number - 1}"
+
+    def read(self, number: int, raw: bytes) -> Line:
+        found = _object(raw)
+        custom_id = found.get("custom_id")
+        if not isinstance(custom_id, str) or not _ID.fullmatch(custom_id):
+            raise BadRequest(f"custom_id must be a string that matches ^{_ID.pattern}$.", param="custom_id")
+        if not isinstance(found.get("params"), dict):
+            raise BadRequest("params must be an object: the request itself.", param="params")
+        return Line(number, custom_id, _member(raw, "params"), found["params"])
+
+    def validate(self, line: Line) -> None:
+        """Anthropic tells what is wrong with a request in its result."""
+
+    def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
+        return self._result(custom_id, {"type": "succeeded", "message": _one_line(body)})
+
+    def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
+        told = PATHS[self.endpoint].error_body(error, request_id)
+        return self._result(custom_id, {"type": "errored", "error": _one_line(told)})
+
+    def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:
+        return self._result(custom_id, {"type": self._endings[ending]})
+
+    def unsent(self, result: Mapping[str, Any]) -> bool:
+        return result["result"]["type"] in self._endings.values()
+
+    def _result(self, custom_id: str, result: dict[str, Any]) -> bytes:
+        return orjson.dumps({"custom_id": custom_id, "result": result}, option=orjson.OPT_APPEND_NEWLINE)
+
+
+ENDPOINTS: Mapping[str, OpenAIForm] = {
+    endpoint: OpenAIForm(endpoint, prompt)
+    for endpoint, prompt in {
+        "/v1/chat/completions": ("response_format", "tools", "functions", "messages"),
+        "/v1/completions": ("prompt",),
+        "/v1/responses": ("text", "tools", "instructions", "input"),
+        "/v1/embeddings": (),
+    }.items()
+    if endpoint in PATHS
+}
+"""Where the lines of OpenAI's batches may be sent."""
+FORMS: Mapping[str, Form] = {**ENDPOINTS, MESSAGES: MessagesForm()}
+
+
+def _object(raw: bytes) -> dict[str, Any]:
+    try:
+        found = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"This is not valid JSON: {error}.") from error
+    if not isinstance(found, dict):
+        raise BadRequest("This is not a JSON object.")
+    return found
+
+
+def _member(raw: bytes, key: str) -> bytes:
+    """As it was written: numbers keep their form, and keys their order."""
+    start, end = find(raw, key)[-1]
+    return raw[start:end]
+
+
+def _one_line(body: bytes) -> orjson.Fragment:
+    """As it was written, but for its line breaks. Raises JSONDecodeError."""
+    orjson.loads(body)
+    return orjson.Fragment(body.translate(_BREAKS).strip())

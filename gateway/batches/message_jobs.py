@@ -1,0 +1,122 @@
+"""Batches of Anthropic's clients: their requests come in one body, their results go without a file."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import orjson
+from sqlalchemy import Connection, delete
+
+from gateway.batches import batch as rows
+from gateway.batches.batch import WINDOW_S, Batch, family
+from gateway.batches.files import GONE_S, INLINE, OPEN, Files, Page, Upload, new_id
+from gateway.batches.forms import FORMS, MESSAGES
+from gateway.batches.lines import Checked, check
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NotFound
+from gateway.state.sql import Database
+from gateway.state.tables import batches
+
+_PIECE = 2**18
+
+
+class MessageJobs:
+    """As `Jobs`, for the other family: neither sees what the other made."""
+
+    def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
+        self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
+
+    async def create(self, tenant: Tenant, upload: Upload, headers: Mapping[str, str]) -> Batch:
+        """Of what was uploaded, a request a line. Raises BadRequest, BodyTooLarge, LimitExceeded.
+
+        What is wrong with a request itself is told in its result.
+        """
+        upload.close()
+        checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], self._max_line_bytes)
+        if checked.problems:
+            raise _told(checked)
+        file = await self._files.keep(upload, tenant, "requests.jsonl", INLINE, WINDOW_S + GONE_S)
+        now = time.time()
+        batch = Batch(
+            id=f"msgbatch_{new_id()}",
+            team=tenant.team,
+            key_id=tenant.key.id,
+            status="validating",
+            endpoint=MESSAGES,
+            input_file_id=file.id,
+            metadata="{}",
+            total=checked.total,
+            created_at=now,
+            expires_at=now + WINDOW_S,
+            headers=orjson.dumps(headers).decode(),
+        )
+        try:
+            await self._database.run(lambda connection: rows.add(connection, batch))
+        except BaseException:
+            await asyncio.shield(self._files.forget([file.id]))
+            raise
+        return batch
+
+    async def get(self, team: str, batch_id: str) -> Batch:
+        """Raises NotFound."""
+        return await self._database.run(lambda connection: rows.get(connection, team, batch_id, MESSAGES), writes=False)
+
+    async def page(self, team: str, page: Page) -> list[Batch]:
+        """At most one more than `page.limit`."""
+        query = page.of(batches, team, family(MESSAGES))
+        found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
+        return [Batch(**row._mapping) for row in found]
+
+    async def cancel(self, team: str, batch_id: str) -> Batch:
+        """Raises NotFound, BadRequest when it has ended."""
+        now = time.time()
+        return await self._database.run(lambda connection: rows.cancel(connection, team, batch_id, now, MESSAGES))
+
+    async def delete(self, team: str, batch_id: str) -> None:
+        """With its results. Raises NotFound, BadRequest while it is under way."""
+
+        def work(connection: Connection) -> Batch:
+            batch = rows.get(connection, team, batch_id, MESSAGES)
+            if batch.status in OPEN:
+                raise BadRequest(f"{batch_id} is still being processed; cancel it first.", param="message_batch_id")
+            connection.execute(delete(batches).where(batches.c.id == batch_id))
+            return batch
+
+        batch = await self._database.run(work)
+        files = (batch.input_file_id, batch.output_file_id, batch.error_file_id)
+        await self._files.forget([file_id for file_id in files if file_id])
+
+    async def results(self, team: str, batch_id: str) -> Iterator[bytes]:
+        """All results in pieces, to be drawn off the loop. Raises NotFound when they are not there yet, or any more."""
+        batch = await self.get(team, batch_id)
+        if batch.finished_at is None:
+            raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
+        if archived(batch, time.time()):
+            raise NotFound(f"The results of {batch_id} were kept for 29 days and are gone.", param="message_batch_id")
+        paths = [self._files.path(name) for name in (batch.output_file_id, batch.error_file_id) if name]
+        if not await asyncio.to_thread(lambda: all(path.exists() for path in paths)):
+            raise NotFound(f"The results of {batch_id} are not on this host.", param="message_batch_id")
+        return _pieces(paths)
+
+
+def archived(batch: Batch, now: float) -> bool:
+    """Are its results gone?"""
+    return batch.finished_at is not None and now >= batch.kept_until
+
+
+def _pieces(paths: list[Path]) -> Iterator[bytes]:
+    for path in paths:
+        with path.open("rb") as file:
+            while piece := file.read(_PIECE):
+                yield piece
+
+
+def _told(checked: Checked) -> BadRequest:
+    """The first problem, with its place, as Anthropic's clients read it."""
+    problem = checked.problems[0]
+    place = FORMS[MESSAGES].place(problem["line"]) if problem["line"] else "requests"
+    param = f"{place}.{problem['param']}" if problem["param"] else place
+    return BadRequest(f"{param}: {problem['message']}", param=param)

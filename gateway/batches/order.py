@@ -1,0 +1,137 @@
+"""In which order the lines of a batch are sent: those that begin alike follow each other, and the first goes ahead.
+
+A provider keeps what a prompt begins with for a few minutes and sells it cheaper to the next one that begins so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import orjson
+
+from gateway.batches.forms import Form, Line
+from gateway.batches.lines import numbered
+
+BLOCK = 512
+"""Bytes of a prompt that are alike or not as a whole: about the 128 tokens in which providers count."""
+SHARED = 8
+"""Blocks, about 1024 tokens: what is shorter no provider keeps."""
+PAGE = 64
+"""Lines that are looked at for one that may be sent."""
+_DIGEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a line stands in its file."""
+
+    number: int
+    start: int
+    length: int
+    group: bytes
+    """Equal for lines whose prompts begin alike; empty for those with too little to share."""
+
+
+def placed(path: Path, form: Form, done: set[str]) -> list[Place]:
+    """The lines without a result, in sending order: by model, then as their prompts branch. Off the loop only."""
+    found: list[tuple[str, bytes, Place]] = []
+    start = 0
+    for number, raw in numbered(path):
+        if raw.strip():
+            line = form.read(number, raw)
+            if line.custom_id not in done:
+                model, begins = str(line.fields.get("model")), beginning(line.fields, form.prompt)
+                found.append((model, begins, Place(number, start, len(raw), _group(model, begins))))
+        start += len(raw)
+    found.sort(key=lambda each: each[:2])  # stable: what is alike stays in the client's order
+    return [place for _, _, place in found]
+
+
+def beginning(fields: dict[str, Any], prompt: tuple[str, ...]) -> bytes:
+    """A digest for each whole block of the prompt: sorted, the longer two prompts agree the nearer they are."""
+    if not prompt:
+        return b""
+    try:
+        said = orjson.dumps([fields.get(name) for name in prompt])
+    except orjson.JSONEncodeError:  # nested too deep to be written again; its result will say so
+        return b""
+    whole = len(said) - len(said) % BLOCK
+    blocks = (said[start : start + BLOCK] for start in range(0, whole, BLOCK))
+    return b"".join(blake2b(block, digest_size=_DIGEST).digest() for block in blocks)
+
+
+def _group(model: str, begins: bytes) -> bytes:
+    shared = begins[: SHARED * _DIGEST]
+    if len(shared) < SHARED * _DIGEST:
+        return b""
+    return blake2b(shared, key=model.encode()[:64], digest_size=16).digest()
+
+
+class Queue:
+    """Hands out a file's lines in order. While the first of a group is under way the others of it are passed over."""
+
+    def __init__(self, path: Path, form: Form, done: set[str]) -> None:
+        """Blocking: off the loop only. Raises OSError."""
+        self._form = form
+        self._far = iter(placed(path, form, done))
+        self._near: deque[tuple[bytes, Line]] = deque()
+        self._leading: set[bytes] = set()
+        self._led: set[bytes] = set()
+        self._changed = asyncio.Condition()
+        self._file = path.open("rb")
+        self._whole = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    async def take(self) -> tuple[bytes, Line] | None:
+        """(group, line); None when there is nothing more. Whoever takes a line has to `leave` its group after it."""
+        async with self._changed:
+            while True:
+                if len(self._near) < PAGE // 2 and not self._whole:
+                    await asyncio.to_thread(self._fill)
+                for at, (group, line) in enumerate(self._near):
+                    if group not in self._leading:
+                        del self._near[at]
+                        if group and group not in self._led:
+                            self._leading.add(group)
+                        return group, line
+                if not self._near:
+                    return None
+                await self._changed.wait()
+
+    async def leave(self, group: bytes) -> None:
+        """One of its lines has been answered, or never will be."""
+        if group in self._leading:
+            async with self._changed:
+                self._leading.discard(group)
+                self._led.add(group)
+                self._changed.notify_all()
+
+    def _fill(self) -> None:
+        """Off the loop only."""
+        for place in self._far:
+            raw = os.pread(self._file.fileno(), place.length, place.start)
+            self._near.append((place.group, self._form.read(place.number, raw)))
+            if len(self._near) >= PAGE:
+                return
+        self._whole = True
+
+
+def undone(path: Path, form: Form, done: set[str]) -> Iterator[Line]:
+    """The lines that have no result yet, as they stand in the file. Off the loop only."""
+    for number, raw in numbered(path):
+        if raw.strip():
+            line = form.read(number, raw)
+            if line.custom_id not in done:
+                yield line

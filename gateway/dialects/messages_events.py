@@ -1,0 +1,56 @@
+"""Events of Anthropic's streams as bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+PING = b'event: ping\ndata: {"type":"ping"}\n\n'
+STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+
+_DELTA = (
+    b'event: content_block_delta\ndata: {"type":"content_block_delta","index":%d,"delta":{"type":"%b","%b":%b}}\n\n'
+)
+
+
+def event(said: dict[str, Any]) -> bytes:
+    """`said` under the name that its `type` is."""
+    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), orjson.dumps(said))
+
+
+def message_start(message: dict[str, Any]) -> bytes:
+    return event({"type": "message_start", "message": message}) + PING
+
+
+def block_start(index: int, block: dict[str, Any]) -> bytes:
+    return event({"type": "content_block_start", "index": index, "content_block": block})
+
+
+def text_delta(index: int, text: str) -> bytes:
+    return _DELTA % (index, b"text_delta", b"text", orjson.dumps(text))
+
+
+def thinking_delta(index: int, text: str) -> bytes:
+    return _DELTA % (index, b"thinking_delta", b"thinking", orjson.dumps(text))
+
+
+def signature_delta(index: int, signature: str) -> bytes:
+    return _DELTA % (index, b"signature_delta", b"signature", orjson.dumps(signature))
+
+
+def input_delta(index: int, piece: str) -> bytes:
+    return _DELTA % (index, b"input_json_delta", b"partial_json", orjson.dumps(piece))
+
+
+def delta(index: int, said: dict[str, Any]) -> bytes:
+    return event({"type": "content_block_delta", "index": index, "delta": said})
+
+
+def block_stop(index: int) -> bytes:
+    return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index
+
+
+def message_delta(said: dict[str, Any], usage: dict[str, Any]) -> bytes:
+    """`said`: `stop_reason`, `stop_sequence` and whatever else is known only at the end."""
+    return event({"type": "message_delta", "delta": said, "usage": usage})

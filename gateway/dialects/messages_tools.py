@@ -1,0 +1,70 @@
+"""Tools of an Anthropic request in OpenAI's words, and their names where OpenAI allows less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from gateway.errors import BadRequest
+
+LONGEST_NAME = 64
+"""Of a function, for OpenAI; Anthropic allows twice as much, and coding agents use it."""
+_DIGEST = 8
+_CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
+    """`tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for tools that only Anthropic runs."""
+    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
+    if not tools:
+        return {}
+    said: dict[str, Any] = {"tools": tools}
+    if choice := body.get("tool_choice"):
+        said["tool_choice"] = _choice(choice)
+        if choice.get("disable_parallel_tool_use") is True:
+            said["parallel_tool_calls"] = False
+    return said
+
+
+def _tool(tool: Any, where: str) -> dict[str, Any]:
+    if type(tool) is not dict:
+        raise BadRequest(f"{where} must be an object.", param=where)
+    if tool.get("type") not in (None, "custom"):
+        raise BadRequest(
+            f"{where} is {tool['type']!r}, a tool of Anthropic's own, which the model that serves this request does "
+            "not have; leave it out, or ask for a model of Anthropic's.",
+            param=where,
+        )
+    if type(tool.get("name")) is not str:
+        raise BadRequest(f"{where}.name must be a string.", param=f"{where}.name")
+    function: dict[str, Any] = {"name": short(tool["name"])}
+    if tool.get("description"):
+        function["description"] = tool["description"]
+    function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": {}}
+    if tool.get("strict") is True:
+        function["strict"] = True
+    said = {"type": "function", "function": function}
+    return {**said, "cache_control": tool["cache_control"]} if tool.get("cache_control") else said
+
+
+def _choice(choice: dict[str, Any]) -> Any:
+    kind, name = choice.get("type"), choice.get("name")
+    if kind == "tool" and type(name) is str:
+        return {"type": "function", "function": {"name": short(name)}}
+    if type(kind) is not str or kind not in _CHOICES:
+        raise BadRequest("tool_choice.type must be auto, any, none, or tool with a name.", param="tool_choice")
+    return _CHOICES[kind]
+
+
+def short(name: str) -> str:
+    """`name`, if need be cut so that it stays different from others."""
+    if len(name) <= LONGEST_NAME:
+        return name
+    return f"{name[: LONGEST_NAME - _DIGEST - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST]}"
+
+
+def long_names(body: Mapping[str, Any]) -> dict[str, str]:
+    """Shortened name → the client's, of the tools for which they differ."""
+    names = [tool["name"] for tool in body.get("tools") or ()]
+    return {short(name): name for name in names if len(name) > LONGEST_NAME}

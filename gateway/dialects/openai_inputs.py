@@ -1,0 +1,48 @@
+"""Input that OpenAI's older endpoints take in four forms: a text, several, the tokens of one, the tokens of several."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from gateway.domain.request import Turn
+from gateway.errors import BadRequest
+
+MAX_INPUTS = 10_000
+"""In one request. OpenAI takes 2,048, servers for embeddings more or fewer."""
+
+
+class Inputs(NamedTuple):
+    texts: list[str]
+    """One per input; empty where it came as tokens, which only the model can read."""
+    tokens: int | None = None
+    """Of all inputs together, where they came as tokens."""
+
+    @property
+    def turns(self) -> list[Turn]:
+        return [Turn(index, "user", text) for index, text in enumerate(self.texts)]
+
+
+def read_inputs(fields: Mapping[str, Any], name: str) -> Inputs:
+    """The input in `fields[name]`. Raises BadRequest for anything but the four forms, mixed ones included."""
+    given: Any = fields.get(name)
+    if type(given) is str:
+        return Inputs([given])
+    kinds = set(map(type, given)) if type(given) is list else set()
+    if kinds != {int} and type(given) is list and len(given) > MAX_INPUTS:
+        raise BadRequest(f"{name} has {len(given)} inputs; send at most {MAX_INPUTS} at once.", param=name)
+    if kinds == {str}:
+        return Inputs(given)
+    if kinds == {int}:
+        return Inputs([""], _count(given, name))
+    if kinds == {list}:
+        return Inputs([""] * len(given), sum(_count(tokens, f"{name}[{at}]") for at, tokens in enumerate(given)))
+    raise BadRequest(
+        f"{name} must be a string, an array of strings, an array of tokens or an array of such arrays.", param=name
+    )
+
+
+def _count(tokens: list[Any], where: str) -> int:
+    if not tokens or set(map(type, tokens)) != {int} or min(tokens) < 0:
+        raise BadRequest(f"{where} must be an array of tokens, which are whole numbers from 0.", param=where)
+    return len(tokens)

@@ -1,0 +1,39 @@
+"""OpenAI's Responses dialect towards clients: requests in, errors and stored answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat import error_body, status
+from gateway.dialects.responses_replay import choices, response_stream
+from gateway.dialects.responses_request import parse
+from gateway.domain.request import CompletionRequest
+from gateway.errors import GatewayError
+
+__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+
+_LAST = 2**31 - 1
+"""Above any number that an event of the stream can have had: which was the last is not known here."""
+
+
+def error_event(error: GatewayError, request_id: str) -> bytes:
+    """The last event of a stream that broke; neither `response.completed` nor another end follows it.
+
+    The error stands there twice: as the reference has it, and as `error`, at which OpenAI's own clients raise it.
+    """
+    inner = orjson.loads(error_body(error, request_id))["error"]
+    said = {
+        "type": "error",
+        "code": inner["code"],
+        "message": inner["message"],
+        "param": inner["param"],
+        "sequence_number": _LAST,
+        "error": inner,
+    }
+    return b"event: error\ndata: " + orjson.dumps(said) + b"\n\n"
+
+
+def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    return response_stream(request, body)

@@ -1,0 +1,162 @@
+"""Relaying a Responses stream as it comes, reading only the events that matter to the money and the end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import sse
+from gateway.dialects.chat_assembly import MAX_BYTES
+from gateway.dialects.chat_message import mean_probability
+from gateway.dialects.responses_reply import choices, finish_of, responses_usage
+from gateway.dialects.responses_transcript import ResponsesTranscript
+from gateway.dialects.splice import find
+from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
+from gateway.domain.usage import Usage
+from gateway.errors import BackendError, BackendGarbage, StreamBroken
+
+_MARKS = (
+    *(b"error", b"response.completed", b"response.incomplete", b"response.failed"),
+    *(b"response.created", b"response.output_item.added", b"[DONE]"),
+)
+"""What an event that matters contains. In most streams nothing else does, or hardly anything."""
+
+
+class ResponsesRelay:
+    """StreamReader for OpenAI Responses on both sides. An upstream that never completes is not completed by us."""
+
+    def __init__(self, *, wants_logprobs: bool = False) -> None:
+        self.usage: Usage | None = None
+        self.finish = ""
+        self.ended = False
+        self.ending = b""
+        self.silent = 0
+        self._wants_logprobs = wants_logprobs
+        self._framer = sse.Framer()
+        self._transcript = ResponsesTranscript()
+        self._smooth = False
+        """Between two events, nothing special pending: what comes may be relayed after one look."""
+        self._response: dict[str, Any] | None = None
+        self._failure: BackendError | None = None
+
+    @property
+    def chunks(self) -> int:
+        return self._transcript.chunks
+
+    def feed(self, data: bytes) -> bytes:
+        if self._smooth and data.endswith(b"\n\n") and not _marked(data):
+            self._transcript.add(data)
+            return data
+        if self._failure:
+            raise self._failure
+        if self.ended:
+            return b""
+        relayed = self._relay(self._framer.feed(data))
+        if self._failure and not relayed:
+            raise self._failure
+        self._smooth = self._framer.empty and not self.ended and not self._failure
+        return relayed
+
+    def _relay(self, block: bytes) -> bytes:
+        """What the client gets of a block of whole events."""
+        if not _marked(block):
+            self._transcript.add(block)
+            return block
+        relayed = []
+        for event in sse.events(block):
+            if self.ended or self._failure:
+                break
+            if not _marked(event):
+                self._transcript.add(event)
+            elif not self._read(event):
+                continue
+            relayed.append(event)
+        return b"".join(relayed)
+
+    def _read(self, event: bytes) -> bool:
+        """Take note of what an event says; True when it is to be relayed now."""
+        name, data = sse.fields(event)
+        if data == b"[DONE]":
+            return False  # not how this dialect ends
+        try:
+            said = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            said = None
+        kind = said.get("type") if type(said) is dict else name.decode(errors="replace")
+        if failure := broken(kind, said, data):
+            self._failure = failure
+        elif kind in ("response.completed", "response.incomplete"):
+            self._end(event, said)
+        else:
+            self._note(event, kind, said)
+            return True
+        return not self.ended and not self._failure
+
+    def _note(self, event: bytes, kind: object, said: Any) -> None:
+        self._transcript.add(event)
+        if kind == "response.created":
+            self._transcript.chunks += 1
+            self.silent += 1
+        elif kind == "response.output_item.added":
+            item = said.get("item")
+            if type(item) is dict and type(item.get("name")) is str:
+                self._transcript.say(f"\n{item['name']}\n")
+
+    def _end(self, event: bytes, said: Any) -> None:
+        response = said.get("response")
+        if type(response) is not dict:
+            self._failure = BackendGarbage("The backend ended its stream without a response.")
+            return
+        self._response = response
+        self.usage, self.finish = responses_usage(response.get("usage")), finish_of(response)
+        self.ended, self.ending = True, event
+
+    def eof(self) -> None:
+        """Whole is only what completed, or said why it did not. Raises the upstream's failure, if any."""
+        if self.ended:
+            return
+        rest = self._framer.rest()
+        if not self._failure and sse.lacks_only_its_end(rest):
+            self._read(rest)
+        if self._failure:
+            raise self._failure
+        if not self.ended:
+            raise StreamBroken("The backend closed its stream before the answer was complete.")
+
+    def completion(self) -> bytes | None:
+        """The `response` that the last event carries, in its own bytes."""
+        if self._response is None:
+            return None
+        data = sse.payload(self.ending)
+        start, end = find(data, "response")[-1]
+        return data[start:end] if end - start <= MAX_BYTES else None
+
+    def delivered_text(self) -> str:
+        return self._transcript.text()
+
+    def delivered_characters(self) -> int:
+        return self._transcript.characters
+
+    @property
+    def confidence(self) -> float | None:
+        return mean_probability(choices(self._response)) if self._wants_logprobs and self._response else None
+
+
+def broken(kind: object, said: Any, data: bytes) -> StreamBroken | None:
+    """The failure that an event tells of: `error` in any of its shapes, or `response.failed`."""
+    failed = said.get("response") if type(said) is dict and kind == "response.failed" else said
+    error = find_error(failed)
+    if not error and kind not in ("error", "response.failed"):
+        return None
+    words = error.message if error else data[:MAX_MESSAGE].decode(errors="replace")
+    return StreamBroken(f"The backend's stream ended with an error: {words}")
+
+
+def _marked(block: bytes) -> bool:
+    """Might there be something to read? `rfind` is the fastest search that bytes have."""
+    find = block.rfind
+    for mark in _MARKS:  # noqa: SIM110 - any() with a generator costs more than the searches
+        if find(mark) >= 0:
+            return True
+    return False

@@ -1,0 +1,109 @@
+"""A stored Response, told again: as a stream, or as chat choices for whoever compares answers."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gateway.dialects.responses_events import Events
+from gateway.dialects.responses_object import INCOMPLETE, Ids, Item, repeated
+from gateway.domain.request import CompletionRequest
+
+_PIECE = re.compile(r"\s*(?:\S{1,40}\s*){1,15}|\s+")
+"""Some twenty tokens."""
+_EMPTY: dict[str, Item] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
+"""What an item has not yet said when it is announced."""
+_FINISH = {reason: word for word, reason in INCOMPLETE.items()}
+
+
+def again(request: CompletionRequest, body: Item) -> Item:
+    """A stored Response as the answer to another request: with an id of its own, and what it repeats of its request."""
+    return {**body, "id": Ids(request.id).response, **repeated(request)}
+
+
+def response_stream(request: CompletionRequest, body: Item) -> tuple[bytes, bytes]:
+    """All events but the terminating one, and that one."""
+    whole = again(request, body)
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    begun.pop("completed_at", None)
+    events = Events()
+    told = [events.event(f"response.{what}", response=begun) for what in ("created", "in_progress")]
+    for item in body["output"]:
+        told += _item(events, item)
+    status = "incomplete" if body.get("status") == "incomplete" else "completed"
+    return b"".join(told), events.event(f"response.{status}", response=whole)
+
+
+def _item(events: Events, item: Item) -> list[bytes]:
+    place = events.place({**item, **_EMPTY.get(item["type"], {}), "status": "in_progress"})
+    where = {"item_id": item.get("id"), "output_index": place}
+    told = [events.added(place)]
+    if item["type"] == "message":
+        for number, part in enumerate(item["content"]):
+            told += _part(events, {**where, "content_index": number}, part)
+    elif item["type"] == "reasoning":
+        for number, part in enumerate(item.get("summary") or ()):
+            told += _summary(events, {**where, "summary_index": number}, part)
+    elif item["type"] == "function_call":
+        arguments = item["arguments"]
+        told += _pieces(events, "response.function_call_arguments", where, arguments)
+        done = "response.function_call_arguments.done"
+        told.append(events.event(done, **where, arguments=arguments, name=item["name"]))
+    return [*told, events.done(place, item)]
+
+
+def _pieces(events: Events, kind: str, where: dict[str, Any], text: str, **more: Any) -> list[bytes]:
+    return [events.event(f"{kind}.delta", **where, delta=piece, **more) for piece in _PIECE.findall(text)]
+
+
+def _part(events: Events, where: dict[str, Any], part: Item) -> list[bytes]:
+    if part["type"] == "refusal":
+        kind, name, more = "response.refusal", "refusal", {}
+    else:
+        kind, name, more = "response.output_text", "text", {"logprobs": part.get("logprobs") or []}
+    empty = {**part, name: ""} if name == "refusal" else {**part, name: "", "annotations": [], "logprobs": []}
+    return [
+        events.event("response.content_part.added", **where, part=empty),
+        *_pieces(events, kind, where, part[name], **{key: [] for key in more}),
+        events.event(f"{kind}.done", **where, **{name: part[name]}, **more),
+        events.event("response.content_part.done", **where, part=part),
+    ]
+
+
+def _summary(events: Events, where: dict[str, Any], part: Item) -> list[bytes]:
+    kind = "response.reasoning_summary_text"
+    return [
+        events.event("response.reasoning_summary_part.added", **where, part={**part, "text": ""}),
+        *_pieces(events, kind, where, part["text"]),
+        events.event(f"{kind}.done", **where, text=part["text"]),
+        events.event("response.reasoning_summary_part.done", **where, part=part),
+    ]
+
+
+def choices(body: Item) -> list[dict[str, Any]]:
+    """The one answer of a Response as a chat choice."""
+    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+    thoughts, calls = [], []
+    for item in body["output"]:
+        if item["type"] == "message":
+            _add_parts(message, item["content"])
+        elif item["type"] == "reasoning":
+            thoughts += [part["text"] for part in (*item["summary"], *(item.get("content") or ()))]
+        elif item["type"] == "function_call":
+            function = {"name": item["name"], "arguments": item["arguments"]}
+            calls.append({"id": item["call_id"], "type": "function", "function": function})
+        else:
+            calls.append({"id": item.get("call_id") or item.get("id"), "type": item["type"]})
+    if thoughts:
+        message["reasoning_content"] = "\n\n".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    reason = (body.get("incomplete_details") or {}).get("reason")
+    finish = _FINISH.get(str(reason)) or ("tool_calls" if calls else "stop")
+    return [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}]
+
+
+def _add_parts(message: dict[str, Any], parts: list[Item]) -> None:
+    for part in parts:
+        name = "refusal" if part["type"] == "refusal" else "content"
+        message[name] = (message[name] or "") + (part.get("refusal") or part.get("text") or "")

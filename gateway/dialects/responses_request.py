@@ -1,0 +1,206 @@
+"""An OpenAI Responses request as the client sent it: checked where the gateway acts on it, its `input` as turns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from typing import Any
+
+from gateway.dialects.chat_request import FORWARDED, load_object
+from gateway.dialects.fields import Wanted, check, read_model
+from gateway.domain.request import CompletionRequest, Controls, Role, Turn
+from gateway.errors import BadRequest
+
+INSTRUCTIONS = -1
+"""Index of the turn that `instructions` are."""
+CALLS = frozenset({"function_call", "custom_tool_call"})
+RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_WITHOUT_INPUT = ("previous_response_id", "prompt", "conversation")
+"""Any of these says what is to be answered, too."""
+
+
+def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    fields = load_object(body)
+    _check(fields)
+    model = read_model(fields)
+    stream = fields.get("stream") is True
+    turns = read_turns(fields)
+    return CompletionRequest(
+        id=request_id,
+        dialect="openai_responses",
+        raw=body,
+        body=fields,
+        model=model,
+        turns=turns,
+        stream=stream,
+        max_output_tokens=fields.get("max_output_tokens"),
+        temperature=fields.get("temperature"),
+        needs=read_needs(fields, turns),
+        wants_usage=stream,
+        controls=controls,
+        headers={name: headers[name] for name in headers if name in FORWARDED},
+    )
+
+
+_WANTED: dict[str, Wanted] = {
+    "stream": Wanted((bool,), "true or false"),
+    "stream_options": Wanted((dict,), "an object"),
+    "background": Wanted((bool,), "true or false"),
+    "store": Wanted((bool,), "true or false"),
+    "parallel_tool_calls": Wanted((bool,), "true or false"),
+    "instructions": Wanted((str,), "a string"),
+    "previous_response_id": Wanted((str,), "the id of a response"),
+    "temperature": Wanted((int, float), "a number"),
+    "top_p": Wanted((int, float), "a number"),
+    "top_logprobs": Wanted((int,), "a whole number from 0 to 20", 0, 20),
+    "max_output_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "tools": Wanted((list,), "an array"),
+    "tool_choice": Wanted((str, dict), "a string or an object"),
+    "text": Wanted((dict,), "an object"),
+    "reasoning": Wanted((dict,), "an object"),
+    "include": Wanted((list,), "an array of strings"),
+    "metadata": Wanted((dict,), "an object"),
+}
+
+
+def _check(fields: dict[str, Any]) -> None:
+    check(fields, _WANTED)
+    if fields.get("background"):
+        raise BadRequest(
+            "Responses are not made in the background here: leave background out, or ask for a batch.",
+            param="background",
+        )
+    form = (fields.get("text") or {}).get("format")
+    if form is not None and type(form) is not dict:
+        raise BadRequest("text.format must be an object.", param="text.format")
+    for index, tool in enumerate(fields.get("tools") or ()):
+        if type(tool) is not dict:
+            raise BadRequest(f"tools[{index}] must be an object.", param=f"tools[{index}]")
+
+
+def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
+    """Instructions, then the items of `input`. Raises BadRequest naming the place of what is wrong.
+
+    Reasoning is no turn of its own: it goes or stays with what was said after it (`kept`).
+    """
+    turns: list[Turn] = []
+    if instructions := fields.get("instructions"):
+        turns.append(Turn(INSTRUCTIONS, "system", instructions))
+    given = fields.get("input")
+    if type(given) is str:
+        return [*turns, Turn(0, "user", given)]
+    if given is None and any(fields.get(name) for name in _WITHOUT_INPUT):
+        given = []
+    elif type(given) is not list or not (given or any(fields.get(name) for name in _WITHOUT_INPUT)):
+        raise BadRequest("input must be a string or an array with at least one item.", param="input")
+    for index, item in enumerate(given):
+        turn = _turn(index, item)
+        if turn is not None:
+            turns.append(turn)
+    return turns or [Turn(INSTRUCTIONS, "user", "")]
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """The item's type; messages and references may be written without one."""
+    kind = item.get("type")
+    if type(kind) is str:
+        return kind
+    return "message" if "role" in item else "item_reference"
+
+
+def _turn(index: int, item: Any) -> Turn | None:
+    where = f"input[{index}]"
+    if type(item) is not dict or not (item.get("type") is None or type(item["type"]) is str):
+        raise BadRequest(f"{where} must be an object with a type.", param=where)
+    kind = kind_of(item)
+    if kind == "message":
+        return _message(index, item, where)
+    if kind == "reasoning":
+        _check_reasoning(item, where)
+        return None
+    if kind in CALLS:
+        _need_text(item, where, "call_id", "name", "arguments" if kind == "function_call" else "input")
+        said = item["input"] if kind == "custom_tool_call" else ""  # arguments are counted as the call's
+        return Turn(index, "assistant", said, calls=(item["call_id"],))
+    if kind in RESULTS:
+        _need_text(item, where, "call_id")
+        text, images = _parts(item.get("output"), f"{where}.output")
+        return Turn(index, "tool", text, results=(item["call_id"],), images=images)
+    call = item.get("call_id")
+    return Turn(index, "assistant", "", calls=(call,) if type(call) is str else ())
+
+
+def _need_text(item: Mapping[str, Any], where: str, *names: str) -> None:
+    for name in names:
+        if type(item.get(name)) is not str:
+            raise BadRequest(f"{where}.{name} must be a string.", param=f"{where}.{name}")
+
+
+def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
+    for name in ("summary", "content"):
+        parts = item.get(name)
+        if parts is not None and not (type(parts) is list and all(type(part) is dict for part in parts)):
+            raise BadRequest(f"{where}.{name} must be an array of objects.", param=f"{where}.{name}")
+
+
+def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
+    _need_text(item, where, "role")
+    text, images = _parts(item.get("content"), f"{where}.content")
+    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images)
+
+
+def _parts(content: Any, where: str) -> tuple[str, int]:
+    """Text and number of images in a message's content or a call's output."""
+    if type(content) is str:
+        return content, 0
+    if type(content) is not list:
+        raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
+    texts, images = [], 0
+    for number, part in enumerate(content):
+        if type(part) is not dict or type(part.get("type")) is not str:
+            raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
+        text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
+        if type(text) is str:
+            texts.append(text)
+        elif part["type"] in ("input_text", "output_text"):
+            raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
+        elif part["type"] == "input_image":
+            images += 1
+    return "\n".join(texts), images
+
+
+def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
+    """What a backend must be capable of."""
+    needs = set()
+    for turn in turns:
+        if turn.calls or turn.results:
+            needs.add("tools")
+        if turn.images:
+            needs.add("vision")
+    if fields.get("tools"):
+        needs.add("tools")
+    if ((fields.get("text") or {}).get("format") or {}).get("type") == "json_schema":
+        needs.add("json_schema")
+    if wants_logprobs(fields):
+        needs.add("logprobs")
+    if (fields.get("reasoning") or {}).get("effort") not in (None, "none"):
+        needs.add("reasoning")
+    return frozenset(needs)
+
+
+def wants_logprobs(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("top_logprobs")) or "message.output_text.logprobs" in (fields.get("include") or ())
+
+
+def kept(items: list[dict[str, Any]], dropped: Set[int]) -> list[int]:
+    """Places of the items that stay when those in `dropped` go: reasoning goes with what it led to."""
+    places: list[int] = []
+    follows = len(items)
+    for place in range(len(items) - 1, -1, -1):
+        if kind_of(items[place]) != "reasoning":
+            follows = place
+        if follows not in dropped:
+            places.append(place)
+    return places[::-1]

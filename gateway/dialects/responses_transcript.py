@@ -1,0 +1,78 @@
+"""What a Responses stream has said so far: kept as it came, read only when somebody asks."""
+
+from __future__ import annotations
+
+import re
+
+import orjson
+
+_FOLD_BYTES = 64 * 1024
+"""Kept before it is read, so that a long stream needs little memory."""
+_BEGINNING = 64 * 2**10
+"""Characters kept of a longer text."""
+
+_KEY = b'"delta":'
+DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
+"""A piece of text, whoever writes it: in a JSON string the quotes would be escaped."""
+
+
+class ResponsesTranscript:
+    """Whole events, and the names that were read from some."""
+
+    def __init__(self) -> None:
+        self.chunks = 0
+        """Events with a delta, about one token each, and the one that begins."""
+        self.unreadable = 0
+        self._kept: list[bytes | str] = []
+        self._held = 0
+        self._texts: list[str] = []
+        self._length = 0
+        self._characters = 0
+
+    def add(self, block: bytes) -> None:
+        """Keep a block of whole events."""
+        self.chunks += block.count(_KEY)
+        self._kept.append(block)
+        self._held += len(block)
+        if self._held > _FOLD_BYTES:
+            self._fold()
+
+    def say(self, text: str) -> None:
+        """Something that was read from an event that has no delta."""
+        self._kept.append(text)
+
+    def _fold(self) -> None:
+        for kept in self._kept:
+            if type(kept) is str:
+                self._keep(kept)
+            else:
+                self._keep(self._text(kept))
+        self._kept.clear()
+        self._held = 0
+
+    def _text(self, block: bytes | str) -> str:
+        """The text of all deltas in a block, joined before it is decoded."""
+        assert isinstance(block, bytes)
+        try:
+            text: str = orjson.loads(b'"%b"' % b"".join(DELTA.findall(block)))
+        except orjson.JSONDecodeError:
+            self.unreadable += 1
+            return ""
+        return text
+
+    def _keep(self, text: str) -> None:
+        self._characters += len(text)
+        if text and self._length < _BEGINNING:
+            self._texts.append(text[: _BEGINNING - self._length])
+            self._length += len(text)
+
+    def text(self) -> str:
+        """Reasoning, content, refusals, names and arguments, in the order in which they came; of a long one the
+        beginning."""
+        self._fold()
+        return "".join(self._texts)
+
+    @property
+    def characters(self) -> int:
+        self._fold()
+        return self._characters

@@ -1,0 +1,1 @@
+"""Answers kept for later requests that name them."""

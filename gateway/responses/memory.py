@@ -1,0 +1,125 @@
+"""What a Responses request refers to is put into it before it is routed; what it is answered is kept afterwards."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.dialects import splice
+from gateway.dialects.responses_request import kind_of, read_needs, read_turns
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, Overloaded, UnknownResponse
+from gateway.responses.store import Item, Responses, StoredResponse
+
+log = logging.getLogger(__name__)
+
+_SESSION_LENGTH = 128
+
+
+class Memory:
+    """Only for teams whose policy has `data.store_prompts`; for others every request stands alone.
+
+    Backends store nothing: the next request may go elsewhere, and their account is one for all teams.
+    """
+
+    def __init__(self, responses: Responses) -> None:
+        self._responses = responses
+
+    async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
+        """Make `request` stand alone. Raises BadRequest, UnknownResponse, and Overloaded when the database is away."""
+        body = request.body
+        previous = body.get("previous_response_id")
+        before = await self._previous(tenant, previous) if previous is not None else None
+        given = await self._given(tenant, body.get("input"))
+        if before is not None:
+            _change(request, {"input": [*before.conversation, *as_items(given)], "previous_response_id": None})
+        elif given is not body.get("input"):
+            _change(request, {"input": given})
+        request.store = tenant.policy.data.store_prompts and body.get("store") is not False
+        request.told = {"store": request.store, "previous_response_id": previous}
+        session = before.session if before is not None else body.get("prompt_cache_key")
+        if not request.controls.session and type(session) is str and session:
+            request.controls = replace(request.controls, session=session[:_SESSION_LENGTH])
+
+    async def _previous(self, tenant: Tenant, response_id: str) -> StoredResponse:
+        if not tenant.policy.data.store_prompts:
+            raise UnknownResponse(
+                f"Previous response with id '{response_id}' not found: nothing is stored for this team "
+                "(data.store_prompts in its policy). Send the whole conversation as input.",
+                param="previous_response_id",
+            )
+        try:
+            stored = await self._responses.find(tenant.team, response_id)
+        except SQLAlchemyError as error:
+            raise _away(error) from error
+        if stored is None:
+            raise UnknownResponse(f"Previous response with id '{response_id}' not found.", param="previous_response_id")
+        return stored
+
+    async def _given(self, tenant: Tenant, given: Any) -> Any:
+        """The client's input, with stored items in the place of references to them."""
+        if type(given) is not list:
+            return given
+        references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
+        if not references:
+            return given
+        ids = [item_id for item_id in references.values() if type(item_id) is str]
+        found = await self._items(tenant, ids)
+        items = list(given)
+        for place, item_id in references.items():
+            if item_id not in found:
+                where = f"input[{place}]"
+                raise BadRequest(f"{where}: Item with id '{item_id}' not found; send the item itself.", param=where)
+            items[place] = found[item_id]
+        return items
+
+    async def _items(self, tenant: Tenant, ids: Collection[str]) -> dict[str, Item]:
+        if not tenant.policy.data.store_prompts:
+            return {}
+        try:
+            return await self._responses.items(tenant.team, ids)
+        except SQLAlchemyError as error:
+            raise _away(error) from error
+
+    async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
+        """`answer`: the Response object, or None when it is not whole. The client has it, so a failure is only logged.
+
+        Called before the client is told the end: whoever knows the id may name it at once, at any worker.
+        """
+        if answer is None:
+            return
+        try:
+            body = orjson.loads(answer)
+            session = request.controls.session or body["id"]
+            given = as_items(request.body.get("input"))
+            stored = StoredResponse(body["id"], session, {**body, **request.told}, given)
+            if not await self._responses.put(tenant.team, stored):
+                log.warning("the response of %s is too large to be stored", request.id)
+        except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
+            log.warning("the response of %s was not stored: %r", request.id, error)
+
+
+def as_items(given: Any) -> list[Item]:
+    """A request's `input` as a list; a text is what the user says."""
+    if type(given) is str:
+        return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
+    return list(given or ())
+
+
+def _change(request: CompletionRequest, changes: dict[str, Any]) -> None:
+    body = request.body
+    request.raw = splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
+    request.body = body = {**{name: changes[name] for name in changes if name not in body}, **body, **changes}
+    request.turns = read_turns(body)
+    request.needs = read_needs(body, request.turns)
+
+
+def _away(error: Exception) -> Overloaded:
+    log.error("stored responses cannot be read: %s", error)
+    return Overloaded("The gateway's database does not answer, and with it no stored response; try again shortly.")

@@ -1,0 +1,185 @@
+"""Stored responses in SQL: what each was given and said, for its team alone, until it expires."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import zlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, and_, delete, func, insert, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.tasks import Tasks
+from gateway.state.sql import Database
+from gateway.state.tables import response_items, responses
+
+log = logging.getLogger(__name__)
+
+Item = dict[str, Any]
+
+KEPT_S = 30 * 86400.0
+"""As long as OpenAI keeps them."""
+MAX_BYTES = 32 * 2**20
+"""Of one response with all that it was given, before compression; a larger one is not kept."""
+TEAM_BYTES = 2 * 2**30
+"""Of all that a team has stored: its oldest go first, because a full disk would stop everybody's requests."""
+TIDY_S = 600.0
+WRITE_S = 2.0
+"""Longest that a client waits for its answer to be kept."""
+READ_S = 5.0
+_ID_LENGTH = 128
+
+
+@dataclass(frozen=True, slots=True)
+class StoredResponse:
+    id: str
+    session: str
+    """What the whole conversation is known under."""
+    body: Item
+    """The Response object as the client got it."""
+    input: list[Item]
+    """All items that were answered, those of earlier responses included."""
+
+    @property
+    def conversation(self) -> list[Item]:
+        """What a request that continues it begins with."""
+        return [*self.input, *self.body["output"]]
+
+
+class Responses:
+    """Other teams' responses do not exist, whatever one knows of them."""
+
+    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: unix seconds."""
+        self._database, self._clock = database, clock
+        self._tasks = Tasks()
+        self._counts = {"stored": 0, "unstored": 0, "resolved": 0, "expired": 0}
+
+    async def open(self) -> None:
+        self._tasks.spawn(self._tidy(), "stored-responses")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return dict(self._counts)
+
+    async def put(self, team: str, stored: StoredResponse) -> bool:
+        """Keep it; False when it is too large. One that is there already stays. Raises SQLAlchemyError."""
+        kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
+            lambda link: _put(link, team, stored, self._clock()), timeout_s=WRITE_S
+        )
+        self._counts["stored" if kept else "unstored"] += 1
+        return kept
+
+    async def find(self, team: str, response_id: str) -> StoredResponse | None:
+        """Raises SQLAlchemyError."""
+        found = await self._database.run(
+            lambda link: _find(link, team, response_id, self._clock()), timeout_s=READ_S, writes=False
+        )
+        self._counts["resolved"] += found is not None
+        return found
+
+    async def items(self, team: str, ids: Iterable[str]) -> dict[str, Item]:
+        """Those of the items that responses of the team said. Raises SQLAlchemyError."""
+        wanted = frozenset(ids)
+        return await self._database.run(
+            lambda link: _items(link, team, wanted, self._clock()), timeout_s=READ_S, writes=False
+        )
+
+    async def delete(self, team: str, response_id: str) -> bool:
+        """Was it there? Raises SQLAlchemyError."""
+        return await self._database.run(lambda link: _delete(link, team, [response_id]) > 0)
+
+    async def _tidy(self) -> None:
+        while True:
+            try:
+                self._counts["expired"] += await self._database.run(lambda link: _expire(link, self._clock()))
+            except SQLAlchemyError as error:
+                log.warning("stored responses were not tidied up: %s", error)
+            await asyncio.sleep(TIDY_S)
+
+
+def _put(connection: Connection, team: str, stored: StoredResponse, now: float) -> bool:
+    given, body = orjson.dumps(stored.input), orjson.dumps(stored.body)
+    if len(given) + len(body) > MAX_BYTES:
+        return False
+    if connection.scalar(select(responses.c.id).where(_is(team, stored.id))) is not None:
+        return True
+    packed = {"input": zlib.compress(given, 1), "body": zlib.compress(body, 1)}
+    connection.execute(
+        insert(responses).values(
+            team=team,
+            id=stored.id,
+            session=stored.session,
+            created_at=now,
+            expires_at=now + KEPT_S,
+            bytes=len(packed["input"]) + len(packed["body"]),
+            **packed,
+        )
+    )
+    said = {item["id"] for item in stored.body["output"] if type(item.get("id")) is str}
+    known = set(connection.scalars(select(response_items.c.id).where(_among(team, said))))
+    rows = [
+        {"team": team, "id": item_id, "response_id": stored.id}
+        for item_id in sorted(said - known)
+        if len(item_id) <= _ID_LENGTH
+    ]
+    if rows:
+        connection.execute(insert(response_items), rows)
+    return True
+
+
+def _is(team: str, response_id: str) -> Any:
+    return and_(responses.c.team == team, responses.c.id == response_id)
+
+
+def _among(team: str, ids: Iterable[str]) -> Any:
+    return and_(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
+
+
+def _find(connection: Connection, team: str, response_id: str, now: float) -> StoredResponse | None:
+    query = select(responses).where(_is(team, response_id), responses.c.expires_at > now)
+    row = connection.execute(query).first()
+    if row is None:
+        return None
+    body, given = (orjson.loads(zlib.decompress(packed)) for packed in (row.body, row.input))
+    return StoredResponse(row.id, row.session, body, given)
+
+
+def _items(connection: Connection, team: str, ids: frozenset[str], now: float) -> dict[str, Item]:
+    query = select(response_items.c.response_id).where(_among(team, ids)).distinct()
+    found: dict[str, Item] = {}
+    for response_id in list(connection.scalars(query)):
+        if stored := _find(connection, team, response_id, now):
+            found |= {item["id"]: item for item in stored.body["output"] if item.get("id") in ids}
+    return found
+
+
+def _delete(connection: Connection, team: str, ids: list[str]) -> int:
+    connection.execute(
+        delete(response_items).where(response_items.c.team == team, response_items.c.response_id.in_(ids))
+    )
+    return connection.execute(delete(responses).where(responses.c.team == team, responses.c.id.in_(ids))).rowcount
+
+
+def _expire(connection: Connection, now: float) -> int:
+    """What is past its time, and what is too much."""
+    gone = 0
+    teams = connection.execute(select(responses.c.team, func.sum(responses.c.bytes)).group_by(responses.c.team)).all()
+    for team, held in teams:
+        query = select(responses.c.id, responses.c.bytes, responses.c.expires_at).where(responses.c.team == team)
+        over, ids = held - TEAM_BYTES, []
+        for row in connection.execute(query.order_by(responses.c.created_at)):
+            if row.expires_at > now and over <= 0:
+                break
+            ids.append(row.id)
+            over -= row.bytes
+        for start in range(0, len(ids), 500):
+            gone += _delete(connection, team, ids[start : start + 500])
+    return gone

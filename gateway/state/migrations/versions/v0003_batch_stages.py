@@ -1,0 +1,25 @@
+"""Batches keep their stages, what their lines are sent with and what they used; files may expire."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0003"
+down_revision = "0002"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.add_column("files", sa.Column("expires_at", sa.Float(), nullable=True))
+    for name, kind in (
+        ("headers", sa.Text()),
+        ("model", sa.String(200)),
+        ("usage", sa.Text()),
+        ("unsent", sa.Integer()),
+        ("output_expires_s", sa.Float()),
+        ("cancelling_at", sa.Float()),
+        ("finalizing_at", sa.Float()),
+    ):
+        op.add_column("batches", sa.Column(name, kind, nullable=True))
