@@ -246,6 +246,7 @@ class Rooms:
                 self.pipeline,
                 self.tenants,
                 self.overload,
+                Memory(self.responses),
                 deadline_s=config.requests.deadline,
             )
         )

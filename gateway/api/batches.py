@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
 
 import orjson
@@ -14,7 +15,7 @@ from starlette.routing import Route
 from gateway.api.door import Door, json_response
 from gateway.api.multipart import receive_form
 from gateway.api.wire import by_name, read_object
-from gateway.batches.batch import Batch
+from gateway.batches.batch import EACH_TIME, Batch, Once
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.wishes import LONGEST_S, seconds
@@ -24,6 +25,7 @@ from gateway.errors import BadRequest, NotFound
 
 STALL_S = 30.0
 PURPOSES = ("batch",)
+KEY_CHARACTERS = 255
 REQUEST_BYTES = 2**17
 """Of a request for a batch: its metadata may be 9216 characters, each of which may be spelled in twelve."""
 FEATURES = (b"openai-beta", b"anthropic-beta", b"anthropic-version")
@@ -97,6 +99,17 @@ def common_headers(request: Request) -> dict[str, str]:
     return {name.decode("latin-1"): headers[name].decode("latin-1") for name in sorted(kept)}
 
 
+def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> Once:
+    """What the `Idempotency-Key` of a request with this fingerprint is good for. Raises BadRequest."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return EACH_TIME
+    if not 0 < len(key) <= KEY_CHARACTERS:
+        raise BadRequest(f"Idempotency-Key must have 1 to {KEY_CHARACTERS} characters.", param="Idempotency-Key")
+    whose = "\0".join((tenant.team, tenant.key.id, request.url.path.removeprefix("/v1"), key))
+    return Once(blake2b(whose.encode(), digest_size=32).hexdigest(), fingerprint)
+
+
 def asked_page(request: Request, default: int, most: int) -> Page:
     """`limit`, `after`, `order`, `purpose` of the query. Raises BadRequest."""
     asked = request.query_params
@@ -115,15 +128,19 @@ class BatchRoutes:
         self._files, self._jobs = files, jobs
         inference = door.needs("inference")
         self.routes = [
-            Route("/v1/files", inference(self.upload), methods=["POST"]),
-            Route("/v1/files", inference(self.list_files)),
-            Route("/v1/files/{id}", inference(self.delete_file), methods=["DELETE"]),
-            Route("/v1/files/{id}", inference(self.file)),
-            Route("/v1/files/{id}/content", inference(self.content)),
-            Route("/v1/batches", inference(self.create), methods=["POST"]),
-            Route("/v1/batches", inference(self.list_batches)),
-            Route("/v1/batches/{id}", inference(self.batch)),
-            Route("/v1/batches/{id}/cancel", inference(self.cancel), methods=["POST"]),
+            route
+            for prefix in ("/v1", "")  # some clients leave it out, since OpenAI's base URL has it
+            for route in (
+                Route(f"{prefix}/files", inference(self.upload), methods=["POST"]),
+                Route(f"{prefix}/files", inference(self.list_files)),
+                Route(f"{prefix}/files/{{id}}", inference(self.delete_file), methods=["DELETE"]),
+                Route(f"{prefix}/files/{{id}}", inference(self.file)),
+                Route(f"{prefix}/files/{{id}}/content", inference(self.content)),
+                Route(f"{prefix}/batches", inference(self.create), methods=["POST"]),
+                Route(f"{prefix}/batches", inference(self.list_batches)),
+                Route(f"{prefix}/batches/{{id}}", inference(self.batch)),
+                Route(f"{prefix}/batches/{{id}}/cancel", inference(self.cancel), methods=["POST"]),
+            )
         ]
 
     async def upload(self, request: Request, tenant: Tenant) -> Response:
@@ -159,7 +176,9 @@ class BatchRoutes:
 
     async def create(self, request: Request, tenant: Tenant) -> Response:
         asked = await read_object(request, REQUEST_BYTES)
-        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request))))
+        fingerprint = blake2b(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS), digest_size=16).hexdigest()
+        once = asked_once(request, tenant, fingerprint)
+        return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request), once)))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
         page = asked_page(request, 20, 100)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol, cast
 
+import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
@@ -20,9 +21,11 @@ from gateway.api.wire import Headers, stalled, too_large
 from gateway.dialects.clients import of_path
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import new_request_id
-from gateway.errors import BadRequest, GatewayError
+from gateway.errors import BadRequest, GatewayError, MethodNotAllowed
 
 log = logging.getLogger(__name__)
+
+_OFFERS = frozenset((b"upgrade", b"http2-settings"))
 
 
 class Endpoint(Protocol):
@@ -52,9 +55,39 @@ class DirectProtocol(HttpToolsProtocol):
         self.expect_100_continue = False
         self.headers = []
 
+    def data_received(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._decline(data[offer.args[0] :])
+        except httptools.HttpParserError:
+            self.refuse(BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers."))
+
+    def _decline(self, rest: bytes) -> None:
+        """Read a request again without its offer to speak another protocol, as Java's client makes one of HTTP/2.
+
+        The parser takes the offer for accepted and what follows the head for none of its business.
+        """
+        parser = self.parser
+        if parser.get_method() == b"CONNECT":
+            self.refuse(MethodNotAllowed("This is no proxy."))
+            return
+        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self.url, parser.get_http_version().encode())]
+        for name, value in self.headers:
+            if name == b"connection":
+                tokens = [token for token in value.split(b",") if token.strip().lower() not in _OFFERS]
+                lines.append(b"connection:" + b",".join(tokens))
+            elif name not in _OFFERS:
+                lines.append(b"%b: %b" % (name, value))
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self.data_received(b"\r\n".join(lines) + b"\r\n\r\n" + rest)
+
     def on_headers_complete(self) -> None:
         parser = self.parser
-        if parser.get_method() == b"POST" and parser.get_http_version() == "1.1" and not parser.should_upgrade():
+        if parser.should_upgrade():
+            return
+        if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
             path, _, query = self.url.partition(b"?")
             endpoint = cast(Application, self.app).endpoint(path)
             if endpoint is not None:
@@ -74,10 +107,6 @@ class DirectProtocol(HttpToolsProtocol):
         else:  # pipelined
             self.flow.pause_reading()
             self.pipeline.appendleft((call, self.app))
-
-    def send_400_response(self, msg: str) -> None:
-        """uvicorn's name for what its parser cannot read."""
-        self.refuse(BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers."))
 
     def refuse(self, error: GatewayError) -> None:
         """Answer what did not become a request, and close: nobody can tell where the next one would begin."""
@@ -102,6 +131,15 @@ class DirectProtocol(HttpToolsProtocol):
             super().on_body(body)
         elif not call.response_complete:
             call.came(body)
+
+    def on_message_complete(self) -> None:
+        call = self.cycle
+        if type(call) is Call:
+            if not call.response_complete:
+                call.more_body = False
+                call.set()
+        elif call is not None:  # else all there was is an offer
+            super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self.timeout_keep_alive_task is not None:

@@ -61,6 +61,11 @@ class Run:
     ends_at: float = 0.0
     """Unix time; 0 while it is under way."""
 
+    @property
+    def kept(self) -> bool:
+        """Is its answer for whoever asks again? What failed may be tried again."""
+        return self.recording.good and self.recording.size <= MOST_ANSWER_BYTES
+
 
 class Idempotency:
     """Without the state server each worker knows only its own: that is told nobody, and no request fails of it."""
@@ -102,10 +107,12 @@ class Idempotency:
 
     def _find(self, digest: bytes) -> Run | None:
         run = self._runs.get(digest)
-        if run is not None and run.ends_at and run.ends_at < time.time():
+        if run is None or not run.recording.over:
+            return run
+        if run.ends_at and run.ends_at < time.time():
             self._forget(digest)
             return None
-        return run
+        return run if run.kept else None
 
     async def _lead(self, digest: bytes, run: Run, caller: Caller, serve: Serve, refuse: Refuse) -> None:
         """Find out whether it was answered already, else serve it; then keep what is good for `KEPT_S`."""
@@ -118,10 +125,10 @@ class Idempotency:
             await refuse(recorder, error)
         finally:
             run.recording.end(broken=True)  # unless it has ended well
-            if run.recording.good and run.recording.size <= MOST_ANSWER_BYTES:
-                self._remember(digest, run)
-            else:
-                self._runs.pop(digest, None)
+            if run.kept:
+                self._remember(run)
+            elif self._runs.get(digest) is run:
+                del self._runs[digest]
 
     async def _serve(self, run: Run, claim: bytes | None, recorder: Recorder, serve: Serve) -> None:
         if claim is None:
@@ -170,13 +177,12 @@ class Idempotency:
                 continue
 
     async def _keep(self, run: Run, claim: bytes) -> None:
-        """Where other workers find it; what failed may be tried again."""
-        recording = run.recording
+        """Where other workers find it."""
         try:
-            if not recording.good or recording.size > MOST_ANSWER_BYTES:
+            if not run.kept:
                 await self._state.run(_DROP, (run.place,), (claim,))
                 return
-            value = _ANSWER + run.print + recording.encode()
+            value = _ANSWER + run.print + run.recording.encode()
             await self._state.call("SET", run.place, value, "PX", int(KEPT_S * 1000))
             self._kept[run.place] = len(value)
             self._kept_bytes += len(value)
@@ -189,7 +195,7 @@ class Idempotency:
 
     # -- at hand ---------------------------------------------------------------------------------------------------
 
-    def _remember(self, digest: bytes, run: Run) -> None:
+    def _remember(self, run: Run) -> None:
         run.ends_at = time.time() + KEPT_S
         self._at_hand += run.recording.size + _BESIDE_BYTES
         while self._at_hand > AT_HAND_BYTES:

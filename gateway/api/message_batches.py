@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.api.batches import STALL_S, common_headers
+from gateway.api.batches import STALL_S, asked_once, common_headers
 from gateway.api.door import Door, json_response
 from gateway.api.upload import receive
 from gateway.api.wire import by_name, check_json
@@ -98,7 +98,8 @@ class MessageBatchRoutes:
             requests = Requests(upload.write, self._max_request_bytes, FORMS[MESSAGES].most)
             await receive(request, requests.feed, MAX_BYTES, STALL_S)
             requests.close()
-            batch = await self._jobs.create(tenant, upload, headers)
+            once = asked_once(request, tenant, upload.digest.hexdigest())
+            batch = await self._jobs.create(tenant, upload, headers, once)
         return json_response(shown(batch, reached(request)))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:

@@ -13,7 +13,7 @@ from gateway.api.door import Door, json_response
 from gateway.backends.fleet import Fleet
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Tenant
-from gateway.errors import BadRequest, NotFound
+from gateway.errors import BadRequest, UnknownModel
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 """What Anthropic's documentation has servers say that do not know when a model was made."""
@@ -65,7 +65,9 @@ class Root:
             if known == name:
                 anthropic = "anthropic-version" in request.headers
                 return json_response(self._anthropic(name) if anthropic else _openai(name, owner))
-        raise NotFound(f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model")
+        raise UnknownModel(
+            f"The model {name!r} does not exist here; GET /v1/models lists those that do.", param="model"
+        )
 
     def _anthropic(self, name: str) -> dict[str, Any]:
         backend = next((each for each in self._fleet.backends if each.name == name), None)

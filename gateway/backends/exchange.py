@@ -209,7 +209,7 @@ class Exchange:
             return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
         if status in _NO_ENDPOINT and call.wire.backend != self.kind.dialect:
             said = upstream_error.error_in(await _words(upstream))
-            if said is None or said.code != UnknownModel.code:
+            if said is None or (said.code != UnknownModel.code and said.param in (None, "model")):
                 path = call.wire.path or call.request.path
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)

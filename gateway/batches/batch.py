@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func, insert, select, update
+from sqlalchemy.exc import IntegrityError
 
 from gateway.batches.files import OPEN, find
 from gateway.batches.forms import MESSAGES
-from gateway.errors import BadRequest, LimitExceeded, NotFound
+from gateway.errors import BadRequest, KeyReused, LimitExceeded, NotFound
+from gateway.state.sql import Database
 from gateway.state.tables import batches
 
 WINDOW_S = 24 * 3600.0
@@ -48,6 +50,8 @@ class Batch:
     output_expires_s: float | None = None
     cancelling_at: float | None = None
     finalizing_at: float | None = None
+    idempotency: str | None = None
+    fingerprint: str | None = None
 
     @property
     def name(self) -> str:
@@ -62,6 +66,19 @@ class Batch:
     def result_id(self, kind: str) -> str:
         """What its `output` or `error` file is called; made of the id so that a restart finds it again."""
         return f"file-{self.name}-{kind}"
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """An `Idempotency-Key`: who asks with it again gets the batch that there is already."""
+
+    idempotency: str | None = None
+    """Digest of whose key it is and which; None: none was sent."""
+    fingerprint: str | None = None
+    """Digest of the request."""
+
+
+EACH_TIME = Once()
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,14 +102,42 @@ def family(endpoint: str) -> ColumnElement[bool]:
     return batches.c.endpoint == MESSAGES if endpoint == MESSAGES else batches.c.endpoint != MESSAGES
 
 
-def add(connection: Connection, batch: Batch) -> None:
-    """Raises LimitExceeded, and NotFound when its file has been deleted meanwhile."""
+def add(connection: Connection, batch: Batch) -> Batch:
+    """The batch, or the one that was made when the same was asked before.
+
+    Raises KeyReused, LimitExceeded, and NotFound when its file has been deleted meanwhile.
+    """
+    if known := made(connection, Once(batch.idempotency, batch.fingerprint)):
+        return known
     if batch.endpoint != MESSAGES:
         find(connection, batch.team, batch.input_file_id, lock=True)
     mine = select(func.count()).where(batches.c.team == batch.team, batches.c.status.in_(OPEN))
     if (connection.scalar(mine) or 0) >= MOST_OPEN:
         raise LimitExceeded(f"Your team has {MOST_OPEN} unfinished batches; wait for one to end.", retry_after_s=60.0)
     connection.execute(insert(batches).values({name: getattr(batch, name) for name in Batch.__slots__}))
+    return batch
+
+
+def made(connection: Connection, once: Once) -> Batch | None:
+    """What was asked for with this key before. Raises KeyReused when that was something else."""
+    if once.idempotency is None:
+        return None
+    row = connection.execute(select(batches).where(batches.c.idempotency == once.idempotency)).first()
+    if row is None:
+        return None
+    if row.fingerprint != once.fingerprint:
+        raise KeyReused(
+            "This Idempotency-Key came with another batch; send a new key with it.", param="Idempotency-Key"
+        )
+    return Batch(**row._mapping)
+
+
+async def keep(database: Database, batch: Batch) -> Batch:
+    """As `add`; of two that ask at once with one key, one makes it."""
+    try:
+        return await database.run(lambda connection: add(connection, batch))
+    except IntegrityError:
+        return await database.run(lambda connection: add(connection, batch))
 
 
 def get(connection: Connection, team: str, batch_id: str, endpoint: str = "") -> Batch:

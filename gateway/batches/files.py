@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from hashlib import blake2b
 from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, insert, select
@@ -73,6 +74,8 @@ class Upload:
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
+        self.digest = blake2b(digest_size=16)
+        """Of what was written."""
         self._file = path.open("xb")
 
     def write(self, data: bytes) -> None:
@@ -81,6 +84,7 @@ class Upload:
         if self.size > MAX_BYTES:
             raise BodyTooLarge(f"The file is larger than {MAX_BYTES} bytes; split it.", param="file")
         self._file.write(data)
+        self.digest.update(data)
 
     def close(self) -> None:
         self._file.close()

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from gateway.batches import batch as rows
 from gateway.batches import wishes
-from gateway.batches.batch import WINDOW_S, Batch, Ended, family, still_open
+from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Ended, Once, family, still_open
 from gateway.batches.files import INLINE, OPEN, Files, Page, StoredFile, new_id, record
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import check
@@ -28,11 +28,19 @@ class Jobs:
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
         self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
 
-    async def create(self, tenant: Tenant, asked: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Batch:
+    async def create(
+        self,
+        tenant: Tenant,
+        asked: Mapping[str, Any],
+        headers: Mapping[str, str] | None = None,
+        once: Once = EACH_TIME,
+    ) -> Batch:
         """Validates every line: a batch with a bad one is made, `failed`, and tells which. Raises BadRequest, NotFound.
 
         `asked` is the body of OpenAI's request; `headers` are what every line is sent with.
         """
+        if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
+            return known
         wish = wishes.read(asked)
         file = await self._files.get(tenant.team, wish.input_file_id)
         if file.purpose != "batch":
@@ -59,9 +67,10 @@ class Jobs:
             headers=orjson.dumps(headers or {}).decode(),
             model=next(iter(checked.models))[:200] if len(checked.models) == 1 else None,
             output_expires_s=wish.output_expires_s,
+            idempotency=once.idempotency,
+            fingerprint=once.fingerprint,
         )
-        await self._database.run(lambda connection: rows.add(connection, batch))
-        return batch
+        return await rows.keep(self._database, batch)
 
     async def get(self, team: str, batch_id: str) -> Batch:
         """Raises NotFound."""

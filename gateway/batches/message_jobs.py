@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Connection, delete
 
 from gateway.batches import batch as rows
-from gateway.batches.batch import WINDOW_S, Batch, family
+from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Once, family
 from gateway.batches.files import GONE_S, INLINE, OPEN, Files, Page, Upload, new_id
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import Checked, check
@@ -29,7 +29,7 @@ class MessageJobs:
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
         self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
 
-    async def create(self, tenant: Tenant, upload: Upload, headers: Mapping[str, str]) -> Batch:
+    async def create(self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: Once = EACH_TIME) -> Batch:
         """Of what was uploaded, a request a line. Raises BadRequest, BodyTooLarge, LimitExceeded.
 
         What is wrong with a request itself is told in its result.
@@ -52,13 +52,16 @@ class MessageJobs:
             created_at=now,
             expires_at=now + WINDOW_S,
             headers=orjson.dumps(headers).decode(),
+            idempotency=once.idempotency,
+            fingerprint=once.fingerprint,
         )
+        kept: Batch | None = None
         try:
-            await self._database.run(lambda connection: rows.add(connection, batch))
-        except BaseException:
-            await asyncio.shield(self._files.forget([file.id]))
-            raise
-        return batch
+            kept = await rows.keep(self._database, batch)
+            return kept
+        finally:
+            if kept is not batch:
+                await asyncio.shield(self._files.forget([file.id]))
 
     async def get(self, team: str, batch_id: str) -> Batch:
         """Raises NotFound."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import orjson
 
@@ -17,6 +18,8 @@ from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
 from gateway.domain.record import Record, new_request_id
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Tenant
 from gateway.errors import AllBackendsFailed, GatewayError, LedgerUnavailable, LimitExceeded, Overloaded
 from gateway.pipeline import Pipeline
 from gateway.policy.tenants import Tenants
@@ -31,6 +34,16 @@ QUERY = b"?"
 """Stands for the query string among the headers of a batch; no header can be called so."""
 
 
+class Recalls(Protocol):
+    """Who keeps answers for later requests that name them."""
+
+    async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
+        """Make `request` stand alone. Raises GatewayError."""
+        ...
+
+    async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Sender:
     """Answers one line, once."""
@@ -38,6 +51,7 @@ class Sender:
     pipeline: Pipeline
     tenants: Tenants
     overload: Overload
+    memory: Recalls
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
@@ -47,16 +61,20 @@ class Sender:
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
         request = asked(line, batch.endpoint, request_id, controls, headers)
         request.query = headers.get(QUERY, b"")
+        if request.dialect == "openai_responses":
+            await self.memory.recall(request, tenant)
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)
-        record.tags.update(controls.tags)
+        record.tags.update(request.controls.tags)
         record.tags["batch"] = batch.id
-        record.session = controls.session
+        record.session = request.controls.session
         deadline = asyncio.get_running_loop().time() + self.deadline_s
         self.overload.enter(tenant.team, batch=True)
         try:
             async with await self.pipeline.serve(request, tenant, record, deadline) as reply:
-                form = FORMS[batch.endpoint]
-                return form.answered(line.custom_id, reply.answer.status, request_id, reply.whole())
+                body = reply.whole()
+                if request.store:
+                    await self.memory.keep(request, tenant, body)
+                return FORMS[batch.endpoint].answered(line.custom_id, reply.answer.status, request_id, body)
         finally:
             self.overload.leave(tenant.team, batch=True)
 

@@ -14,7 +14,7 @@ from gateway.admission.overload import Overload
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import GONE_S, Files
 from gateway.batches.jobs import Jobs
-from gateway.batches.run import Run, Sender
+from gateway.batches.run import Recalls, Run, Sender
 from gateway.domain.protocols import Clock
 from gateway.domain.tasks import Tasks
 from gateway.pipeline import Pipeline
@@ -39,6 +39,7 @@ class Runner:
         pipeline: Pipeline,
         tenants: Tenants,
         overload: Overload,
+        memory: Recalls,
         *,
         deadline_s: float,
         tick_s: float = TICK_S,
@@ -46,7 +47,7 @@ class Runner:
         clock: Clock = time,
     ) -> None:
         """`deadline_s` for each try of a line, `wait_s` between the first two."""
-        self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, deadline_s)
+        self._jobs, self._files, self._sender = jobs, files, Sender(pipeline, tenants, overload, memory, deadline_s)
         self._tick_s, self._wait_s, self._clock = tick_s, wait_s, clock
         self._tasks = Tasks()
         self._follower: asyncio.Task[None] | None = None

@@ -23,6 +23,7 @@ LONGEST_QUESTION = 6000
 _MOST_SEEDS = 10_000
 _DIGEST_BYTES = 16
 
+_TEXT_PARTS = ("text", "input_text")
 _SHAPING = ("models", "cache", "context", "data", "mode", "share")
 """Sections of a policy that decide how a question is answered."""
 
@@ -116,13 +117,16 @@ class Keys:
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:
     """The canonical body with the last message's text taken out; None when that holds more than text."""
     body = canonical(request)
-    messages = body.get("messages")
+    name = "input" if request.dialect == "openai_responses" else "messages"
+    messages = body.get(name)
+    if isinstance(messages, str):
+        return {**body, name: None}
     if not isinstance(messages, list) or index != len(messages) - 1:
         return None
     last = dict(messages[index])
     content = last.pop("content", None)
     if not isinstance(content, str):
-        if not (isinstance(content, list) and len(content) == 1 and content[0].get("type") == "text"):
+        if not (isinstance(content, list) and len(content) == 1 and content[0].get("type") in _TEXT_PARTS):
             return None
-        last["part"] = {name: value for name, value in content[0].items() if name != "text"}
-    return {**body, "messages": [*messages[:index], last]}
+        last["part"] = {field: value for field, value in content[0].items() if field != "text"}
+    return {**body, name: [*messages[:index], last]}

@@ -69,7 +69,8 @@ class TextWriter:
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         first = not self._top
-        self._top = {name: chunk[name] for name in _CHUNK_TOP if name in chunk} | {"object": "text_completion"}
+        if first:
+            self._top = {name: chunk[name] for name in _CHUNK_TOP if name in chunk} | {"object": "text_completion"}
         choices = [
             {
                 "text": words(choice.get("delta") or {}),

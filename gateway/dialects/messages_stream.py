@@ -116,7 +116,7 @@ class MessagesStream:
         message = said["message"]
         self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
         self._count(message.get("usage"))
-        return self._chunk({"content": "", "refusal": None})
+        return self._chunk({"content": None, "refusal": None})  # there may be calls alone
 
     def _block_start(self, said: dict[str, Any], event: bytes) -> bytes:
         block, index = said["content_block"], said["index"]

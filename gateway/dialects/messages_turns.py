@@ -46,7 +46,7 @@ def shortened(message: Block, text: str) -> Block:
     marker, at = text[head : len(text) - tail], 0
     for block, key in _texts(copy, ""):
         end = at + len(block[key])
-        if end > head and at < len(whole) - tail:
+        if end >= head and at <= len(whole) - tail:
             left, right = whole[at : max(at, head)], whole[max(at, len(whole) - tail) : end]
             block[key], marker = f"{left}{marker}{right}", ""
         at = end + 1

@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 
 from gateway.dialects.openai_chat import error_body, status
-from gateway.dialects.responses_replay import choices, response_stream
+from gateway.dialects.responses_replay import response_stream
+from gateway.dialects.responses_reply import choices
 from gateway.dialects.responses_request import parse
 from gateway.domain.request import CompletionRequest
 from gateway.errors import GatewayError

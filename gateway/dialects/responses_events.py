@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from gateway.dialects.responses_object import (
     refusal_part,
     text_part,
 )
+from gateway.dialects.responses_tools import Tool
 
 
 class Events:
@@ -69,15 +71,15 @@ class Message:
     def open(self) -> bytes:
         return self._events.added(self.place)
 
-    def text(self, piece: str, logprobs: list[Item]) -> bytes:
-        opened = self._open_part("output_text") if self._kind != "output_text" else b""
+    def text(self, piece: str, logprobs: Sequence[Item]) -> bytes:
+        opened = b"" if self._kind == "output_text" else self._open_part("output_text")
         if not piece:
             return opened
         self._texts.append(piece)
-        if logprobs:
-            self._logprobs += logprobs
-            return opened + self._events.piece(self._delta, piece, b',"logprobs":' + orjson.dumps(logprobs))
-        return opened + self._events.piece(self._delta, piece, b',"logprobs":[]')
+        if not logprobs:
+            return opened + self._events.piece(self._delta, piece, b',"logprobs":[]')
+        self._logprobs += logprobs
+        return opened + self._events.piece(self._delta, piece, b',"logprobs":' + orjson.dumps(logprobs))
 
     def refuse(self, piece: str) -> bytes:
         opened = self._open_part("refusal") if self._kind != "refusal" else b""
@@ -151,12 +153,15 @@ class Reasoning:
 class Call:
     """A call of a function. Its arguments go out as they come."""
 
-    def __init__(self, events: Events, item_id: str, call_id: str, name: str) -> None:
-        self._events, self._id, self._call_id, self._name = events, item_id, call_id, name
-        self.place = events.place(call_item(item_id, call_id, name, "", "in_progress"))
+    def __init__(self, events: Events, item_id: str, call_id: str, tool: Tool) -> None:
+        self._events, self._id, self._call_id, self._tool = events, item_id, call_id, tool
+        self.place = events.place(self._item("", "in_progress"))
         self._where = {"item_id": item_id, "output_index": self.place}
         self._texts: list[str] = []
         self._delta = _head("response.function_call_arguments.delta", self._where)
+
+    def _item(self, text: str, status: str) -> Item:
+        return call_item(self._id, self._call_id, self._tool, text, status)
 
     def open(self) -> bytes:
         return self._events.added(self.place)
@@ -176,19 +181,16 @@ class Call:
 
     def close(self, status: str) -> bytes:
         text = "".join(self._texts)
-        said = self._events.event(
-            "response.function_call_arguments.done", **self._where, arguments=text, name=self._name
-        )
-        item = call_item(self._id, self._call_id, self._name, text, status)
-        return said + self._events.done(self.place, item)
+        done = "response.function_call_arguments.done"
+        said = self._events.event(done, **self._where, arguments=text, name=self._tool.name)
+        return said + self._events.done(self.place, self._item(text, status))
 
 
 class CustomCall(Call):
     """A call of a custom tool, which came as JSON around a text: the text is known when the JSON is whole."""
 
-    def __init__(self, events: Events, item_id: str, call_id: str, name: str) -> None:
-        super().__init__(events, item_id, call_id, name)
-        events.output[self.place] = {**custom_item(item_id, call_id, name, ""), "status": "in_progress"}
+    def _item(self, text: str, status: str) -> Item:
+        return custom_item(self._id, self._call_id, self._tool, text, status)
 
     def arguments(self, piece: str) -> bytes:
         self._texts.append(piece)
@@ -199,4 +201,4 @@ class CustomCall(Call):
         events = self._events
         told = events.event("response.custom_tool_call_input.delta", **self._where, delta=said)
         told += events.event("response.custom_tool_call_input.done", **self._where, input=said)
-        return told + events.done(self.place, custom_item(self._id, self._call_id, self._name, said))
+        return told + events.done(self.place, self._item(said, status))

@@ -9,7 +9,7 @@ import orjson
 
 from gateway.dialects.responses_request import CALLS, RESULTS, kind_of
 from gateway.dialects.responses_thinking import unpack
-from gateway.dialects.responses_tools import custom_arguments
+from gateway.dialects.responses_tools import chat_name, custom_arguments
 from gateway.errors import BadRequest
 
 Item = dict[str, Any]
@@ -113,7 +113,7 @@ class _Conversation:
         call = {
             "id": item["call_id"],
             "type": "function",
-            "function": {"name": item["name"], "arguments": arguments},
+            "function": {"name": chat_name(item["name"], item.get("namespace")), "arguments": arguments},
         }
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.responses_thinking import pack
-from gateway.dialects.responses_tools import custom_input, custom_names
+from gateway.dialects.responses_tools import Tool, custom_input, known_tools
 from gateway.domain.request import CompletionRequest
 from gateway.domain.usage import Usage
 
@@ -96,12 +96,12 @@ def ended(begun: Item, finish: str, usage: Usage | None, output: list[Item], now
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "output": output,
-        "usage": responses_usage(usage) if usage else None,
+        "usage": shown_usage(usage) if usage else None,
     }
     return said if reason else {**said, "completed_at": max(now, begun["created_at"])}
 
 
-def responses_usage(usage: Usage) -> Item:
+def shown_usage(usage: Usage) -> Item:
     """Cached tokens are part of the input, reasoning of the output."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
@@ -132,15 +132,19 @@ def refusal_part(text: str) -> Item:
     return {"type": "refusal", "refusal": text}
 
 
-def call_item(item_id: str, call_id: str, name: str, arguments: str, status: str) -> Item:
+def call_item(item_id: str, call_id: str, tool: Tool, arguments: str, status: str) -> Item:
     """The arguments stay the string that the model wrote."""
     item: Item = {"id": item_id, "type": "function_call", "status": status}
-    return {**item, "arguments": arguments, "call_id": call_id, "name": name}
+    return {**item, "arguments": arguments, "call_id": call_id, **_named(tool)}
 
 
-def custom_item(item_id: str, call_id: str, name: str, said: str) -> Item:
-    item: Item = {"id": item_id, "type": "custom_tool_call", "status": "completed"}
-    return {**item, "call_id": call_id, "name": name, "input": said}
+def custom_item(item_id: str, call_id: str, tool: Tool, said: str, status: str) -> Item:
+    item: Item = {"id": item_id, "type": "custom_tool_call", "status": status}
+    return {**item, "call_id": call_id, **_named(tool), "input": said}
+
+
+def _named(tool: Tool) -> Item:
+    return {"name": tool.name, "namespace": tool.namespace} if tool.namespace else {"name": tool.name}
 
 
 def input_of(arguments: str) -> str:
@@ -181,8 +185,8 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
     calls = message.get("tool_calls") or []
     if parts := _parts(choice, anyway=not (output or calls)):
         output.append(message_item(ids.item("msg", 0), parts, status))
-    customs = custom_names(request.body)
-    return output + [_called(call, ids, number, customs, status) for number, call in enumerate(calls)]
+    known = known_tools(request.body)
+    return output + [_called(call, ids, number, known, status) for number, call in enumerate(calls)]
 
 
 def _text(message: Item, name: str) -> str:
@@ -197,10 +201,11 @@ def _parts(choice: Item, *, anyway: bool) -> list[Item]:
     return [*parts, refusal_part(refusal)] if refusal else parts
 
 
-def _called(call: Item, ids: Ids, number: int, customs: frozenset[str], status: str) -> Item:
+def _called(call: Item, ids: Ids, number: int, known: Mapping[str, Tool], status: str) -> Item:
     function = call.get("function") or {}
     name, arguments = _text(function, "name"), _text(function, "arguments")
     call_id = _text(call, "id") or ids.item("call", number)
-    if name in customs:
-        return custom_item(ids.item("ctc", number), call_id, name, input_of(arguments))
-    return call_item(ids.item("fc", number), call_id, name, arguments, status)
+    tool = known.get(name) or Tool(name)
+    if tool.custom:
+        return custom_item(ids.item("ctc", number), call_id, tool, input_of(arguments), status)
+    return call_item(ids.item("fc", number), call_id, tool, arguments, status)

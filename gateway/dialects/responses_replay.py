@@ -1,4 +1,4 @@
-"""A stored Response, told again: as a stream, or as chat choices for whoever compares answers."""
+"""A stored Response as the answer to another request, and as the stream that it could have been."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import re
 from typing import Any
 
 from gateway.dialects.responses_events import Events
-from gateway.dialects.responses_object import INCOMPLETE, Ids, Item, repeated
+from gateway.dialects.responses_object import Ids, Item, repeated
 from gateway.domain.request import CompletionRequest
 
 _PIECE = re.compile(r"\s*(?:\S{1,40}\s*){1,15}|\s+")
 """Some twenty tokens."""
 _EMPTY: dict[str, Item] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
 """What an item has not yet said when it is announced."""
-_FINISH = {reason: word for word, reason in INCOMPLETE.items()}
 
 
 def again(request: CompletionRequest, body: Item) -> Item:
@@ -78,32 +77,3 @@ def _summary(events: Events, where: dict[str, Any], part: Item) -> list[bytes]:
         events.event(f"{kind}.done", **where, text=part["text"]),
         events.event("response.reasoning_summary_part.done", **where, part=part),
     ]
-
-
-def choices(body: Item) -> list[dict[str, Any]]:
-    """The one answer of a Response as a chat choice."""
-    message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
-    thoughts, calls = [], []
-    for item in body["output"]:
-        if item["type"] == "message":
-            _add_parts(message, item["content"])
-        elif item["type"] == "reasoning":
-            thoughts += [part["text"] for part in (*item["summary"], *(item.get("content") or ()))]
-        elif item["type"] == "function_call":
-            function = {"name": item["name"], "arguments": item["arguments"]}
-            calls.append({"id": item["call_id"], "type": "function", "function": function})
-        else:
-            calls.append({"id": item.get("call_id") or item.get("id"), "type": item["type"]})
-    if thoughts:
-        message["reasoning_content"] = "\n\n".join(thoughts)
-    if calls:
-        message["tool_calls"] = calls
-    reason = (body.get("incomplete_details") or {}).get("reason")
-    finish = _FINISH.get(str(reason)) or ("tool_calls" if calls else "stop")
-    return [{"index": 0, "message": message, "logprobs": None, "finish_reason": finish}]
-
-
-def _add_parts(message: dict[str, Any], parts: list[Item]) -> None:
-    for part in parts:
-        name = "refusal" if part["type"] == "refusal" else "content"
-        message[name] = (message[name] or "") + (part.get("refusal") or part.get("text") or "")

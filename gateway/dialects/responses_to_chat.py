@@ -26,7 +26,7 @@ _TRANSLATED = frozenset(
 )
 _WITHOUT_EQUIVALENT = frozenset(
     {
-        *("store", "metadata", "background"),  # the gateway's own business
+        *("store", "metadata", "background", "client_metadata"),  # the gateway's own business
         *("truncation", "context_management"),  # it trims by the team's policy
         *("stream_options", "prompt_cache_options"),  # hints
         "max_tool_calls",  # of built-in tools, of which there are none

@@ -18,7 +18,7 @@ from gateway.dialects.responses_request import INSTRUCTIONS, kept, kind_of, want
 from gateway.dialects.responses_thinking import unpack
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.errors import BackendRefused
+from gateway.errors import BackendRefused, BadRequest
 
 _SEALED = "reasoning.encrypted_content"
 
@@ -44,14 +44,16 @@ class ResponsesToResponses:
         max_output_tokens: int | None = None,
     ) -> bytes:
         body, changes = request.body, dict[str, bytes]()
+        if body.get("previous_response_id") is not None:  # the gateway puts its items in before
+            raise BadRequest(
+                "A stored response cannot be named here: send the conversation as input.", param="previous_response_id"
+            )
         if model != request.model:
             changes["model"] = quoted(model)
         if max_output_tokens is not None:
             changes["max_output_tokens"] = b"%d" % max_output_tokens
         if body.get("store") is not False:
             changes["store"] = b"false"
-        if body.get("previous_response_id") is not None:
-            changes["previous_response_id"] = b"null"
         if more := _more_included(request, logprobs):
             changes["include"] = orjson.dumps([*(body.get("include") or ()), *more])
         changes |= _context(request, plan)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 from gateway.errors import BadRequest
 
@@ -12,10 +12,29 @@ _INPUT = "input"
 _CHOICES = frozenset({"auto", "none", "required"})
 
 
-def custom_names(body: Mapping[str, Any]) -> frozenset[str]:
-    """Names of the client's custom tools, whose calls take text instead of JSON."""
-    tools = [tool for tool in body.get("tools") or () if tool.get("type") == "custom"]
-    return frozenset(tool["name"] for tool in tools if type(tool.get("name")) is str)
+class Tool(NamedTuple):
+    """A tool as the client knows it."""
+
+    name: str
+    namespace: str = ""
+    custom: bool = False
+    """Its calls take text instead of JSON."""
+
+
+def chat_name(name: str, namespace: Any) -> str:
+    """Chat has no namespaces, so a function's name says where it belongs."""
+    return f"{namespace}__{name}" if type(namespace) is str and namespace else name
+
+
+def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
+    """The client's tools that have another name or nature in chat, by their name there."""
+    found: dict[str, Tool] = {}
+    for tool in body.get("tools") or ():
+        within = tool.get("name") if tool.get("type") == "namespace" else ""
+        for one in tool.get("tools") or () if within else (tool,):
+            if type(one) is dict and type(one.get("name")) is str and (within or one.get("type") == "custom"):
+                found[chat_name(one["name"], within)] = Tool(one["name"], within, one.get("type") == "custom")
+    return found
 
 
 def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -23,10 +42,12 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises BadRequest naming what chat has no word for.
     """
-    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     choice, allowed = _choice(body.get("tool_choice"))
-    if allowed is not None:
-        tools = [tool for tool in tools if tool["function"]["name"] in allowed]
+    tools: list[dict[str, Any]] = []
+    for tool, where, within in _each(body.get("tools") or []):
+        translated = _tool(tool, where, within)
+        if allowed is None or not allowed.isdisjoint((tool["name"], within)):
+            tools.append(translated)
     said: dict[str, Any] = {}
     if tools:
         said["tools"] = tools
@@ -37,7 +58,21 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
-def _tool(tool: dict[str, Any], where: str) -> dict[str, Any]:
+def _each(tools: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Every single tool, its place in the request, and its namespace if it has one."""
+    for index, tool in enumerate(tools):
+        where = f"tools[{index}]"
+        if tool.get("type") != "namespace":
+            yield tool, where, ""
+            continue
+        inner = tool.get("tools")
+        if type(tool.get("name")) is not str or type(inner) is not list or not all(type(one) is dict for one in inner):
+            raise BadRequest(f"{where} must have a name and an array of tools.", param=where)
+        for number, one in enumerate(inner):
+            yield one, f"{where}.tools[{number}]", tool["name"]
+
+
+def _tool(tool: dict[str, Any], where: str, within: str) -> dict[str, Any]:
     kind = tool.get("type")
     if kind not in ("function", "custom"):
         raise BadRequest(
@@ -48,6 +83,7 @@ def _tool(tool: dict[str, Any], where: str) -> dict[str, Any]:
     if type(tool.get("name")) is not str:
         raise BadRequest(f"{where}.name must be a string.", param=f"{where}.name")
     function = _custom(tool) if kind == "custom" else _function(tool)
+    function["name"] = chat_name(function["name"], within)
     found = {"type": "function", "function": function}
     return {**found, "cache_control": tool["cache_control"]} if tool.get("cache_control") else found
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.dialects.responses_events import Call, CustomCall, Events, Message, Reasoning
 from gateway.dialects.responses_object import INCOMPLETE, Ids, Item, ended, logprobs_of, response
-from gateway.dialects.responses_tools import custom_names
+from gateway.dialects.responses_tools import Tool, known_tools
 from gateway.domain.request import CompletionRequest
 from gateway.domain.usage import Usage
 
@@ -20,7 +20,7 @@ class ResponsesWriter:
         self._events = Events()
         self._ids = Ids(request.id)
         self._begun: Item = {}
-        self._customs = custom_names(request.body)
+        self._known = known_tools(request.body)
         self._reasoning: Reasoning | None = None
         self._message: Message | None = None
         self._calls: dict[int, Call] = {}
@@ -33,7 +33,11 @@ class ResponsesWriter:
         said = b"" if self._begun else self._begin(chunk)
         for choice in chunk["choices"]:
             delta = choice.get("delta")
-            if delta and not choice.get("index"):
+            if not delta or choice.get("index"):
+                continue
+            if self._message is not None and len(delta) == 1 and "content" in delta and not choice.get("logprobs"):
+                said += self._message.text(delta["content"] or "", ())  # most chunks: more of the same text
+            else:
                 said += self._delta(delta, choice)
         return said
 
@@ -126,10 +130,11 @@ class ResponsesWriter:
         """Only with its name can a call be announced."""
         beginning = self._unnamed.pop(index)
         said = self._hush("completed") + self._close_whole()
-        kind, prefix = (CustomCall, "ctc") if name in self._customs else (Call, "fc")
+        tool = self._known.get(name) or Tool(name)
+        kind, prefix = (CustomCall, "ctc") if tool.custom else (Call, "fc")
         number = len(self._calls)
         call_id = beginning.call_id or self._ids.item("call", number)
-        call = self._calls[index] = kind(self._events, self._ids.item(prefix, number), call_id, name)
+        call = self._calls[index] = kind(self._events, self._ids.item(prefix, number), call_id, tool)
         self._open.append(call)
         said += call.open()
         return said + call.arguments(beginning.arguments) if beginning.arguments else said

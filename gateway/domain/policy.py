@@ -132,7 +132,9 @@ class LimitsPolicy(Rates):
 class DataPolicy(Section):
     hosted: Literal["allowed", "forbidden"] = Field("allowed", description="May prompts leave to hosted backends?")
     regions: tuple[str, ...] = Field((), description="Backends must be in one of these; empty: anywhere.")
-    store_prompts: bool = Field(False, description="May prompts be written to flight records?")
+    store_prompts: bool = Field(
+        False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
+    )
 
 
 class Policy(Section):

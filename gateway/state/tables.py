@@ -158,6 +158,8 @@ batches = Table(
     Column("output_expires_s", Float),  # after the result files are made
     Column("cancelling_at", Float),
     Column("finalizing_at", Float),
+    Column("idempotency", String(64), unique=True, index=True),  # digest of whose key it was and which
+    Column("fingerprint", String(64)),  # of the request that came with it
 )
 
 responses = Table(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.domain.record import Record
+from gateway.domain.request import DialectName
 
 OPERATION: Final = "gen_ai.operation.name"
 PROVIDER: Final = "gen_ai.provider.name"
@@ -38,10 +39,18 @@ OUTCOME: Final = "thriftgate.outcome"
 Value = str | int | float | bool | list[str]
 
 
+_OPERATIONS: dict[DialectName, str] = {"openai_completions": "text_completion", "openai_embeddings": "embeddings"}
+
+
+def operation(dialect: DialectName) -> str:
+    """OpenTelemetry's word for what is asked; it has none for what is passed through, which keeps its dialect's."""
+    return dialect if dialect == "openai_other" else _OPERATIONS.get(dialect, "chat")
+
+
 def of_request(record: Record) -> dict[str, Value]:
     """Attributes of a request's span. No prompt, no key."""
     found: dict[str, Value] = {
-        OPERATION: "chat",
+        OPERATION: operation(record.dialect),
         REQUEST_MODEL: record.model,
         REQUEST_ID: record.request_id,
         TEAM: record.tenant.team,

@@ -102,9 +102,9 @@ class Exporter:
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
         tracer = self._traces.get_tracer("thriftgate")
-        end = record.started_at + (record.duration_ms or 0.0) / 1000
+        end, asked = record.started_at + (record.duration_ms or 0.0) / 1000, names.operation(record.dialect)
         span = tracer.start_span(
-            f"chat {record.model}",
+            f"{asked} {record.model}",
             kind=SpanKind.SERVER,
             start_time=_nanoseconds(record.started_at),
             attributes=names.of_request(record),
@@ -114,12 +114,12 @@ class Exporter:
         parent = trace.set_span_in_context(span)
         for attempt in record.attempts:
             child = tracer.start_span(
-                f"chat {attempt.backend.model}",
+                f"{asked} {attempt.backend.model}",
                 context=parent,
                 kind=SpanKind.CLIENT,
                 start_time=_nanoseconds(attempt.started_at),
                 attributes={
-                    names.OPERATION: "chat",
+                    names.OPERATION: asked,
                     names.PROVIDER: attempt.backend.kind,
                     names.REQUEST_MODEL: attempt.backend.model,
                     names.BACKEND: attempt.backend.name,

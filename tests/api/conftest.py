@@ -13,14 +13,19 @@ from starlette.applications import Starlette
 
 from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
+from gateway.api.batches import BatchRoutes
 from gateway.api.cors import Cors
 from gateway.api.door import Door
 from gateway.api.envelope import Envelope
 from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
 from gateway.api.leave import Drain
+from gateway.api.message_batches import MessageBatchRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
+from gateway.batches.files import Files
+from gateway.batches.jobs import Jobs
+from gateway.batches.message_jobs import MessageJobs
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
@@ -29,6 +34,7 @@ from gateway.settings.gateway import Ceilings, RequestLimits
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from gateway.trials.feedback import Feedback
+from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
 from tests.fakes.house import House, backend, opened_house
 
@@ -117,3 +123,19 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         yield opened
         await inference.aclose()
         await idempotency.aclose()
+
+
+@pytest.fixture
+async def desk(database: Database, tmp_path: Path) -> Desk:
+    files = Files(tmp_path / "data" / "files", database)
+    await files.open()
+    secret, _ = await asyncio.to_thread(keys.create, database, "search")
+    ring = KeyRing(database)
+    await ring.refresh()
+    door = Door(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
+    jobs = Jobs(database, files, max_line_bytes=10_000)
+    message_jobs = MessageJobs(database, files, max_line_bytes=10_000)
+    batches = BatchRoutes(door=door, files=files, jobs=jobs)
+    messages = MessageBatchRoutes(door=door, files=files, jobs=message_jobs, max_request_bytes=10_000)
+    routes = Starlette(routes=[*batches.routes, *messages.routes])
+    return Desk(routes, files, jobs, message_jobs, {"search": secret})

@@ -49,8 +49,10 @@ def test_a_preflight_is_told_what_it_asks_for() -> None:
 
 @pytest.mark.parametrize(
     ("path", "may"),
-    [("/v1/chat/completions", True), ("/chat/completions", True), ("/", True), ("/health", True), ("/nothing", True)]
-    + [("/admin/keys", False), ("/dashboard", False), ("/dashboard/static/page.js", False), ("/metrics", False)],
+    [
+        *((path, True) for path in ("/v1/chat/completions", "/chat/completions", "/", "/health", "/nothing")),
+        *((path, False) for path in ("/admin/keys", "/dashboard", "/dashboard/static/page.js", "/metrics")),
+    ],
 )
 def test_what_is_the_operators_own_is_never_shared(path: str, may: bool) -> None:
     assert shared(path) is may

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import orjson
 import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
@@ -16,9 +17,9 @@ from gateway.api.caller import Caller, HangUp
 from gateway.api.direct import Call, DirectProtocol
 from gateway.domain.deadlines import Deadlines
 from gateway.errors import BadRequest, BodyTooLarge
+from tests.fakes.line import HEAD, Line
 
 Answer = Callable[[Caller], Awaitable[None]]
-HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\n"
 
 
 class Application:
@@ -37,42 +38,6 @@ class Application:
         length = str(len(told + body)).encode()
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
         await send({"type": "http.response.body", "body": told + body})
-
-
-class Line:
-    """A client's connection, byte by byte."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.reader, self.writer = reader, writer
-
-    def say(self, *data: bytes) -> None:
-        self.writer.write(b"".join(data))
-
-    def ask(self, body: bytes, *headers: bytes) -> None:
-        lines = b"".join(header + b"\r\n" for header in headers)
-        self.say(HEAD, lines, b"content-length: %d\r\n\r\n" % len(body), body)
-
-    async def hear(self) -> tuple[int, dict[bytes, bytes], bytes]:
-        """One answer, whose body is put together."""
-        async with asyncio.timeout(5):
-            head = await self.reader.readuntil(b"\r\n\r\n")
-            status, *lines = head[:-4].split(b"\r\n")
-            headers = dict(line.split(b": ", 1) for line in lines)
-            if b"content-length" in headers:
-                body = await self.reader.readexactly(int(headers[b"content-length"]))
-            else:
-                assert headers[b"transfer-encoding"] == b"chunked"
-                body = b"".join([chunk async for chunk in self.chunks()])
-        return int(status.split()[1]), headers, body
-
-    async def chunks(self) -> AsyncIterator[bytes]:
-        while size := int(await self.reader.readuntil(b"\r\n"), 16):
-            yield (await self.reader.readexactly(size + 2))[:-2]
-        assert await self.reader.readexactly(2) == b"\r\n"
-
-    async def closed(self) -> bool:
-        async with asyncio.timeout(5):
-            return await self.reader.read() == b""
 
 
 @asynccontextmanager
@@ -403,3 +368,96 @@ async def test_a_client_that_reads_nothing_stops_the_writer() -> None:
             await asyncio.sleep(0.1)
         assert written < 20 * 2**20
         assert len((await line.hear())[2]) == 1000 * 65536
+
+
+# -- what is no HTTP -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"hello\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"GET / HTTP/1.1\r\nno colon\r\n\r\n",
+        b"GET /\xff\xfe HTTP/1.1\r\nhost: x\r\n\r\n",
+        HEAD + b"content-length: x\r\n\r\n",
+        HEAD + b"content-length: 2\r\ncontent-length: 3\r\n\r\n{}",
+        HEAD + b"content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n{}",
+        HEAD + b"transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n",
+    ],
+    ids=lambda raw: raw[-30:].decode("latin-1").encode("unicode_escape").decode(),
+)
+async def test_what_is_no_http_is_told_so_in_json(garbage: bytes) -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.say(garbage)
+        status, headers, body = await line.hear()
+        assert (status, headers[b"content-type"], headers[b"connection"]) == (400, b"application/json", b"close")
+        assert headers[b"x-request-id"] == headers[b"request-id"]
+        assert orjson.loads(body)["error"]["type"] == "invalid_request_error"
+        assert await line.closed()
+
+
+async def test_it_is_told_in_the_shape_of_the_path_where_there_is_one() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        line.say(b"POST /v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: x\r\n\r\n")
+        assert orjson.loads((await line.hear())[2])["type"] == "error"
+
+
+async def test_garbage_never_ends_up_inside_an_answer() -> None:
+    go = asyncio.Event()
+
+    async def slowly(caller: Caller) -> None:
+        caller.begin([])
+        await put(caller, b"first")
+        await go.wait()
+        await caller.end(b"last")
+
+    async with serving(slowly) as connect:
+        line = await connect()
+        line.ask(b"")
+        async with asyncio.timeout(5):
+            heard = await line.reader.readuntil(b"first\r\n")
+            line.say(b"garbage\r\n\r\n")
+            heard += await line.reader.read()
+        assert heard.endswith(b"first\r\n")
+        go.set()
+
+
+async def test_a_refusal_before_100_continue_closes_what_nobody_can_tell_apart() -> None:
+    async def refuses(caller: Caller) -> None:
+        await caller.whole(413, [], b"no")
+
+    async with serving(refuses) as connect:
+        line = await connect()
+        line.say(HEAD, b"content-length: 99\r\nexpect: 100-continue\r\n\r\n")
+        status, headers, _ = await line.hear()
+        assert (status, headers[b"connection"]) == (413, b"close")
+        assert await line.closed()
+
+
+async def test_an_offer_of_http_2_is_politely_ignored() -> None:
+    """As Java's client makes it with every request to a plain http URL."""
+    offer = (b"connection: Upgrade, HTTP2-Settings", b"upgrade: h2c", b"http2-settings: AAEAAEAAAAIAAAABAAMAAABk")
+    async with serving(echo) as connect:
+        line = await connect()
+        for body in (b"one", b"two"):
+            line.ask(body, *offer)
+            assert (await line.hear())[2] == b"3 " + body  # host, content-length and what is left of connection
+        line.say(HEAD, b"upgrade: h2c\r\nconnection: upgrade\r\ntransfer-encoding: chunked\r\n\r\n3\r\nab")
+        await asyncio.sleep(0.02)
+        line.say(b"c\r\n0\r\n\r\n")
+        assert (await line.hear())[2] == b"3 abc"
+
+
+async def test_other_protocols_are_declined() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        for _ in range(2):
+            line.say(b"GET /chat HTTP/1.1\r\nhost: x\r\nconnection: keep-alive, Upgrade\r\nupgrade: websocket\r\n\r\n")
+            assert (await line.hear())[2] == b"GET /chat? 2 "
+        line.say(b"CONNECT example.com:443 HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (await line.hear())[0] == 405
+        assert await line.closed()

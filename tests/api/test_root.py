@@ -34,7 +34,7 @@ async def test_one_model_is_shown_as_it_is_listed(building: Building) -> None:
         for row in (await building.knock("/v1/models", headers=headers)).json["data"]:
             assert (await building.knock(f"/v1/models/{row['id']}", headers=headers)).json == row
     missing = await building.knock("/v1/models/gpt-99")
-    assert (missing.status, missing.error["code"], missing.error["param"]) == (404, "not_found", "model")
+    assert (missing.status, missing.error["code"], missing.error["param"]) == (404, "model_not_found", "model")
     missing = await building.knock("/v1/models/claude-99", headers=ANTHROPIC)
     assert (missing.status, missing.json["type"], missing.json["error"]["type"]) == (404, "error", "not_found_error")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -216,7 +215,7 @@ class TestGarbage:
             OK + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
             OK + b"transfer-encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
             OK + b"transfer-encoding: chunked\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-            OK + b"content-encoding: gzip\r\ncontent-length: 22\r\n\r\n" + gzip.compress(b"hi"),
+            OK + b"content-encoding: lzma\r\ncontent-length: 2\r\n\r\nhi",
             OK + b"no colon here\r\n\r\n",
             b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: h2c\r\n\r\n",
             b"HTTP/1.1 2x0 OK\r\n\r\n",

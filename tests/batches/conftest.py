@@ -24,7 +24,7 @@ from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
 from gateway.state.sql import Database
-from tests.batches.fake_pipeline import FakePipeline
+from tests.batches.fake_pipeline import FakeMemory, FakePipeline
 
 URL = "/v1/chat/completions"
 
@@ -61,6 +61,7 @@ class Host:
     ring: KeyRing
     tenants: Tenants
     pipeline: FakePipeline = field(default_factory=FakePipeline)
+    memory: FakeMemory = field(default_factory=FakeMemory)
     clock: MovedClock = field(default_factory=MovedClock)
     overload: Overload = field(default_factory=lambda: Overload(concurrent=100, lag_s=1.0))
     runners: list[Runner] = field(default_factory=list)
@@ -83,7 +84,7 @@ class Host:
     async def run(self) -> Runner:
         """A runner as another process would have it."""
         runner = Runner(
-            self.jobs, self.files, self.pipeline, self.tenants, self.overload,
+            self.jobs, self.files, self.pipeline, self.tenants, self.overload, self.memory,
             deadline_s=5, tick_s=0.01, wait_s=0.01, clock=self.clock,
         )  # type: ignore[arg-type]  # fmt: skip
         self.runners.append(runner)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -95,3 +96,18 @@ class FakePipeline:
         if step is not None:
             await step.wait()
         await asyncio.sleep(0)
+
+
+class FakeMemory:
+    """Makes every request stand alone by a tag, and keeps the answers of those that ask for it."""
+
+    def __init__(self) -> None:
+        self.kept: dict[str, bytes | None] = {}
+        """Team → the last answer."""
+
+    async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
+        request.controls = replace(request.controls, tags={"recalled": tenant.team})
+        request.store = request.body.get("store") is not False
+
+    async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
+        self.kept[tenant.team] = answer

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
+import orjson
 import pytest
 
 from gateway.admission.overload import Overload
@@ -16,7 +18,7 @@ from gateway.errors import (
     LimitExceeded,
 )
 from gateway.policy.keys import revoke
-from tests.batches.conftest import URL, Host, line
+from tests.batches.conftest import URL, Host, jsonl, line
 
 
 async def asked(host: Host, *questions: str) -> None:
@@ -91,6 +93,20 @@ async def test_lines_are_sent_as_their_client_wrote_them_and_with_its_wishes(hos
     assert request.query == b"beta=true"
     assert (request.controls.priority, request.controls.cache, request.controls.deadline_s) == ("batch", "bypass", None)
     assert host.pipeline.records[0].tags == {"night": "7", "batch": batch.id}
+
+
+async def test_lines_may_refer_to_stored_responses_and_be_stored(host: Host) -> None:
+    tenant, url = await host.tenant(), "/v1/responses"
+    bodies: list[Any] = [{"model": "auto", "input": "kept"}, {"model": "auto", "input": "not kept", "store": False}]
+    lines = [line(body["input"], url=url, body=body) for body in bodies]
+    file = await host.upload(tenant, jsonl(*lines))
+    asked = {"input_file_id": file.id, "endpoint": url, "completion_window": "24h"}
+    batch = await host.jobs.create(tenant, asked)
+    await host.run()
+    assert (await host.until(batch)).completed == 2
+    for record in host.pipeline.records:
+        assert record.tags == {"recalled": "search", "batch": batch.id}
+    assert orjson.loads(host.memory.kept["search"] or b"")["said"] == "kept"
 
 
 async def test_lines_that_begin_alike_are_sent_one_after_the_other(host: Host) -> None:

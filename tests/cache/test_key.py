@@ -3,11 +3,13 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.key import Keys, Question, scope
+from gateway.dialects import openai_responses
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from tests.cache.conftest import request, tenant
@@ -125,6 +127,26 @@ def test_a_text_part_is_a_text_and_its_other_fields_stay_outside() -> None:
 )
 def test_what_is_not_one_plain_question_is_for_the_exact_level_alone(asked: Any) -> None:
     assert question(request(asked), tenant(), "", "e") is None
+
+
+def test_a_responses_request_is_a_question_too() -> None:
+    def asked(given: Any, **fields: Any) -> Question | None:
+        body = {"model": "auto", "input": given, "temperature": 0, **fields}
+        return question(openai_responses.parse(orjson.dumps(body), "req_1", Controls(), {}), tenant(), "", "e")
+
+    def said(text: str) -> list[Any]:
+        return [{"role": "user", "content": [{"type": "input_text", "text": text}]}]
+
+    one, two = asked("How high?"), asked("What height?")
+    assert one is not None
+    assert two is not None
+    assert (one.text, one.partition) == ("How high?", two.partition)
+    assert one != asked("How high?", instructions="Be brief.")
+    first, second = asked(said("How high?")), asked(said("What height?"))
+    assert first is not None
+    assert second is not None
+    assert first.partition == second.partition
+    assert asked([*said("How high?"), {"role": "assistant", "content": "8 m"}]) is None
 
 
 def test_what_is_remembered_of_a_tenant_never_serves_another_one() -> None:

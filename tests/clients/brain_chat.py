@@ -16,9 +16,9 @@ _CODES = {400: "invalid_value", 401: "invalid_api_key", 404: "model_not_found", 
 _ROLES: dict[str, Any] = {"developer": "system", "function": "tool"}
 
 
-def error(status: int, message: str) -> dict[str, Any]:
+def error(status: int, message: str, code: str | None = None) -> dict[str, Any]:
     kind = _KINDS.get(status, "server_error")
-    return {"error": {"message": message, "type": kind, "param": None, "code": _CODES.get(status)}}
+    return {"error": {"message": message, "type": kind, "param": None, "code": code or _CODES.get(status)}}
 
 
 def text_of(content: Any) -> str:

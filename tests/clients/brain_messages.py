@@ -16,7 +16,7 @@ _KINDS = {
 }  # fmt: skip
 
 
-def error(status: int, message: str) -> dict[str, Any]:
+def error(status: int, message: str, code: str | None = None) -> dict[str, Any]:
     kind = _KINDS.get(status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": "req_brain"}
 

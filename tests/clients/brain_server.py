@@ -83,7 +83,7 @@ class _Handler(BaseHTTPRequestHandler):
         given = self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
         try:
             if path not in brain.speaks:
-                self._whole(404, vendor.error(404, f"Unknown request URL: POST {path}."))
+                self._whole(404, vendor.error(404, f"Unknown request URL: POST {path}.", "unknown_url"))
             elif given != brain.api_key:
                 self._whole(401, vendor.error(401, "Incorrect API key provided."))
             elif path in _TELLING:

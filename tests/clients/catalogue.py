@@ -10,7 +10,7 @@ HERE = Path(__file__).parent
 INSTALLED = HERE.parents[1] / ".clients"
 """Where `make test-clients` puts the clients: nothing of it is the gateway's own."""
 
-Team = Literal["off", "on"]
+Team = Literal["off", "on", "agents"]
 
 
 @dataclass(frozen=True)
@@ -21,19 +21,23 @@ class Target:
     model: str
     claude_model: str
     """The same, by a name of Anthropic's that policies give this meaning: some clients know their models by name."""
+    gpt_model: str
+    """The same, by a name of OpenAI's."""
 
     def __str__(self) -> str:
         return f"{self.team}-{self.model}"
 
 
 CHAT_MODEL, CLAUDE_MODEL, RESPONSES_MODEL, EMBEDDER = "gpt-4.1", "claude-sonnet-4-6", "gpt-4.1-mini", "embedder"
-TARGETS = (
-    Target("off", CHAT_MODEL, "claude-haiku-4-5-20251001"),
-    Target("off", CLAUDE_MODEL, CLAUDE_MODEL),
-    Target("off", RESPONSES_MODEL, "claude-opus-4-5-20251101"),
-    Target("on", "auto", "claude-opus-4-6"),
+OFF = (
+    Target("off", CHAT_MODEL, "claude-haiku-4-5-20251001", "gpt-5.6-terra"),
+    Target("off", CLAUDE_MODEL, CLAUDE_MODEL, "gpt-5.6-luna"),
+    Target("off", RESPONSES_MODEL, "claude-opus-4-5-20251101", "gpt-5.6-sol"),
 )
-"""Each backend dialect with cache, trimming and routing off; then the gateway with all of it on."""
+"""Each backend dialect, with cache, trimming and routing off."""
+TARGETS = (*OFF, Target("on", "auto", "claude-opus-4-6", "gpt-5.5"))
+"""And the gateway with all of it on."""
+AGENT_TARGETS = (*OFF, Target("agents", "auto", "claude-opus-4-6", "gpt-5.5"))
 
 
 @dataclass(frozen=True)
@@ -43,7 +47,7 @@ class App:
     name: str
     file: str
     cases: tuple[str, ...]
-    venv: str = "frameworks"
+    venv: str = ""
 
     @property
     def command(self) -> list[str]:
@@ -52,7 +56,7 @@ class App:
         return [str(INSTALLED / self.venv / "bin" / "python"), str(HERE / "apps" / self.file)]
 
 
-def _app(name: str, file: str, cases: str, venv: str = "frameworks") -> App:
+def _app(name: str, file: str, cases: str, venv: str = "") -> App:
     return App(name, file, tuple(cases.split()), venv)
 
 
@@ -60,9 +64,9 @@ APPS = (
     _app(
         "openai-python",
         "openai_python.py",
-        "plain plain_async twice conversation stream stream_usage stream_helper tools tools_streamed tool_forced parse "
-        "image responses responses_stream responses_tools responses_parse responses_async embeddings completions "
-        "models wrong_key unknown_model spent refused_above broken_stream no_such_path",
+        "plain plain_async twice conversation stream stream_usage stream_helper tools tools_streamed tool_forced "
+        "parse image responses responses_stream responses_tools responses_parse responses_async embeddings "
+        "completions models wrong_key unknown_model spent refused_above broken_stream no_such_path",
         "vendors",
     ),
     _app(
@@ -71,5 +75,92 @@ APPS = (
         "plain plain_async stream stream_helper tools tools_streamed tool_runner parse beta cache_control thinking "
         "image count_tokens models wrong_key unknown_model spent refused_above broken_stream",
         "vendors",
+    ),
+    _app(
+        "langchain-python",
+        "langchain_python.py",
+        "chat_invoke chat_stream chat_tools chat_structured chat_structured_by_call chat_agent responses_invoke "
+        "responses_stream responses_tools responses_structured responses_agent claude_invoke claude_stream "
+        "claude_tools claude_structured claude_agent embeddings errors",
+        "frameworks",
+    ),
+    _app(
+        "litellm",
+        "litellm_python.py",
+        "openai_completion openai_stream openai_tools responses claude_completion claude_stream claude_tools "
+        "embeddings errors",
+        "frameworks",
+    ),
+    _app(
+        "pydantic-ai",
+        "pydantic_ai_python.py",
+        "chat_run chat_stream chat_tools chat_structured responses_run responses_stream responses_tools "
+        "responses_structured claude_run claude_stream claude_tools claude_structured unknown_model",
+        "older",
+    ),
+    _app(
+        "openai-agents",
+        "openai_agents_python.py",
+        "responses_run responses_tools responses_streamed responses_structured responses_handoff chat_run chat_tools "
+        "chat_streamed chat_structured wrong_key",
+        "frameworks",
+    ),
+    _app(
+        "instructor",
+        "instructor_python.py",
+        "by_tool by_schema by_responses streamed claude",
+        "frameworks",
+    ),
+    _app(
+        "llama-index",
+        "llamaindex_python.py",
+        "chat_plain chat_stream chat_tools responses_plain responses_stream responses_tools claude_plain "
+        "claude_stream claude_tools embeddings wrong_key",
+        "older",
+    ),
+    _app(
+        "llm",
+        "llm_cli.py",
+        "plain stream tools responses schema claude wrong_key",
+        "older",
+    ),
+    _app(
+        "aider",
+        "aider_cli.py",
+        "chat chat_plain messages",
+        "aider",
+    ),
+    _app(
+        "curl",
+        "curl_cli.py",
+        "chat chat_without_v1 chat_stream other_key_header messages messages_stream responses responses_stream "
+        "embeddings_and_completions heads big_body compressed_both_ways compressed_stream openai_errors "
+        "anthropic_errors",
+        "vendors",
+    ),
+    _app(
+        "openai-node",
+        "openai_node.mjs",
+        "plain stream stream_helper tools tool_runner parse responses responses_stream responses_tools "
+        "responses_parse embeddings completions models errors broken_stream",
+    ),
+    _app(
+        "anthropic-node",
+        "anthropic_node.mjs",
+        "plain stream stream_helper tools tool_runner parse thinking count_tokens errors broken_stream",
+    ),
+    _app(
+        "vercel-ai",
+        "vercel_ai.mjs",
+        "responses_text responses_stream responses_tools responses_tools_streamed responses_object chat_text "
+        "chat_stream chat_tools chat_tools_streamed chat_object claude_text claude_stream claude_tools "
+        "claude_tools_streamed claude_object embeddings errors",
+    ),
+    _app(
+        "langchain-js",
+        "langchain_js.mjs",
+        "chat_invoke chat_stream chat_tools chat_structured chat_agent responses_invoke responses_stream "
+        "responses_tools responses_structured responses_agent claude_invoke claude_stream claude_tools "
+        "claude_structured claude_agent embeddings wrong_key",
     ),
 )

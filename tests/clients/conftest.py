@@ -1,107 +1,19 @@
-"""The real gateway in front of three scripted upstreams of one dialect each, and the programs that talk to it."""
+"""One stage for all clients of a run."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-import orjson
 import pytest
 
-from tests.clients.brain_server import CHAT, MESSAGES, RESPONSES, Brain
-from tests.clients.catalogue import CHAT_MODEL, CLAUDE_MODEL, EMBEDDER, HERE, INSTALLED, RESPONSES_MODEL, App, Target
-from tests.e2e.gateway_process import GatewayProcess
-
-CONFIG = """\
-backends:
-  - {{name: chat, kind: openai, base_url: "{chat}/v1", model: {chat_model}, tier: small, api_key: env:BRAIN_KEY,
-      window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning], price: {{input: 0.1, output: 0.4}}}}
-  - {{name: responses, kind: openai, base_url: "{responses}/v1", model: {responses_model}, tier: large,
-      api_key: env:BRAIN_KEY, window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning],
-      price: {{input: 2.5, output: 10}}}}
-  - {{name: claude, kind: anthropic, base_url: "{claude}/v1", model: {claude_model}, tier: hosted,
-      api_key: env:BRAIN_KEY, window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning],
-      price: {{input: 3, output: 15}}}}
-local_model: {{enabled: false}}
-"""
-POLICIES = {
-    "off": """\
-models: {embedder: [chat], claude-haiku-4-5-20251001: [chat], claude-opus-4-5-20251101: [responses]}
-cache: {enabled: false}
-context: {enabled: false}
-""",
-    "on": """\
-models: {auto: {candidates: [chat, responses, claude]}, embedder: [chat], claude-opus-4-6: auto}
-cache: {scope: team, semantic: {enabled: true, sampled: true}}
-context: {max_input_tokens: 12000}
-""",
-    "spent": "budget: {limit_usd: 0.000001, window: total}\n",
-}
-BRAIN_KEY = "sk-brain-0123456789abcdef"
-
-
-@dataclass
-class Stage:
-    """All that stands while the clients run."""
-
-    gateway: GatewayProcess
-    brains: dict[str, Brain]
-    keys: dict[str, str]
-    reports: dict[tuple[App, Target], dict[str, Any]] = field(default_factory=dict)
-
-    def environment(self, target: Target, home: Path) -> dict[str, str]:
-        """Of a client: nothing of the tester's own, and no proxy between it and the gateway."""
-        return {
-            "PATH": f"{INSTALLED / 'agents' / 'node_modules' / '.bin'}:{os.environ['PATH']}",
-            "HOME": str(home),
-            "LANG": "C.UTF-8",
-            "NO_PROXY": "*",
-            "CLIENT_BASE": self.gateway.base,
-            "CLIENT_KEY": self.keys[target.team],
-            "CLIENT_SPENT_KEY": self.keys["spent"],
-            "CLIENT_MODEL": target.model,
-            "CLIENT_CLAUDE_MODEL": target.claude_model,
-            "CLIENT_EMBEDDER": EMBEDDER,
-        }
-
-    def report(self, app: App, target: Target, home: Path) -> dict[str, Any]:
-        """Case → why it failed ("": it did not); the program runs once per target."""
-        if (app, target) not in self.reports:
-            done = subprocess.run(
-                app.command,
-                env=self.environment(target, home), cwd=home, capture_output=True, timeout=150, check=False,
-            )  # fmt: skip
-            lines = [orjson.loads(line) for line in done.stdout.splitlines() if line.startswith(b'{"case"')]
-            self.reports[app, target] = {line["case"]: line["why"] for line in lines}
-            self.reports[app, target][""] = f"{done.stdout[-2000:].decode()}\n{done.stderr[-4000:].decode()}"
-        return self.reports[app, target]
+from tests.clients.stage import Stage, staged
 
 
 @pytest.fixture(scope="session")
 def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with ExitStack() as exits:
-        brains = {
-            name: exits.enter_context(Brain(speaks, BRAIN_KEY))
-            for name, speaks in (("chat", CHAT), ("responses", RESPONSES), ("claude", MESSAGES))
-        }
-        config = CONFIG.format(
-            **{name: brain.root for name, brain in brains.items()},
-            chat_model=CHAT_MODEL, responses_model=RESPONSES_MODEL, claude_model=CLAUDE_MODEL,
-        )  # fmt: skip
-        home = tmp_path_factory.mktemp("clients") / "home"
-        gateway = GatewayProcess(home, config, POLICIES, {"BRAIN_KEY": BRAIN_KEY})
-        keys = {team: str(gateway.json("keys", "create", "--team", team)["key"]) for team in POLICIES}
-        gateway.start()
-        exits.callback(gateway.stop)
-        for program in (HERE / "apps").glob("*.mjs"):
-            shutil.copy(program, INSTALLED / "node" / program.name)
-        yield Stage(gateway, brains, keys)
+    with staged(tmp_path_factory.mktemp("clients") / "home") as stage:
+        yield stage
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.clients.catalogue import APPS, TARGETS, App, Target
-from tests.clients.conftest import Stage
+from tests.clients.stage import Stage
 
 pytestmark = [pytest.mark.clients, pytest.mark.timeout(180)]
 

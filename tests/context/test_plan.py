@@ -36,6 +36,25 @@ async def test_what_fits_goes_untouched_and_uncounted(contexts: Contexts) -> Non
     assert contexts.stats()["counted"] == 0
 
 
+async def test_what_is_no_one_context_is_counted_but_fitted_nowhere(contexts: Contexts, counter: Counter) -> None:
+    texts = [turn("user", WORDS * 10) for _ in range(50)]
+    several = request_of(texts)
+    several.one_context = False
+    estimate = contexts.estimate(several)
+    assert estimate.tokens == counter.estimate("\n".join(one.text for one in texts))
+    assert estimate.least == 0
+    plan = await contexts.plan_for(several, tenant_of(100), backend_of(200))
+    assert (plan.touched, plan.tokens_after) == (False, estimate.tokens)
+
+
+async def test_too_long_a_prompt_is_named_as_its_dialect_does(contexts: Contexts) -> None:
+    asked = request_of([turn("user", WORDS * 100)])
+    asked.dialect = "openai_completions"
+    with pytest.raises(ContextTooLong, match="Shorten prompt") as caught:
+        await contexts.plan_for(asked, tenant_of(), backend_of(200))
+    assert caught.value.param == "prompt"
+
+
 async def test_near_the_limit_tokens_are_counted_exactly(contexts: Contexts, counter: Counter) -> None:
     request = request_of(talk(3))
     exact = (await measure.sizes(request, counter, "o200k_base")).total

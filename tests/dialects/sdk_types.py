@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import collections.abc
 import types
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, NotRequired, Required, Union, get_args, get_origin
 
 from pydantic import BaseModel
-from typing_extensions import NotRequired, Required, get_type_hints, is_typeddict
+from typing_extensions import get_type_hints, is_typeddict
 
 _WRAPPERS = (Required, NotRequired)
 _MANY = (list, collections.abc.Iterable, collections.abc.Sequence)
@@ -49,7 +49,8 @@ def _in_dict(value: Any, kind: Any, where: str) -> list[str]:
     if not isinstance(value, dict):
         return [f"{where}: no {kind.__name__}"]
     hints = get_type_hints(kind, include_extras=True)
-    needed = {name for name, hint in hints.items() if get_origin(hint) is Required}
+    origins: dict[str, Any] = {name: get_origin(hint) for name, hint in hints.items()}
+    needed = {name for name, origin in origins.items() if origin is Required}
     wrong = [f"{where}.{name}: missing" for name in needed - value.keys()]
     for name, item in value.items():
         if name in hints:

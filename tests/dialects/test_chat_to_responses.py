@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import orjson
@@ -70,7 +73,7 @@ def test_an_output_limit_has_one_name(given: dict[str, Any], told: int | None, l
                 "verbosity": "high",
                 "response_format": {
                     "type": "json_schema",
-                    "json_schema": {"name": "x", "schema": SCHEMA, "strict": True, "description": ""},
+                    "json_schema": {"name": "x", "schema": SCHEMA, "strict": True, "description": "d"},
                 },
             },
             {
@@ -319,12 +322,21 @@ def test_what_cannot_be_said_is_refused_by_its_name(fields: dict[str, Any], para
     assert caught.value.param == param
 
 
+LITELLM = """
+import sys, orjson
+from litellm.completion_extras.litellm_responses_transformation.transformation import (
+    LiteLLMResponsesTransformationHandler as Handler,
+)
+said, _ = Handler().convert_chat_completion_messages_to_responses_api(orjson.loads(sys.stdin.buffer.read()))
+sys.stdout.buffer.write(orjson.dumps(said))
+"""
+"""Run apart: it builds its models on first use, and warns of some."""
+
+
+@pytest.mark.extras
+@pytest.mark.timeout(120)
 def test_litellm_says_the_conversation_the_same_way() -> None:
     """But for what it puts into `instructions`, its parts for what is one text, and ids that only mirror others."""
-    from litellm.completion_extras.litellm_responses_transformation.transformation import (
-        LiteLLMResponsesTransformationHandler,
-    )
-
     messages: list[Any] = [
         {"role": "user", "content": [{"type": "text", "text": "Where?"}, IMAGE]},
         {"role": "assistant", "content": None, "tool_calls": [call("a"), call("b", "{}")]},
@@ -332,8 +344,14 @@ def test_litellm_says_the_conversation_the_same_way() -> None:
         {"role": "tool", "tool_call_id": "b", "content": "rain"},
         {"role": "user", "content": "Thanks"},
     ]
-    theirs, _ = LiteLLMResponsesTransformationHandler().convert_chat_completion_messages_to_responses_api(messages)
-    assert _essence(sent(messages=messages)["input"]) == _essence(theirs)
+    theirs = subprocess.run(
+        [sys.executable, "-c", LITELLM],
+        input=orjson.dumps(messages),
+        stdout=subprocess.PIPE,
+        env={**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True"},
+        check=True,
+    ).stdout
+    assert _essence(sent(messages=messages)["input"]) == _essence(orjson.loads(theirs))
 
 
 def _essence(items: list[Any]) -> list[Any]:

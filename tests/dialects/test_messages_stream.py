@@ -25,6 +25,13 @@ GOLDEN: dict[str, tuple[str, str, Usage | None]] = {
         'The user asks.\nVoy a mirar el tiempo.\nweather\n{"city": "Bilbao"}\ntime\n{}',
         Usage(25, 1000, 100, 20, output_tokens=49, reasoning_tokens=40),
     ),
+    "anthropic_padded.sse": (
+        "tool_calls",
+        'Two cities, so two calls — "weather" twice.\n\nMiro las dos ciudades: Bilbao y Donostia 🌧️.\n'
+        'weather\n{"city": "Bilbao", "days": 1.50}\nweather\n{"city": "Donostia ☔", "n": 12345678901234567890123}\n'
+        "now\n{}",
+        Usage(472, 2048, output_tokens=126, reasoning_tokens=61),
+    ),
     "llamacpp_messages.sse": ("stop", "I'm counting to five.", Usage(input_tokens=22, output_tokens=7)),
     "llamacpp_messages_headless.sse": ("length", "🌈" * 8, None),  # Without message_start the input is unknown.
 }
@@ -62,6 +69,13 @@ def test_golden_streams_become_chunks_that_the_sdk_reads(name: str) -> None:
     assert [{**call.model_dump(), "function": None} for call in seen.choices[0].message.tool_calls or ()] == [
         {**call, "index": number, "function": None} for number, call in enumerate(calls)
     ]
+
+
+@pytest.mark.parametrize("at", [[], list(range(0, 9000, 11))])
+def test_a_stream_of_thoughts_and_parallel_calls_byte_for_byte(at: list[int]) -> None:
+    stream = reader()
+    relayed = read(stream, cut(golden("anthropic_padded.sse"), at))
+    assert relayed + stream.ending == golden("anthropic_padded.as_chat.sse")
 
 
 @steady
@@ -159,6 +173,114 @@ def test_events_that_are_not_anthropics_are_garbage(odd: bytes) -> None:
 def test_what_is_no_stream_is_garbage(body: bytes) -> None:
     with pytest.raises(BackendGarbage):
         reader().feed(body)
+
+
+def block(index: int, begun: dict[str, Any], *deltas: dict[str, Any]) -> bytes:
+    told = [event({"type": "content_block_delta", "index": index, "delta": delta}) for delta in deltas]
+    opening = event({"type": "content_block_start", "index": index, "content_block": begun})
+    return b"".join([opening, *told, event({"type": "content_block_stop", "index": index})])
+
+
+def thought(*words: str, signature: str = "") -> list[dict[str, Any]]:
+    signed = [{"type": "signature_delta", "signature": signature}] if signature else []
+    return [*({"type": "thinking_delta", "thinking": word} for word in words), *signed]
+
+
+def deltas_of(stream: bytes) -> list[dict[str, Any]]:
+    return [one["choices"][0]["delta"] for one in events_of(stream) if one["choices"]]
+
+
+EMPTY_THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+
+
+@pytest.mark.parametrize("pieces", [[], [500], list(range(0, 5000, 7))])
+def test_thoughts_are_given_whole_once_they_are_signed(pieces: list[int]) -> None:
+    content = (
+        block(0, EMPTY_THOUGHT, *thought("Let", " me\n", ' "see"', " é", signature="c2lnbmVk")),
+        block(1, {"type": "redacted_thinking", "data": "eHg="}),
+        block(2, EMPTY_THOUGHT, *thought("unsigned")),
+        block(3, {"type": "text", "text": ""}, {"type": "text_delta", "text": "Yes"}),
+        block(4, EMPTY_THOUGHT, *thought(signature="b21pdHRlZA==")),
+    )
+    stream = reader()
+    relayed = read(stream, cut(START + b"".join(content) + END + STOP, pieces))
+    thoughts = [
+        {"type": "thinking", "thinking": 'Let me\n "see" é', "signature": "c2lnbmVk"},
+        {"type": "redacted_thinking", "data": "eHg=", "index": 1},
+        {"type": "thinking", "thinking": "", "signature": "b21pdHRlZA==", "index": 2},
+    ]
+    told = [delta["thinking_blocks"] for delta in deltas_of(relayed) if "thinking_blocks" in delta]
+    assert told == [[one] for one in thoughts]
+    seen = accumulate(relayed + stream.ending).choices[0].message
+    assert seen.content == "Yes"
+    assert seen.model_extra == {
+        "thinking_blocks": thoughts,
+        "reasoning_content": 'Let me\n "see" éunsigned',
+    }
+    whole = orjson.loads(stream.completion() or b"")["choices"][0]["message"]
+    assert whole["thinking_blocks"] == thoughts
+    assert (stream.chunks - stream.silent, stream.delivered_characters()) == (6, len('Let me\n "see" éunsigned\nYes'))
+
+
+def test_calls_may_say_all_of_their_input_at_once_and_are_quoted_as_they_were_written() -> None:
+    opening = event({"type": "content_block_start", "index": 0, "content_block": {"type": "tool_use", "id": "t"}})
+    written = b'{"n": 123456789012345678901234567890, "x": 1.50}'
+    opening = opening.replace(b'"id":"t"', b'"id":"t","name":"f","input":' + written)
+    stream = reader()
+    relayed = read(stream, [START, opening, event({"type": "content_block_stop", "index": 0}), END, STOP])
+    calls = accumulate(relayed + stream.ending).choices[0].message.tool_calls or []
+    assert [call.function.arguments.encode() for call in calls] == [written]  # type: ignore[union-attr]
+
+
+def test_the_work_of_server_tools_is_not_shown() -> None:
+    piece = {"type": "input_json_delta", "partial_json": "{}"}
+    citation = {"type": "citations_delta", "citation": {"type": "char_location", "cited_text": "x"}}
+    content = (
+        block(0, {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}, piece),
+        block(1, {"type": "web_search_tool_result", "tool_use_id": "s", "content": []}),
+        block(2, {"type": "text", "text": "", "citations": []}, {"type": "text_delta", "text": "Yes"}, citation),
+    )
+    stream = reader()
+    assert deltas_of(read(stream, [START, *content, END, STOP]))[1:] == [{"content": "Yes"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("said", "delta", "choice"),
+    [
+        (
+            {"stop_reason": "stop_sequence", "stop_sequence": "END"},
+            {},
+            {"finish_reason": "stop", "stop_reason": "END"},
+        ),
+        (
+            {"stop_reason": "refusal", "stop_details": {"type": "refusal", "explanation": "No."}},
+            {"refusal": "No."},
+            {"finish_reason": "content_filter"},
+        ),
+        ({"stop_reason": "pause_turn"}, {}, {"finish_reason": "length"}),
+    ],
+)
+def test_why_it_stopped(said: dict[str, Any], delta: dict[str, Any], choice: dict[str, Any]) -> None:
+    stream = reader()
+    end = event({"type": "message_delta", "delta": said, "usage": {"output_tokens": 2}})
+    (last,) = events_of(read(stream, [START, end, STOP]))[1:-1]
+    assert last["choices"] == [{"index": 0, "delta": delta, "logprobs": None, **choice}]
+    assert (stream.completion() or b"").count(b'"stop_reason":"END"') == ("stop_reason" in choice)
+
+
+def test_a_last_event_without_counts_leaves_the_usage_unknown() -> None:
+    stream = reader()
+    read(stream, [START, event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}}), STOP])
+    assert stream.usage is None
+
+
+@pytest.mark.parametrize("odd", [b'"b\\q"', b'"b', b'"b\xff"'])
+def test_a_broken_event_among_others_like_it_is_garbage(odd: bytes) -> None:
+    delta = event({"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "b"}})
+    stream = reader()
+    stream.feed(START + delta + delta)
+    with pytest.raises(BackendGarbage):
+        stream.feed(delta.replace(b'"b"', odd))
 
 
 def test_garbage_usage_counts_as_absent() -> None:

@@ -249,6 +249,21 @@ def test_a_custom_tool_is_a_function_of_one_text() -> None:
     assert body["messages"][2] == {"role": "tool", "tool_call_id": "c", "content": "done"}
 
 
+SPACE = {
+    "type": "namespace", "name": "files", "description": "d",
+    "tools": [{"type": "function", "name": "read", "parameters": {}}, {"type": "custom", "name": "edit"}],
+}  # fmt: skip
+
+
+def test_a_namespace_is_said_in_its_functions_names() -> None:
+    call = {**CALL, "name": "read", "namespace": "files"}
+    body = said(tools=[WEATHER, SPACE], input=[{"role": "user", "content": "?"}, call, RESULT])
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["weather", "files__read", "files__edit"]
+    assert body["messages"][1]["tool_calls"][0]["function"]["name"] == "files__read"
+    choice = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "namespace", "name": "files"}]}
+    assert len(said(tools=[WEATHER, SPACE], tool_choice=choice)["tools"]) == 2
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
@@ -258,6 +273,8 @@ def test_a_custom_tool_is_a_function_of_one_text() -> None:
                          "image_generation", "local_shell")
         ],
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
+        ({"tools": [{"type": "namespace"}]}, "tools[0]"),
+        ({"tools": [{**SPACE, "tools": [{"type": "mcp"}]}]}, "tools[0].tools[0].type"),
         ({"tools": [WEATHER], "tool_choice": {"type": "web_search_preview"}}, "tool_choice"),
         ({"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "tools": [{}]}}, "tool_choice.tools"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),

@@ -19,7 +19,7 @@ from gateway.dialects.sse import events
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
-from gateway.errors import BackendGarbage, StreamBroken
+from gateway.errors import BackendGarbage, BadRequest, StreamBroken
 from tests.dialects.samples import cut, events_of, golden, read, steady
 
 wire = ResponsesToResponses()
@@ -71,7 +71,6 @@ def test_only_the_models_name_changes() -> None:
     [
         ({"store": True}, {"store": False}),
         ({"store": None}, {"store": False}),
-        ({"previous_response_id": "resp_1"}, {"previous_response_id": None}),
         ({"store": True, "reasoning": {}}, {"store": False}),
         (
             {"store": True, "reasoning": {"effort": "low"}},
@@ -84,11 +83,15 @@ def test_only_the_models_name_changes() -> None:
         ({"reasoning": {"effort": "low"}}, {}),
     ],
 )
-def test_the_backend_stores_nothing_and_is_told_of_nothing_stored(
-    fields: dict[str, Any], changed: dict[str, Any]
-) -> None:
+def test_the_backend_stores_nothing(fields: dict[str, Any], changed: dict[str, Any]) -> None:
     request = asked(**fields)
     assert sent(request) == {**request.body, **changed}
+
+
+def test_a_response_that_nobody_put_in_is_not_silently_forgotten() -> None:
+    with pytest.raises(BadRequest) as caught:
+        sent(asked(previous_response_id="resp_1"))
+    assert caught.value.param == "previous_response_id"
 
 
 def test_storing_is_refused_where_the_client_did_not_speak_of_it() -> None:
@@ -253,8 +256,10 @@ def test_what_was_said_is_found_without_reading_as_it_is_with_reading(
     said: list[tuple[str, str]], spaced: bool, at: list[int]
 ) -> None:
     """The search of bytes against the slow way: every event parsed."""
-    deltas = [{"type": f"response.{kind}.delta", "delta": text, "n": [{"x": text}]} for kind, text in said]
-    stream = b"".join(event(delta, spaced=spaced) for delta in ({"type": "response.created"}, *deltas))
+    deltas: list[dict[str, Any]] = [
+        {"type": f"response.{kind}.delta", "delta": text, "n": [{"x": text}]} for kind, text in said
+    ]
+    stream = b"".join(event(delta, spaced=spaced) for delta in [{"type": "response.created"}, *deltas])
     relay = reader()
     assert b"".join(relay.feed(piece) for piece in cut(stream, at)) == stream
     assert relay.delivered_text() == "".join(text for _, text in said)

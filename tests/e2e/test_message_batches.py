@@ -125,8 +125,8 @@ async def test_the_beta_client_gets_the_same_and_its_betas_reach_the_backend(
     (found,) = [each async for each in await sdk.beta.messages.batches.results(batch.id)]
     assert (found.custom_id, found.result.type) == ("a", "succeeded")
     exchange = providers.claude.last
-    assert "tomorrow-2030-01-01" in exchange.headers["anthropic-beta"]
-    assert exchange.query == "beta=true"
+    assert b"tomorrow-2030-01-01" in (exchange.header(b"anthropic-beta") or b"")
+    assert exchange.path == "/v1/messages?beta=true"
     assert (await sdk.beta.messages.batches.delete(batch.id)).type == "message_batch_deleted"
 
 

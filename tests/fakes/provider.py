@@ -103,6 +103,10 @@ class Provider:
         """Queue steps for the next requests, one each."""
         self._steps.extend(steps)
 
+    def forget(self) -> None:
+        """What is still queued."""
+        self._steps.clear()
+
     async def __aenter__(self) -> Self:
         await self.listen()
         return self

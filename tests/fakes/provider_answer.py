@@ -10,6 +10,7 @@ from gateway.domain.usage import Usage
 from tests.fakes.provider_script import Reply
 
 _WORD = re.compile(r"\s*\S+")
+_PIECE = re.compile(r"\s*\S+|\s+$")
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,11 @@ class Spoken:
 def tokenize(text: str) -> tuple[str, ...]:
     """Words with the space before them: the fake's tokens, so that anyone can count them."""
     return tuple(_WORD.findall(text))
+
+
+def pieces(text: str) -> tuple[str, ...]:
+    """The same with what may come after the last word."""
+    return tuple(_PIECE.findall(text))
 
 
 def last_user(body: dict[str, Any]) -> str:

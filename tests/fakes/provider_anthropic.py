@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.usage import Usage
-from tests.fakes.provider_answer import Event, Spoken, claimed, tokenize
+from tests.fakes.provider_answer import Event, Spoken, claimed, pieces
 from tests.fakes.provider_script import Fail
 
 _ERRORS = {
@@ -111,11 +111,11 @@ def _shown(index: int, block: dict[str, Any]) -> Iterator[Event]:
     """A block of any kind: what streams is begun empty, the rest comes whole."""
     match block["type"]:
         case "text":
-            deltas = [({"type": "text_delta", "text": word}, word, 1) for word in tokenize(block["text"])]
+            deltas = [({"type": "text_delta", "text": word}, word, 1) for word in pieces(block["text"])]
             deltas += [({"type": "citations_delta", "citation": each}, "", 0) for each in block.get("citations") or ()]
             yield from _block(index, {"type": "text", "text": ""}, deltas)
         case "thinking":
-            deltas = [({"type": "thinking_delta", "thinking": word}, "", 1) for word in tokenize(block["thinking"])]
+            deltas = [({"type": "thinking_delta", "thinking": word}, "", 1) for word in pieces(block["thinking"])]
             deltas += [({"type": "signature_delta", "signature": block["signature"]}, "", 0)] * bool(block["signature"])
             yield from _block(index, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
         case "tool_use" | "server_tool_use":

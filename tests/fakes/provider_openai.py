@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.usage import Usage
-from tests.fakes.provider_answer import Event, Spoken, claimed, tokenize
+from tests.fakes.provider_answer import Event, Spoken, claimed, pieces
 from tests.fakes.provider_script import Fail
 
 CREATED = 1_700_000_000
@@ -95,7 +95,7 @@ def _shown(spoken: Spoken) -> Iterator[Event]:
     """A given message, in every choice; its calls come interleaved, told apart by their index."""
     message = spoken.reply.message
     for field in ("reasoning_content", "content", "refusal"):
-        for word in tokenize(message.get(field) or ""):
+        for word in pieces(message.get(field) or ""):
             for index in range(spoken.parallel):
                 yield _chunk(spoken, index, {field: word}, text=word if field == "content" else "", tokens=1)
     calls = message.get("tool_calls") or []

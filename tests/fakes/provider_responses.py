@@ -91,7 +91,7 @@ def _events(spoken: Spoken) -> Iterator[_Said]:
 def _reasoned(spoken: Spoken, item: dict[str, Any], inner: dict[str, Any]) -> Iterator[_Said]:
     at, (part,) = {**inner, "summary_index": 0}, item["summary"]
     yield _Said({"type": "response.reasoning_summary_part.added", **at, "part": {**part, "text": ""}})
-    for token in spoken.reasoning:
+    for token in spoken.reasoning or (part["text"],):
         yield _Said(_delta(spoken, "reasoning_summary_text", at, token), tokens=1)
     yield _Said({"type": "response.reasoning_summary_text.done", **at, "text": part["text"]})
     yield _Said({"type": "response.reasoning_summary_part.done", **at, "part": part})
@@ -135,22 +135,31 @@ def _padded(spoken: Spoken) -> tuple[str, ...]:
 def _output(spoken: Spoken) -> list[dict[str, Any]]:
     """The whole items, in order."""
     number, items = spoken.id.removeprefix("chatcmpl-"), list[dict[str, Any]]()
-    if spoken.reasoning:
-        summary = [{"type": "summary_text", "text": "".join(spoken.reasoning)}]
-        thought = {"id": f"rs_{number}", "type": "reasoning", "summary": summary}
+    thought = "".join(spoken.reasoning) or spoken.reply.message.get("reasoning_content")
+    if thought:
+        item = {"id": f"rs_{number}", "type": "reasoning", "summary": [{"type": "summary_text", "text": thought}]}
         sealed = "reasoning.encrypted_content" in (spoken.body.get("include") or ())
-        items.append({**thought, "encrypted_content": "gAAAAscripted"} if sealed else thought)
-    status = "incomplete" if spoken.finish in _INCOMPLETE else "completed"
-    if spoken.call:
-        id, name, arguments = spoken.call
-        call = {"id": f"fc_{number}", "type": "function_call", "status": status, "call_id": id, "name": name}
-        items.append({**call, "arguments": arguments})
-    else:
+        items.append({**item, "encrypted_content": "gAAAAscripted"} if sealed else item)
+    calls = _calls(spoken)
+    if spoken.tokens or not calls:
         logprobs = _logprobs(spoken, spoken.tokens)
         part = {"type": "output_text", "annotations": [], "logprobs": logprobs, "text": "".join(_padded(spoken))}
-        message = {"id": f"msg_{number}", "type": "message", "status": status, "role": "assistant"}
+        message = {"id": f"msg_{number}", "type": "message", "role": "assistant"}
         items.append({**message, "content": [part]})
-    return items
+    for place, (id, name, arguments) in enumerate(calls):
+        call = {"id": f"fc_{number}_{place}", "type": "function_call", "call_id": id, "name": name}
+        items.append({**call, "arguments": arguments})
+    status = "incomplete" if spoken.finish in _INCOMPLETE else "completed"
+    return [item if item["type"] == "reasoning" else {**item, "status": status} for item in items]
+
+
+def _calls(spoken: Spoken) -> list[tuple[str, str, str]]:
+    """Id, name and arguments of every call."""
+    given = [
+        (call["id"], call["function"]["name"], call["function"]["arguments"])
+        for call in spoken.reply.message.get("tool_calls") or ()
+    ]
+    return [*given, spoken.call] if spoken.call else given
 
 
 def _ended(spoken: Spoken) -> dict[str, Any]:

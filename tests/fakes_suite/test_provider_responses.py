@@ -85,6 +85,19 @@ async def test_a_function_is_called_in_pieces_that_make_the_whole(
     assert pieces == '{"query": "two words"}'
 
 
+async def test_a_given_message_is_shown_with_all_its_calls(provider: Provider, client: openai.AsyncOpenAI) -> None:
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": f'{{"a": {place}}}'}}
+        for place, name in enumerate(("one", "two"))
+    ]
+    provider.script(Reply(message={"content": "I look.", "reasoning_content": "hm", "tool_calls": calls}))
+    _, final = await streamed(client)
+    assert [item.type for item in final.output] == ["reasoning", "message", "function_call", "function_call"]
+    assert final.output_text == "I look."
+    arguments = [item.arguments for item in final.output if item.type == "function_call"]
+    assert arguments == ['{"a": 0}', '{"a": 1}']
+
+
 async def test_an_answer_that_is_cut_by_the_limit_is_incomplete(provider: Provider, client: openai.AsyncOpenAI) -> None:
     provider.script(*[Reply(tokens=50)] * 2, Reply(finish="content_filter"), Reply(finish="failed"))
     said = await client.responses.create(model="m", input="x", max_output_tokens=3)

@@ -32,7 +32,7 @@ def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None
         ({"data": DataPolicy(hosted="forbidden")}, ("", "", "data")),
         ({"data": DataPolicy(regions=("us",))}, ("data", "data", "")),
         ({"tier": "large"}, ("tier", "", "tier")),
-        ({"dialect": "openai_embeddings"}, ("dialect", "dialect", "dialect")),
+        ({"input": ContextEstimate(10**7, 0)}, ("", "", "")),  # no one context: only the backend knows what fits
     ],
 )
 def test_a_backend_that_cannot_serve_is_excluded(
@@ -40,6 +40,15 @@ def test_a_backend_that_cannot_serve_is_excluded(
 ) -> None:
     found = _excluded(PLAIN._replace(**change), catalogue)  # type: ignore[arg-type]
     assert tuple(found[name][0] for name in ("small", "large", "hosted")) == causes
+
+
+@pytest.mark.parametrize(
+    ("kind", "cause"), [("openai", ""), ("local", ""), ("anthropic", "dialect"), ("litellm", "dialect")]
+)
+def test_who_cannot_be_asked_for_vectors_is_excluded(kind: str, cause: str, catalogue: Catalogue) -> None:
+    demand = PLAIN._replace(dialect="openai_embeddings")
+    (found,) = examine([backend("one", "large", "1", kind=kind)], demand, catalogue, Fleet())
+    assert found.cause == cause
 
 
 def test_a_resting_backend_is_excluded_with_its_reason(catalogue: Catalogue) -> None:
@@ -65,6 +74,7 @@ def test_only_the_window_in_the_way_is_the_clients_to_shorten() -> None:
     assert isinstance(error, ContextTooLong)
     assert error.param == "messages"
     assert "4096" in error.message
+    assert refusal([Candidate(SMALL, "too small", "window")], input_field="prompt").param == "prompt"
 
 
 def test_the_window_of_forbidden_backends_does_not_matter() -> None:

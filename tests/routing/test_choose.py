@@ -7,7 +7,7 @@ import pytest
 from gateway.domain.request import Controls, Turn
 from gateway.domain.route import ContextEstimate
 from gateway.domain.usage import Usage
-from gateway.errors import ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
+from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router, share_of
 from gateway.routing.grade import Grader
@@ -40,6 +40,16 @@ class EveryOther:
 
     def offer(self, sample: Any) -> None:
         raise AssertionError("the router offers nothing")
+
+
+@pytest.mark.parametrize("model", ["auto", "either"])
+def test_vectors_are_never_a_choice_among_models(decide: Decide, model: str) -> None:
+    asked = request(EASY, model=model, dialect="openai_embeddings", one_model=True)
+    with pytest.raises(BadRequest, match="name one of small, large") as caught:
+        decide(asked, tenant(models={"either": ["small", "large"]}))
+    assert caught.value.param == "model"
+    route = decide(request(EASY, model="mine", one_model=True), tenant(models={"mine": ["small"]}))
+    assert route.backends == (SMALL,)
 
 
 async def test_the_record_learns_route_and_difficulty(router: Router, grader: Grader) -> None:

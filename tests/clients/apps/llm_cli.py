@@ -64,10 +64,10 @@ def schema():
 
 @case
 def claude():
-    said = token()
-    assert said in llm("-m", f"anthropic/{CLAUDE_MODEL}", "--key", KEY, f"Stream {said}").stdout
+    said, model = token(), f"anthropic/{CLAUDE_MODEL}"
+    assert said in llm("-m", model, "--key", KEY, f"Stream {said}").stdout
     asked = f"Weather in {said} [[use weather]]"
-    assert f"sunny in {said}" in llm("-m", f"anthropic/{CLAUDE_MODEL}", "--key", KEY, "--functions", WEATHER, asked).stdout
+    assert f"sunny in {said}" in llm("-m", model, "--key", KEY, "--functions", WEATHER, asked).stdout
 
 
 @case

@@ -21,5 +21,8 @@ def upgrade() -> None:
         ("output_expires_s", sa.Float()),
         ("cancelling_at", sa.Float()),
         ("finalizing_at", sa.Float()),
+        ("idempotency", sa.String(64)),
+        ("fingerprint", sa.String(64)),
     ):
         op.add_column("batches", sa.Column(name, kind, nullable=True))
+    op.create_index(op.f("ix_batches_idempotency"), "batches", ["idempotency"], unique=True)

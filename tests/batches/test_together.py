@@ -1,0 +1,113 @@
+"""Batches over the real pipeline: what the ledger and a busy backend make of their lines."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.admission.overload import Overload
+from gateway.batches.batch import Batch
+from gateway.batches.files import Files
+from gateway.batches.jobs import Jobs
+from gateway.batches.run import LINES
+from gateway.batches.runner import Runner
+from gateway.domain.tenant import Tenant
+from gateway.policy.keys import KeyRing, create
+from gateway.policy.load import Policies
+from gateway.policy.tenants import Tenants
+from gateway.responses.memory import Memory
+from gateway.responses.store import Responses
+from gateway.settings.gateway import Ceilings
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from tests.batches.conftest import URL, jsonl, line
+from tests.fakes.house import House, ask, backend, opened_house, tenant
+from tests.fakes.provider import Fail, Reply
+
+POLICY = "team: search\ncache: {enabled: false}\n"
+
+
+@dataclass
+class Night:
+    house: House
+    jobs: Jobs
+    files: Files
+    tenant: Tenant
+
+    async def start(self, *texts: str) -> Batch:
+        """A line for each, for a backend that serves one request at a time."""
+
+        def asking(text: str) -> dict[str, Any]:
+            return line(text, body={"model": "narrow", "messages": [{"role": "user", "content": text}]})
+
+        async with self.files.upload() as upload:
+            await asyncio.to_thread(upload.write, jsonl(*map(asking, texts)))
+            file = await self.files.keep(upload, self.tenant, "lines.jsonl", "batch")
+        asked = {"input_file_id": file.id, "endpoint": URL, "completion_window": "24h"}
+        return await self.jobs.create(self.tenant, asked)
+
+    async def ended(self, batch: Batch) -> Batch:
+        async with asyncio.timeout(10):
+            while not (found := await self.jobs.get(batch.team, batch.id)).finished_at:
+                await asyncio.sleep(0.01)
+        return found
+
+
+@pytest.fixture
+async def night(state: State, database: Database, tmp_path: Path) -> AsyncIterator[Night]:
+    folder = tmp_path / "policies"
+    folder.mkdir()
+    (folder / "search.yaml").write_text(POLICY)
+    files = Files(tmp_path / "files", database)
+    await files.open()
+    _, key = await asyncio.to_thread(create, database, "search")
+    ring = KeyRing(database)
+    await ring.refresh()
+    tenants = Tenants(ring, await asyncio.to_thread(Policies, [folder], Ceilings()))
+    async with opened_house(
+        state,
+        database,
+        tmp_path,
+        more=lambda provider: (backend(provider, "narrow", concurrent=1),),
+    ) as house:
+        jobs = Jobs(database, files, max_line_bytes=10_000)
+        overload = Overload(concurrent=100, lag_s=1.0)
+        memory = Memory(Responses(database))
+        runner = Runner(jobs, files, house.pipeline, tenants, overload, memory, deadline_s=10, tick_s=0.01, wait_s=0.01)
+        await runner.open()
+        yield Night(house, jobs, files, tenants.of_key(key.id))
+        await runner.aclose()
+
+
+async def test_an_interactive_request_overtakes_the_lines_that_wait(night: Night) -> None:
+    provider = night.house.provider
+    provider.default = Reply(delay_s=0.2)
+    batch = await night.start(*(f"line {number}" for number in range(LINES * 2)))
+    narrow = night.house.fleet.backends[1]
+    async with asyncio.timeout(5):
+        while night.house.fleet.state(narrow).in_flight < 1 or night.house.pipeline.telemetry.totals.in_flight < LINES:
+            await asyncio.sleep(0.005)
+    await night.house.read(ask("I am in a hurry", model="narrow"), tenant("key_2", "people"))
+    texts = [exchange.json["messages"][0]["content"] for exchange in provider.exchanges]
+    assert texts.index("I am in a hurry") < LINES  # in turn it would come after the lines that were there before it
+    provider.default = Reply()
+    assert (await night.ended(batch)).completed == LINES * 2
+
+
+async def test_every_attempt_of_a_line_is_a_row_of_the_ledger(night: Night) -> None:
+    night.house.provider.script(Reply(), Fail(500, "not now"), Fail(422, "never"))
+    batch = await night.ended(await night.start("a", "b", "c", "d"))
+    assert (batch.completed, batch.failed) == (3, 1)
+    rows = await night.house.rows()
+    assert sorted(row["outcome"] for row in rows) == ["failed", "failed", "ok", "ok", "ok"]
+    for row in rows:
+        assert orjson.loads(row["tags"]) == {"batch": batch.id}
+        assert (row["team"], row["key_id"]) == ("search", night.tenant.key.id)
+        assert bool(row["cost_pico"]) == (row["outcome"] == "ok")
+    assert len({row["id"] for row in rows}) == len(night.house.provider.exchanges) == 5
