@@ -31,6 +31,7 @@ def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
         if policy.data.regions and backend.region not in policy.data.regions:
             continue
         found.setdefault(backend.name, backend.kind)
+        found.setdefault(backend.model, backend.kind)
     return list(found.items())
 
 

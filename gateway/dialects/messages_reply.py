@@ -118,10 +118,10 @@ def _message(message: dict[str, Any], blocks: list[Block], raw: bytes) -> dict[s
         said["reasoning_content"] = thought
     if thoughts := [kept for block in blocks if (kept := kept_thought(block))]:
         said["thinking_blocks"] = thoughts
-    if any(block.get("type") == "tool_use" for block in blocks):
-        inputs = _inputs(raw) if raw else [orjson.dumps(block.get("input")) for block in blocks]
-        pairs = zip(blocks, inputs, strict=True)
-        said["tool_calls"] = [tool_call(block, given) for block, given in pairs if block.get("type") == "tool_use"]
+    uses = [(place, block) for place, block in enumerate(blocks) if block.get("type") == "tool_use"]
+    if uses:
+        inputs = _inputs(uses, raw)
+        said["tool_calls"] = [tool_call(block, given) for (_, block), given in zip(uses, inputs, strict=True)]
     return said
 
 
@@ -139,8 +139,17 @@ def kept_thought(block: Block) -> Block | None:
     return None
 
 
-def _inputs(raw: bytes) -> list[bytes]:
-    """The `input` of each content block as it was written; empty where there is none."""
+def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
+    """The `input` of each of the `uses` (place and block) as it was written; empty where there is none."""
+    compact = [orjson.dumps(block.get("input")) for _, block in uses]
+    for each in compact:
+        if raw and raw.find(b'"input":' + each) < 0:  # written with spaces, or with numbers that do not fit
+            written = _written(raw)
+            return [written[place] for place, _ in uses]
+    return compact
+
+
+def _written(raw: bytes) -> list[bytes]:
     found = []
     content, _ = splice.find(raw, "content")[-1]
     for start, _ in splice.elements(raw, content):

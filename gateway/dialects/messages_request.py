@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.dialects.chat_request import load_object
+from gateway.dialects.chat_to_messages import VERSION
 from gateway.dialects.fields import Wanted, check, read_model
 from gateway.dialects.messages_turns import has_images, read_turns
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
-
-VERSION = b"2023-06-01"
-"""Of the API, where the client names none."""
 
 _FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
 """What a backend may see. Keys, workspace and profile belong to the client's own account, so they stay here."""

@@ -9,10 +9,9 @@ import orjson
 
 from gateway.dialects import splice
 from gateway.dialects.chat_plain import load_reply
-from gateway.dialects.chat_to_messages import ChatToMessages
+from gateway.dialects.chat_to_messages import VERSION, ChatToMessages
 from gateway.dialects.messages_relay import MessagesRelay
 from gateway.dialects.messages_reply import chat_completion, messages_usage
-from gateway.dialects.messages_request import VERSION
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_turns import shortened
 from gateway.dialects.plain import Plain
@@ -20,6 +19,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
+_MARK = UNSIGNED.encode()
 _LEAST_BUDGET = 1024
 """Of thinking, as Anthropic demands; and `max_tokens` must be larger."""
 
@@ -51,7 +51,7 @@ class MessagesToMessages:
         if max_output_tokens is not None:
             changes["max_tokens"] = b"%d" % max_output_tokens
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
-        if (plan is not None and plan.touched) or UNSIGNED.encode() in request.raw:
+        if (plan is not None and plan.touched) or request.raw.rfind(_MARK) >= 0:
             changes["messages"] = _messages(request, plan or ContextPlan(0, 0))
         return splice.splice(request.raw, request.body, changes) if changes else request.raw
 

@@ -88,11 +88,12 @@ class Memory:
             raise _away(error) from error
 
     async def keep(self, request: CompletionRequest, tenant: Tenant, answer: bytes | None) -> None:
-        """`answer`: the Response object, or None when it is not whole. The client has it, so a failure is only logged.
+        """`answer`: the Response object; None for a stream too long to be put together. A failure is only logged.
 
         Called before the client is told the end: whoever knows the id may name it at once, at any worker.
         """
         if answer is None:
+            log.warning("the response of %s is too long to be stored", request.id)
             return
         try:
             body = orjson.loads(answer)
