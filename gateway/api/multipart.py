@@ -89,7 +89,7 @@ class Form:
 async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, stall_s: float) -> Form:
     """A whole form of at most `limit` bytes in the file. Raises BadRequest, also when it stalls or is cut short."""
     form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
-    await receive(request, form.feed, limit + FRAME, stall_s)
+    await receive(request, form.feed, limit, stall_s, FRAME)
     if not form.whole:
         raise BadRequest("The form ends before its last boundary.")
     return form

@@ -15,16 +15,18 @@ PIECE = 2**20
 """Bytes that are taken at once, off the loop."""
 
 
-async def receive(request: Request, take: Callable[[bytes], object], limit: int, stall_s: float) -> None:
-    """Hand `take` the body without its codings, off the loop.
+async def receive(
+    request: Request, take: Callable[[bytes], object], limit: int, stall_s: float, frame: int = 0
+) -> None:
+    """Hand `take` the body without its codings, off the loop. Of it `frame` bytes do not count.
 
     Raises BodyTooLarge above `limit` bytes, BadRequest when the body stalls or breaks off, UnsupportedMediaType for a
     coding that is not known, and what `take` raises.
     """
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
+    if declared.isdigit() and int(declared) > limit + frame:
         raise _too_large(limit)
-    reading = _Reading(request.headers.get("content-encoding", ""), take, limit)
+    reading = _Reading(request.headers.get("content-encoding", ""), take, limit, frame)
     waiting, more = bytearray(), True
     while more:
         data, more = await _piece(request, stall_s)
@@ -36,25 +38,25 @@ async def receive(request: Request, take: Callable[[bytes], object], limit: int,
 
 
 class _Reading:
-    def __init__(self, header: str, take: Callable[[bytes], object], limit: int) -> None:
+    def __init__(self, header: str, take: Callable[[bytes], object], limit: int, frame: int) -> None:
         try:
             codings = parse_codings(header)
         except UnknownCoding:
             raise UnsupportedMediaType(f"Content-Encoding {header[:80]} is not read here; {READ} are.") from None
         self._decoder = decoder(codings) if codings else None
-        self._take, self._limit, self._size = take, limit, 0
+        self._take, self._limit, self._left = take, limit, limit + frame
 
     def feed(self, data: bytes) -> None:
         """Off the loop only."""
         if self._decoder is not None:
             try:
-                data = self._decoder.feed(data, self._limit - self._size)
+                data = self._decoder.feed(data, self._left)
             except Oversized:
                 raise _too_large(self._limit) from None
             except ValueError as error:
                 raise _garbled(str(error)) from error
-        self._size += len(data)
-        if self._size > self._limit:
+        self._left -= len(data)
+        if self._left < 0:
             raise _too_large(self._limit)
         self._take(data)
 

@@ -10,6 +10,9 @@ from gateway.errors import BadRequest
 _INPUT = "input"
 """The one argument of a function that stands for a custom tool."""
 _CHOICES = frozenset({"auto", "none", "required"})
+_SPARED = ("web_search", "image_generation")
+"""How the hosted tools' types begin that coding agents offer in every request beside their own: left out there, as a
+model that is free to choose may do without them. Any other would be missed in the answer."""
 
 
 class Tool(NamedTuple):
@@ -44,7 +47,11 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """
     choice, allowed = _choice(body.get("tool_choice"))
     tools: list[dict[str, Any]] = []
-    for tool, where, within in _each(body.get("tools") or []):
+    given = body.get("tools") or []
+    spares = choice in (None, "auto", "none") and any(not _spared(tool) for tool in given)
+    for tool, where, within in _each(given):
+        if spares and _spared(tool):
+            continue
         translated = _tool(tool, where, within)
         if allowed is None or not allowed.isdisjoint((tool["name"], within)):
             tools.append(translated)
@@ -56,6 +63,10 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         if body.get("parallel_tool_calls") is not None:
             said["parallel_tool_calls"] = body["parallel_tool_calls"]
     return said
+
+
+def _spared(tool: Mapping[str, Any]) -> bool:
+    return str(tool.get("type")).startswith(_SPARED)
 
 
 def _each(tools: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:

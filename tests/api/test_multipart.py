@@ -80,7 +80,7 @@ async def test_a_client_that_leaves_or_stalls_is_not_waited_for() -> None:
         await asyncio.sleep(10)
         raise AssertionError
 
-    for receive, told in ((gone, "left"), (silent, "Nothing of the file")):
+    for receive, told in ((gone, "left"), (silent, "Nothing of the body")):
         request = Request({"type": "http", "headers": [(b"content-type", TYPE.encode())]}, receive)
         with pytest.raises(BadRequest, match=told):
             await receive_form(request, bytearray().extend, 10, 0.01)

@@ -29,12 +29,21 @@ class Turn:
 
 
 @dataclass(frozen=True)
+class Tool:
+    """What may be called: a function with a JSON schema, or a custom tool that takes any text."""
+
+    schema: dict[str, Any] = field(default_factory=dict)
+    custom: bool = False
+    namespace: str = ""
+
+
+@dataclass(frozen=True)
 class Asked:
     """One request, as far as it decides the answer."""
 
     turns: tuple[Turn, ...]
-    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Function tools: name → JSON schema of the arguments."""
+    tools: dict[str, Tool] = field(default_factory=dict)
+    """By name."""
     forced: bool = False
     """Some tool must be called."""
     wanted: str = ""
@@ -47,10 +56,16 @@ class Asked:
 class Call:
     name: str
     arguments: dict[str, Any]
+    tool: Tool = field(default_factory=Tool)
 
     @property
     def json(self) -> str:
         return orjson.dumps(self.arguments).decode()
+
+    @property
+    def given(self) -> str:
+        """What the tool is given: JSON, or the text of a custom tool."""
+        return str(self.arguments["input"]) if self.tool.custom else self.json
 
 
 @dataclass(frozen=True)
@@ -116,27 +131,33 @@ def _prompt_at(asked: Asked) -> int:
 
 def _calls(asked: Asked, marks: dict[str, list[str]], words: str, answered: bool) -> tuple[Call, ...]:
     if asked.wanted:
-        return (Call(asked.wanted, instance(asked.tools.get(asked.wanted, {}), words)),)
+        return (_call(asked, asked.wanted, words),)
     if not answered:
         if named := [name for name in marks.get("use", ()) if name in asked.tools]:
-            return tuple(Call(name, instance(asked.tools[name], words)) for name in named)
+            return tuple(_call(asked, name, words) for name in named)
         if "write" in marks and (call := _writing(asked, marks["write"][0], words)):
             return (call,)
     if asked.forced and asked.tools:
-        name = list(asked.tools)[-1]  # frameworks put the tool that takes the final answer last
-        return (Call(name, instance(asked.tools[name], words)),)
+        return (_call(asked, list(asked.tools)[-1], words),)  # frameworks put the final answer's tool last
     return ()
+
+
+def _call(asked: Asked, name: str, words: str) -> Call:
+    tool = asked.tools.get(name, Tool())
+    return Call(name, {"input": words} if tool.custom else instance(tool.schema, words), tool)
 
 
 def _writing(asked: Asked, path: str, words: str) -> Call | None:
     """The agent's own way to write a file, out of the tools that it offers."""
     if "Write" in asked.tools:
         return Call("Write", {"file_path": path, "content": words + "\n"})
-    for name, argument in _SHELLS.items():
-        if name in asked.tools:
-            line = f"echo {words} > {path}"
-            kind = asked.tools[name].get("properties", {}).get(argument, {}).get("type")
-            return Call(name, {argument: ["sh", "-c", line] if kind == "array" else line})
+    line = f"echo {words} > {path}"
+    for name, tool in asked.tools.items():
+        if argument := _SHELLS.get(name):
+            kind = tool.schema.get("properties", {}).get(argument, {}).get("type")
+            return Call(name, {argument: ["sh", "-c", line] if kind == "array" else line}, tool)
+        if name.endswith("exec"):  # runs JavaScript, with the shell as one of its functions
+            return Call(name, {"input": f'text(await tools.exec_command({{cmd: "{line}"}}))'}, tool)
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Said, Turn
+from tests.clients.brain import Asked, Said, Tool, Turn
 
 _KINDS = {400: "invalid_request_error", 401: "authentication_error", 404: "invalid_request_error", 429: "requests"}
 _CODES = {400: "invalid_value", 401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
@@ -39,7 +39,7 @@ def asked(body: dict[str, Any]) -> Asked:
     schema = (form.get("json_schema") or {}).get("schema", {}) if form.get("type") in _STRUCTURED else None
     return Asked(
         turns=tuple(turns),
-        tools={tool["name"]: tool.get("parameters") or {} for tool in tools},
+        tools={tool["name"]: Tool(tool.get("parameters") or {}) for tool in tools},
         forced=choice == "required",
         wanted=choice["function"]["name"] if isinstance(choice, dict) and "function" in choice else "",
         schema=schema,

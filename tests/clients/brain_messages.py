@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Said, Turn
+from tests.clients.brain import Asked, Said, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _KINDS = {
@@ -29,7 +29,7 @@ def asked(body: dict[str, Any]) -> Asked:
     form = (body.get("output_config") or {}).get("format") or body.get("output_format")
     return Asked(
         turns=tuple(turns),
-        tools={tool["name"]: tool["input_schema"] for tool in body.get("tools") or () if "input_schema" in tool},
+        tools={tool["name"]: Tool(tool["input_schema"]) for tool in body.get("tools") or () if "input_schema" in tool},
         forced=choice.get("type") == "any",
         wanted=choice.get("name", ""),
         schema=form["schema"] if form else None,

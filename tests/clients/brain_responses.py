@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import orjson
 
-from tests.clients.brain import Asked, Call, Said, Turn
+from tests.clients.brain import Asked, Call, Said, Tool, Turn
 from tests.clients.brain_chat import text_of
 
 _COMPLETED = {"object": "response", "created_at": 1_700_000_000, "status": "completed"}
@@ -21,14 +21,28 @@ def asked(body: dict[str, Any]) -> Asked:
         turns.extend(_turn(item))
     choice = body.get("tool_choice")
     form = (body.get("text") or {}).get("format") or {}
-    functions = [tool for tool in body.get("tools") or () if tool.get("type") == "function"]
+    tools = dict(_tools(body.get("tools") or ()))
+    for item in given if isinstance(given, list) else ():
+        if item.get("type") == "additional_tools":
+            tools.update(_tools(item["tools"]))
     return Asked(
         turns=tuple(turns),
-        tools={tool["name"]: tool.get("parameters") or {} for tool in functions},
+        tools=tools,
         forced=choice == "required",
         wanted=choice.get("name", "") if isinstance(choice, dict) else "",
         schema=form.get("schema", {}) if form.get("type") in ("json_schema", "json_object") else None,
     )
+
+
+def _tools(given: Iterable[dict[str, Any]], namespace: str = "") -> Iterator[tuple[str, Tool]]:
+    for tool in given:
+        match tool["type"]:
+            case "function":
+                yield tool["name"], Tool(tool.get("parameters") or {}, namespace=namespace)
+            case "custom":
+                yield tool["name"], Tool(custom=True, namespace=namespace)
+            case "namespace":
+                yield from _tools(tool["tools"], tool["name"])
 
 
 def _turn(item: dict[str, Any]) -> Iterator[Turn]:
@@ -88,19 +102,26 @@ def _items(said: Said) -> list[dict[str, Any]]:
 
 
 def _call(said: Said, number: int, call: Call) -> dict[str, Any]:
+    kind, given = ("custom_tool_call", "input") if call.tool.custom else ("function_call", "arguments")
     return {
-        "type": "function_call",
+        "type": kind,
         "id": f"fc_brain{said.number}x{number}",
         "call_id": f"call_brain{said.number}x{number}",
         "name": call.name,
-        "arguments": call.json,
+        given: call.given,
         "status": "completed",
+        **({"namespace": call.tool.namespace} if call.tool.namespace else {}),
     }
 
 
 def _empty(item: dict[str, Any]) -> dict[str, Any]:
     """`item` as it is announced."""
-    blanks = {"reasoning": {"summary": []}, "message": {"content": []}, "function_call": {"arguments": ""}}
+    blanks: dict[str, dict[str, Any]] = {
+        "reasoning": {"summary": []},
+        "message": {"content": []},
+        "function_call": {"arguments": ""},
+    }
+    blanks["custom_tool_call"] = {"input": ""}
     return {**item, **blanks[item["type"]], **({"status": "in_progress"} if "status" in item else {})}
 
 
@@ -110,6 +131,9 @@ def _inside(item: dict[str, Any], said: Said) -> Iterator[tuple[str, dict[str, A
             yield from _texts("reasoning_summary", "summary_index", item["summary"][0], said.thought_words)
         case "message":
             yield from _texts("output", "content_index", item["content"][0], said.words)
+        case "custom_tool_call":
+            yield "response.custom_tool_call_input.delta", {"delta": item["input"]}
+            yield "response.custom_tool_call_input.done", {"input": item["input"]}
         case _:
             json = item["arguments"]
             for start in range(0, len(json), 9):

@@ -31,13 +31,13 @@ class Target:
 CHAT_MODEL, CLAUDE_MODEL, RESPONSES_MODEL, EMBEDDER = "gpt-4.1", "claude-sonnet-4-6", "gpt-4.1-mini", "embedder"
 OFF = (
     Target("off", CHAT_MODEL, "claude-haiku-4-5-20251001", "gpt-5.6-terra"),
-    Target("off", CLAUDE_MODEL, CLAUDE_MODEL, "gpt-5.6-luna"),
+    Target("off", CLAUDE_MODEL, CLAUDE_MODEL, "gpt-5.5"),
     Target("off", RESPONSES_MODEL, "claude-opus-4-5-20251101", "gpt-5.6-sol"),
 )
 """Each backend dialect, with cache, trimming and routing off."""
-TARGETS = (*OFF, Target("on", "auto", "claude-opus-4-6", "gpt-5.5"))
+TARGETS = (*OFF, Target("on", "auto", "claude-opus-4-6", "gpt-5.6-luna"))
 """And the gateway with all of it on."""
-AGENT_TARGETS = (*OFF, Target("agents", "auto", "claude-opus-4-6", "gpt-5.5"))
+AGENT_TARGETS = (*OFF, Target("agents", "auto", "claude-opus-4-6", "gpt-5.6-luna"))
 
 
 @dataclass(frozen=True)

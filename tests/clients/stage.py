@@ -32,23 +32,23 @@ local_model: {{enabled: false}}
 POLICIES = {
     "off": """\
 models: {embedder: [chat], claude-haiku-4-5-20251001: [chat], claude-opus-4-5-20251101: [responses],
-         gpt-5.6-terra: [chat], gpt-5.6-luna: [claude], gpt-5.6-sol: [responses]}
+         gpt-5.6-terra: [chat], gpt-5.5: [claude], gpt-5.6-sol: [responses]}
 cache: {enabled: false}
 context: {enabled: false}
 """,
     "on": """\
-models: {auto: {candidates: [chat, responses, claude]}, embedder: [chat], claude-opus-4-6: auto, gpt-5.5: auto}
+models: {auto: {candidates: [chat, responses, claude]}, embedder: [chat], claude-opus-4-6: auto, gpt-5.6-luna: auto}
 cache: {scope: team, semantic: {enabled: true, sampled: true}}
 context: {max_input_tokens: 12000}
 """,
     "agents": """\
-models: {auto: {candidates: [chat, responses, claude]}, claude-opus-4-6: auto, gpt-5.5: auto}
+models: {auto: {candidates: [chat, responses, claude]}, claude-opus-4-6: auto, gpt-5.6-luna: auto}
 cache: {scope: team, semantic: {enabled: true, sampled: true}}
 context: {max_input_tokens: 60000}
 """,
     "spent": "budget: {limit_usd: 0.000001, window: total}\n",
 }
-"""`agents` is `on` with room for a coding agent: what it says of itself and its tools, 30000 tokens, cannot be trimmed."""
+"""`agents` is `on` with room for a coding agent, whose 30000 tokens of tools and system prompt cannot be trimmed."""
 BRAIN_KEY = "sk-brain-0123456789abcdef"
 
 

@@ -264,14 +264,23 @@ def test_a_namespace_is_said_in_its_functions_names() -> None:
     assert len(said(tools=[WEATHER, SPACE], tool_choice=choice)["tools"]) == 2
 
 
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "image_generation"])
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}])
+def test_hosted_tools_beside_the_clients_own_are_left_out(kind: str, choice: dict[str, Any]) -> None:
+    body = said(tools=[{"type": kind}, WEATHER], **choice)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["weather"]
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
         *[
             ({"tools": [WEATHER, {"type": kind}]}, "tools[1].type")
-            for kind in ("web_search", "file_search", "code_interpreter", "computer_use_preview", "mcp",
-                         "image_generation", "local_shell")
+            for kind in ("file_search", "code_interpreter", "computer_use_preview", "mcp", "local_shell")
         ],
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [WEATHER, {"type": "web_search"}], "tool_choice": "required"}, "tools[1].type"),
+        ({"tools": [{"type": "image_generation"}, WEATHER, {"type": "mcp"}]}, "tools[2].type"),
         ({"tools": [{"type": "function"}]}, "tools[0].name"),
         ({"tools": [{"type": "namespace"}]}, "tools[0]"),
         ({"tools": [{**SPACE, "tools": [{"type": "mcp"}]}]}, "tools[0].tools[0].type"),

@@ -1,0 +1,105 @@
+"""Coding agents run a whole tool loop behind the gateway: a tool is called, a file is written, the result is told."""
+
+from __future__ import annotations
+
+import secrets
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.clients.catalogue import AGENT_TARGETS, Target
+from tests.clients.stage import Stage
+
+pytestmark = [pytest.mark.clients, pytest.mark.timeout(150)]
+
+CODEX = """\
+model = "{model}"
+model_provider = "thriftgate"
+
+[model_providers.thriftgate]
+name = "Thriftgate"
+base_url = "{base}/v1"
+env_key = "THRIFTGATE_KEY"
+wire_api = "responses"
+request_max_retries = 0
+stream_max_retries = 0
+"""
+
+
+def run(work: Path, environment: dict[str, str], *command: str) -> list[dict[str, Any]]:
+    """The JSON lines that the agent prints."""
+    done = subprocess.run(
+        command, env=environment, cwd=work, capture_output=True, timeout=140, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 0, (done.stdout[-3000:] + done.stderr[-3000:]).decode()
+    return [orjson.loads(line) for line in done.stdout.splitlines() if line.startswith(b"{")]
+
+
+@pytest.fixture
+def work(home: Path) -> Path:
+    work = home / "work"
+    work.mkdir()
+    return work
+
+
+def claude_environment(stage: Stage, target: Target, home: Path, model: str) -> dict[str, str]:
+    return {
+        **stage.environment(target, home),
+        "ANTHROPIC_BASE_URL": stage.gateway.base,
+        "ANTHROPIC_AUTH_TOKEN": stage.keys[target.team],
+        "ANTHROPIC_MODEL": model,
+        "ANTHROPIC_DEFAULT_HAIKU_MODEL": model,
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+        "DISABLE_TELEMETRY": "1",
+        "DISABLE_AUTOUPDATER": "1",
+    }
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["any-name", "known-name"])
+@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+def test_claude_code_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool) -> None:
+    said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
+    environment = claude_environment(stage, target, home, target.claude_model if known else target.model)
+    told = run(
+        work, environment,
+        "claude", "-p", f"Write {said} [[write {file}]]", "--output-format", "json", "--allowedTools", "Write,Bash",
+    )  # fmt: skip
+    assert file.read_text() == f"{said}\n"
+    assert told[-1]["is_error"] is False
+    assert f"About {said} the tools said" in told[-1]["result"]
+    assert told[-1]["usage"]["input_tokens"] > 0
+
+
+def test_claude_code_streams_what_it_hears(stage: Stage, home: Path, work: Path) -> None:
+    said, target = f"tok-{secrets.token_hex(5)}", AGENT_TARGETS[0]
+    told = run(
+        work, claude_environment(stage, target, home, target.model),
+        "claude", "-p", f"Think of {said} [[think]]", "--verbose",
+        "--output-format", "stream-json", "--include-partial-messages",
+    )  # fmt: skip
+    kinds = [line["event"]["type"] for line in told if line["type"] == "stream_event"]
+    assert kinds[0] == "message_start"
+    assert kinds[-1] == "message_stop"
+    assert said in told[-1]["result"]
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["any-name", "known-name"])
+@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, known: bool) -> None:
+    said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
+    (home / ".codex").mkdir()
+    model = target.gpt_model if known else target.model
+    (home / ".codex" / "config.toml").write_text(CODEX.format(model=model, base=stage.gateway.base))
+    told = run(
+        work, {**stage.environment(target, home), "THRIFTGATE_KEY": stage.keys[target.team]},
+        "codex", "exec", "--json", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+        f"Write {said} [[write {file}]]",
+    )  # fmt: skip
+    assert file.read_text() == f"{said}\n", told
+    messages = [line["item"]["text"] for line in told if line.get("item", {}).get("type") == "agent_message"]
+    assert f"About {said} the tools said" in messages[-1]
+    assert told[-1]["type"] == "turn.completed"
+    assert told[-1]["usage"]["input_tokens"] > 0
