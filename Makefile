@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PARALLEL ?= -n 4 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run test check lint test-extras deploy-check lock clean
+.PHONY: run test check lint test-extras test-clients deploy-check lock lock-clients clean
 
 run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
@@ -29,6 +29,12 @@ lint: .venv/dev
 test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras
 
+# Real clients, each where its own requirements hold; .clients is theirs alone.
+CLIENTS := vendors frameworks older aider node agents
+
+test-clients: .venv/dev $(CLIENTS:%=.clients/%/ready)  ## some twenty real clients and two coding agents (needs Node 20)
+	$(BIN)/python -m pytest tests/clients -m clients
+
 deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway (apt-get install prometheus)
 	$(BIN)/python -m pytest tests/deploy tests/docs/test_deploy.py
 
@@ -45,6 +51,17 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 .venv/st: .venv/dev requirements-st.lock  # torch by name: a range would take a build with gigabytes of CUDA
 	$(PIP) install torch==2.13.0
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements-st.lock
+	@touch $@
+
+.clients/%/ready: tests/clients/requirements/%.lock
+	$(PYTHON) -m venv .clients/$*
+	.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r $<
+	@touch $@
+
+.clients/%/ready: tests/clients/requirements/%/package-lock.json
+	@mkdir -p $(@D)
+	cp $(<D)/package.json $(<D)/package-lock.json $(@D)
+	cd $(@D) && npm ci --ignore-scripts=$(if $(filter agents,$*),false,true) --no-audit --no-fund
 	@touch $@
 
 $(DATA)/models/$(GGUF): | .venv/run
@@ -71,5 +88,13 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
 		$(TORCH:%=--no-emit-package %) -o requirements-st.lock
 
+lock-clients:  ## pin the clients anew
+	$(PIP) install uv
+	for name in vendors frameworks older aider; do (cd tests/clients/requirements && \
+		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
+	for name in node agents; do (cd tests/clients/requirements/$$name && npm update --save --package-lock-only \
+		--ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund) || exit 1; done
+
 clean:
-	rm -rf .venv .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .clients .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -153,7 +153,7 @@ async def send_whole(
 
 
 async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, Any]:
-    """A JSON object of at most `limit` bytes, for the routes around inference. Raises BadRequest, and as `read_body`."""
+    """A JSON object of at most `limit` bytes, for routes around inference. Raises BadRequest, and as `read_body`."""
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)

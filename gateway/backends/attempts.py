@@ -210,10 +210,13 @@ class _Met:
         self.busy: list[GatewayError] = []
 
     def verdict(self) -> GatewayError:
-        """Real failures first; then what the client can change; then what only time can."""
-        if self.failures:
+        """Real failures first; then what the client can change; then what only time can.
+
+        That a backend has no endpoint is no reason once it was asked in another way.
+        """
+        if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
-        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(()))
+        return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures))
 
 
 def pause_after(failure: BackendError) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import orjson
@@ -13,7 +14,7 @@ from gateway.dialects import responses_request
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.usage import Usage
-from gateway.errors import GatewayError, StreamBroken
+from gateway.errors import BadRequest, GatewayError, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.dialects.samples import events_of
 from tests.dialects.sdk import accumulate
@@ -206,3 +207,32 @@ async def test_a_backend_without_responses_is_asked_over_chat(caller_of: CallerO
         assert events_of(stream)[-1]["response"]["output"][0]["content"][0]["text"] == "You said: hello"
         assert provider.last.path == "/v1/chat/completions"
         assert len(provider.exchanges) == 3
+
+
+async def test_what_cannot_be_said_over_chat_is_what_the_client_hears(caller_of: CallerOf) -> None:
+    """Not that the backend has no endpoint for Responses."""
+    async with Provider(speaks=("/v1/chat/completions",)) as provider:
+        caller = caller_of(backend_at(provider, "small"))
+        with pytest.raises(BadRequest) as caught:
+            await caller.call(responses("hello", tools=[{"type": "file_search"}]))
+        assert caught.value.param == "tools[0].type"
+        assert [exchange.path for exchange in provider.exchanges] == ["/v1/responses"]
+
+
+@pytest.mark.parametrize(
+    ("missing", "paths"),
+    [
+        (Fail(404, body="html"), ["/v1/responses", "/v1/chat/completions"]),
+        (Fail(405, "no such method"), ["/v1/responses", "/v1/chat/completions"]),
+        (Fail(404, "no such model", code="model_not_found", param="model"), ["/v1/responses"]),
+        (Fail(404, "no such item", param="input"), ["/v1/responses"]),
+    ],
+)
+async def test_only_a_missing_endpoint_means_that_the_dialect_is_not_spoken(
+    small: Provider, caller_of: CallerOf, missing: Fail, paths: list[str]
+) -> None:
+    caller = caller_of(backend_at(small, "small"))
+    small.script(missing)
+    with suppress(GatewayError):
+        await caller.call(responses("hello"))
+    assert [exchange.path for exchange in small.exchanges] == paths

@@ -120,8 +120,8 @@ def _empty(item: dict[str, Any]) -> dict[str, Any]:
         "reasoning": {"summary": []},
         "message": {"content": []},
         "function_call": {"arguments": ""},
+        "custom_tool_call": {"input": ""},
     }
-    blanks["custom_tool_call"] = {"input": ""}
     return {**item, **blanks[item["type"]], **({"status": "in_progress"} if "status" in item else {})}
 
 

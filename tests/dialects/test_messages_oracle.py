@@ -35,7 +35,7 @@ SAME: dict[str, dict[str, Any]] = {
     "tools": {"tools": [TOOL]},
     "must use a tool": {"tools": [TOOL], "tool_choice": {"type": "any"}},
     "this tool": {"tools": [TOOL], "tool_choice": {"type": "tool", "name": "weather"}},
-    "one at a time": {"tools": [TOOL], "tool_choice": {"type": "auto", "disable_parallel_tool_use": True}},
+    "any tool or none": {"tools": [TOOL], "tool_choice": {"type": "auto"}},
     "loop": {
         "tools": [TOOL],
         "messages": [
@@ -47,7 +47,7 @@ SAME: dict[str, dict[str, Any]] = {
         ],
     },
 }  # fmt: skip
-FIELDS = ("temperature", "top_p", "stop", "user", "tool_choice", "parallel_tool_calls", "stream")
+FIELDS = ("temperature", "top_p", "stop", "user", "tool_choice", "stream")
 
 
 def theirs() -> Any:

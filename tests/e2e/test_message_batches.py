@@ -167,7 +167,7 @@ async def test_lists_come_in_pages_in_both_directions(providers: Providers, conn
     assert [each.id async for each in page] == [*ids[1:3], ids[0]]
     for wrong in ({"limit": 0}, {"limit": 1001}, {"after_id": ids[0], "before_id": ids[1]}):
         with pytest.raises(anthropic.BadRequestError):
-            await sdk.messages.batches.list(**wrong)  # type: ignore[arg-type]
+            await sdk.messages.batches.list(**wrong)
 
 
 async def test_another_team_and_the_other_vendors_clients_see_nothing(
