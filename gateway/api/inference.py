@@ -210,6 +210,8 @@ class Inference:
         """Refuse before anything has begun."""
         self._telemetry.refused(request_id, error, caller.path)
         headers: Headers = [*JSON, *of_error(error), *of_id(request_id)]
+        if error.status == MethodNotAllowed.status:
+            headers.append((b"allow", b"POST"))
         body = dialect.error_body(error, request_id)
         await caller.whole(dialect.status(error), headers, body, pause_s=self._overload.pause_s(error))
 

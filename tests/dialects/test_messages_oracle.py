@@ -54,7 +54,8 @@ def theirs() -> Any:
     keep_litellm_offline()
     from litellm.llms.anthropic.pass_through.adapters.transformation import LiteLLMAnthropicMessagesAdapter
 
-    return LiteLLMAnthropicMessagesAdapter()
+    adapter: Any = LiteLLMAnthropicMessagesAdapter
+    return adapter()
 
 
 def essence(message: dict[str, Any]) -> dict[str, Any]:

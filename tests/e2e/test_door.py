@@ -134,6 +134,7 @@ async def test_bad_heads_are_told_in_shape_and_the_line_stays_open(line: Line, k
         answer = await line.hear()
         assert answer[0] == status, (said, answer)
         error_of(path, answer)
+        assert (status == 405) == (answer[1].get(b"allow") == b"POST")
         assert b"connection" not in answer[1]
     line.say(request("POST", path, key, JSON, b"content-length: %d" % (21 * 2**20)))
     answer = await line.hear()
