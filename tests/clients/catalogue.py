@@ -64,7 +64,7 @@ APPS = (
     _app(
         "openai-python",
         "openai_python.py",
-        "plain plain_async twice conversation stream stream_usage stream_helper tools tools_streamed tool_forced "
+        "plain plain_async twice responses_twice long_conversation conversation stream stream_usage stream_helper tools tools_streamed tool_forced "
         "parse image responses responses_stream responses_tools responses_parse responses_async embeddings "
         "completions models wrong_key unknown_model spent refused_above broken_stream no_such_path",
         "vendors",
@@ -73,7 +73,7 @@ APPS = (
         "anthropic-python",
         "anthropic_python.py",
         "plain plain_async stream stream_helper tools tools_streamed tool_runner parse beta cache_control thinking "
-        "image count_tokens models wrong_key unknown_model spent refused_above broken_stream",
+        "image twice tools_twice long_conversation count_tokens models wrong_key unknown_model spent refused_above broken_stream",
         "vendors",
     ),
     _app(

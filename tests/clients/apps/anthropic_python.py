@@ -168,6 +168,35 @@ def image():
 
 
 @case
+def twice():
+    """Where there is a cache, the second and third are its answers, whichever way they are asked for."""
+    asked = {"model": MODEL, "max_tokens": 500, "messages": user(f"Repeat {token()}")}
+    with client.messages.stream(**asked) as helper:
+        first = helper.get_final_text()
+    assert first == text_of(client.messages.create(**asked))
+    with client.messages.stream(**asked) as helper:
+        assert first == helper.get_final_text()
+
+
+@case
+def tools_twice():
+    asked = {"model": MODEL, "max_tokens": 500, "messages": user(f"For {token()} [[use weather]]"), "tools": TOOLS}
+    first = [block.input for block in client.messages.create(**asked).content if block.type == "tool_use"]
+    with client.messages.stream(**asked) as helper:
+        assert first == [block.input for block in helper.get_final_message().content if block.type == "tool_use"]
+
+
+@case
+def long_conversation():
+    """More than a policy that trims lets through."""
+    said, older = token(), []
+    for number in range(60):
+        older += [*user(f"{number} " + "many words " * 150), {"role": "assistant", "content": "more words " * 20}]
+    messages = [*older, *user(f"Now {said}")]
+    assert said in text_of(client.messages.create(model=MODEL, max_tokens=500, messages=messages, system="Be brief."))
+
+
+@case
 def count_tokens():
     counted = client.messages.count_tokens(model=MODEL, messages=user("one two three four five"), system="Be brief.")
     assert counted.input_tokens > 0

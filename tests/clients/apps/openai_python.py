@@ -51,9 +51,36 @@ async def plain_async():
 
 @case
 def twice():
-    said = token()
-    answers = [client.chat.completions.create(model=MODEL, messages=user(f"Repeat {said}")) for _ in range(2)]
-    assert answers[0].choices[0].message.content == answers[1].choices[0].message.content
+    """Where there is a cache, the second and third are its answers, whichever way they are asked for."""
+    asked = {"model": MODEL, "messages": user(f"Repeat {token()}")}
+    first = client.chat.completions.create(**asked).choices[0].message.content
+    assert first == client.chat.completions.create(**asked).choices[0].message.content
+    with client.chat.completions.stream(**asked) as helper:
+        assert first == helper.get_final_completion().choices[0].message.content
+
+
+@case
+def responses_twice():
+    asked = {"model": MODEL, "input": f"Repeat {token()}"}
+    with client.responses.stream(**asked) as helper:
+        first = helper.get_final_response().output_text
+    assert first == client.responses.create(**asked).output_text
+    with client.responses.stream(**asked) as helper:
+        kinds = [event.type for event in helper]
+    assert kinds[-1] == "response.completed"
+    assert first == helper.get_final_response().output_text
+
+
+@case
+def long_conversation():
+    """More than a policy that trims lets through."""
+    said, older = token(), []
+    for number in range(60):
+        older += [*user(f"{number} " + "many words " * 150), {"role": "assistant", "content": "more words " * 20}]
+    answer = client.chat.completions.create(model=MODEL, messages=[*older, *user(f"Now {said}")])
+    assert said in answer.choices[0].message.content
+    answer = client.responses.create(model=MODEL, input=[*older, *user(f"Again {said}")])
+    assert said in answer.output_text
 
 
 @case
