@@ -2,7 +2,8 @@
 
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
-│                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415 · KeyReused 422 · HeadTooLarge 431
+│                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415
+│                                  KeyReused 422 · HeadTooLarge 431
 ├── InvalidKey 401                 ExpiredKey 401
 ├── Forbidden 403
 ├── LimitExceeded 429
@@ -15,6 +16,7 @@ GatewayError
 ├── LedgerUnavailable 503          spend could not be written down, so none is caused
 ├── BackendError 502               what one attempt met; above `backends/` only as a part of:
 │   ├── BackendUnreachable · BackendTimeout · BackendGarbage · BackendFailed (5xx)
+│   │                              BackendOverloaded (503, 529)
 │   │                              NotSpoken (404, 405, 501): it has no such endpoint, but another one serves
 │   ├── BackendRateLimited (429)
 │   └── BackendRefused (other 4xx: the client's own mistake, passed on as it came)
@@ -163,6 +165,12 @@ class BackendFailed(BackendError):
     code = "backend_failed"
 
 
+class BackendOverloaded(BackendFailed):
+    """The backend says that it has too much to do."""
+
+    status, code, kind = 503, "backend_overloaded", "overloaded_error"
+
+
 class NotSpoken(BackendFailed):
     """The backend has no endpoint for the client's dialect; the same request can be said in another one."""
 
@@ -198,15 +206,19 @@ class StreamBroken(BackendError):
 
 
 class AllBackendsFailed(GatewayError):
-    """429 if every attempt was rate-limited, 503 if none could be tried, else 502."""
+    """429 if every attempt was rate-limited, 503 if that or overload kept all from answering or none could be tried,
+    else 502."""
 
     code, retryable = "all_backends_failed", True
 
     def __init__(self, failures: Sequence[GatewayError]) -> None:
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
-        self.status = 429 if limited else 502 if failures else 503
+        full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
+        self.status = 429 if limited else 503 if full else 502
         if limited:
             self.kind = "rate_limit_error"
+        elif failures and full:
+            self.kind = "overloaded_error"
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         what = (
             "; ".join(dict.fromkeys(failure.message.rstrip(".") for failure in failures)) or "every backend is resting"

@@ -124,7 +124,7 @@ class Idempotency:
         except GatewayError as error:
             await refuse(recorder, error)
         finally:
-            run.recording.end(broken=True)  # unless it has ended well
+            run.recording.tear()
             if run.kept:
                 self._remember(run)
             elif self._runs.get(digest) is run:

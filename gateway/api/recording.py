@@ -28,6 +28,7 @@ class Recording:
         self.size = 0
         self._pieces: list[bytes] = []
         self._pause_s = 0.0
+        self._torn = False
         self._waiting: set[asyncio.Future[None]] = set()
 
     @property
@@ -66,6 +67,12 @@ class Recording:
             self.over, self.broken, self._pause_s = True, broken, pause_s
             self._tell()
 
+    def tear(self) -> None:
+        """Whoever was to write it is gone: unless it is over, it has no end that could be played."""
+        if not self.over:
+            self._torn = True
+            self.end(broken=True)
+
     def _tell(self) -> None:
         waiting, self._waiting = self._waiting, set()
         for one in waiting:
@@ -86,7 +93,7 @@ class Recording:
             headers = [*self.headers, REPLAYED] if again or self.replayed else self.headers
             if self.stream:
                 await self._play_stream(caller, headers, hang_up)
-            elif self.status:  # else it never was answered: whoever has the connection closes it
+            elif not self._torn:
                 hang_up.answered = True
                 body = b"".join(self._pieces)
                 await caller.whole(self.status, headers, body, pause_s=self._pause_s)
@@ -108,8 +115,9 @@ class Recording:
             played = len(self._pieces)
             if not caller.put(piece):
                 await caller.drain()
-        hang_up.answered = True
-        await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
+        if not self._torn:  # else whoever has the connection breaks it
+            hang_up.answered = True
+            await caller.end(b"".join(self._pieces[played:]), broken=self.broken)
 
     async def _news(self) -> None:
         """Something was written, or it is over."""

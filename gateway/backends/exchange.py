@@ -8,7 +8,7 @@ import math
 from gateway.backends.health import Health, Place
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
-from gateway.dialects import upstream_error
+from gateway.dialects import messages_models, upstream_error
 from gateway.dialects.other_to_other import OtherToOther
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
@@ -20,6 +20,7 @@ from gateway.domain.route import ContextPlan
 from gateway.errors import (
     BackendError,
     BackendFailed,
+    BackendOverloaded,
     BackendRateLimited,
     BackendRefused,
     BackendTimeout,
@@ -41,6 +42,7 @@ _OPERATORS = {
 """4xx that are the operator's to mend: the client's own key, path and model name never reach a backend."""
 _PASSING = frozenset({408, 409, 425})
 """4xx that say "not now" rather than "not so"."""
+_OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
@@ -106,6 +108,8 @@ class Exchange:
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
             return paid if most is None else min(paid, most)
+        if asked is None and self.kind.dialect == "anthropic_messages":
+            asked = messages_models.MOST_USUAL_OUTPUT  # it has to be told a number
         return most if most is not None and asked is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:
@@ -221,6 +225,8 @@ class Exchange:
             failure = BackendFailed(f"{name} {told} (status {status})", backend=name)
             failure.retryable = False
             return failure
+        if status in _OVERLOADED:
+            return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
         if status >= 500 or status in _PASSING:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
         return call.wire.refusal(status, await _words(upstream), name)

@@ -139,7 +139,10 @@ class Relayed:
         self._place.failed()
         attempt.error = error.code
         said = self._call.conceal(error.message)
-        raise StreamBroken(f"The stream of {name} broke: {said}", backend=name) from error
+        broken = StreamBroken(f"The stream of {name} broke: {said}", backend=name)
+        if isinstance(error, StreamBroken):
+            broken.kind, broken.status = error.kind, error.status
+        raise broken from error
 
     def completion(self) -> bytes | None:
         return self._reader.completion() if self.complete else None

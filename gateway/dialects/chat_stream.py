@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
 from gateway.dialects.transcript import Transcript
-from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
+from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import openai_usage
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
@@ -98,8 +98,7 @@ class ChatStream:
             chunk = None
         said = find_error(chunk)
         if said or name == b"error":
-            words = said.message if said else data[:MAX_MESSAGE].decode(errors="replace")
-            self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
+            self._failure = broken(said, data)
             return False
         if type(chunk) is not dict:
             self._transcript.add(event)

@@ -10,6 +10,10 @@ _NUMBERS = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\
 """`claude-3-7-sonnet-20250219`, `anthropic/claude-sonnet-4.5`, `claude-opus-4-20250514`, `claude-fable-5`."""
 
 
+MOST_USUAL_OUTPUT = 32_000
+"""Tokens: the most that any model is told when the client set no limit."""
+
+
 class Abilities(NamedTuple):
     """Of a model. The defaults are those of one whose name says nothing: it is sent what the client asked for."""
 
@@ -43,5 +47,5 @@ def abilities(model: str) -> Abilities:
         highest="xhigh" if version >= (4, 7) else "high",
         sampling=version < (4, 7),
         both=version < (4, 1),
-        usual_output=32_000 if version >= (4, 5) else 4096,
+        usual_output=MOST_USUAL_OUTPUT if version >= (4, 5) else 4096,
     )

@@ -12,7 +12,7 @@ import orjson
 from gateway.dialects import sse
 from gateway.dialects.messages_assembly import MessageAssembly
 from gateway.dialects.messages_reply import finish_of, messages_usage
-from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
+from gateway.dialects.upstream_error import broken, find_error
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -109,9 +109,7 @@ class MessagesRelay:
         except (orjson.JSONDecodeError, KeyError, TypeError):
             said, kind = None, None
         if name == b"error" or kind == "error":
-            error = find_error(said)
-            words = error.message if error else data[:MAX_MESSAGE].decode(errors="replace")
-            self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
+            self._failure = broken(find_error(said), data)
         elif kind is None:
             self._failure = BackendGarbage("The backend sent an event that is not one of Anthropic's.")
         else:

@@ -19,7 +19,7 @@ from gateway.dialects.messages_reply import (
 )
 from gateway.dialects.messages_run import DeltaRun
 from gateway.dialects.transcript import Transcript
-from gateway.dialects.upstream_error import find_error
+from gateway.dialects.upstream_error import broken, find_error
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -213,9 +213,7 @@ class MessagesStream:
         return b""
 
     def _error(self, said: dict[str, Any], event: bytes) -> bytes:
-        error = find_error(said)
-        words = error.message if error else "no reason given"
-        return self._fail(StreamBroken(f"The backend's stream ended with an error: {words}"))
+        return self._fail(broken(find_error(said)))
 
     def eof(self) -> None:
         """Whole is only what ended with `message_stop`: before it the final usage may be missing."""

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects import sse
-from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
+from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import any_usage
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
@@ -94,8 +94,7 @@ class Events(_Unread):
         said = _parsed(data)
         error = find_error(said)
         if error or name == b"error":
-            words = error.message if error else data[:MAX_MESSAGE].decode(errors="replace")
-            self._failure = StreamBroken(f"The backend's stream ended with an error: {words}")
+            self._failure = broken(error, data)
         elif type(said) is dict:
             self.usage = any_usage(said.get("usage")) or self.usage
             self.finish = "stop" if str(said.get("type")).endswith(_LAST) else ""

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.responses_request import CALLS, RESULTS, kind_of
+from gateway.dialects.responses_request import CALLS, DECLARATIONS, RESULTS, SEARCHES, kind_of
 from gateway.dialects.responses_thinking import unpack
 from gateway.dialects.responses_tools import chat_name, custom_arguments
 from gateway.errors import BadRequest
@@ -26,6 +26,7 @@ def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[I
         conversation.add({"role": "system", "content": instructions})
     for index, item in items:
         conversation.take(item, f"input[{index}]")
+    conversation.show()
     return conversation.messages
 
 
@@ -49,8 +50,12 @@ class _Conversation:
         """The assistant's message that may still grow."""
         self._thought: Item = {}
         """Reasoning whose message is yet to come."""
+        self._shown: list[Item] = []
+        """What results held beside text, which only a user's message can hold; it follows the last of them."""
 
     def add(self, message: Item) -> None:
+        if message["role"] != "tool":
+            self.show()
         self._speaking, self._thought = None, {}
         self.messages.append(message)
 
@@ -63,12 +68,27 @@ class _Conversation:
         elif kind in CALLS:
             self._call(item)
         elif kind in RESULTS:
-            content = _content(item["output"], f"{where}.output")
-            self.add({"role": "tool", "tool_call_id": item["call_id"], "content": content})
+            self._result(item, f"{where}.output")
         elif kind == "item_reference":
             raise BadRequest(f"{where} refers to an item that is not stored here; send the item itself.", param=where)
-        else:
+        elif kind not in DECLARATIONS and kind not in SEARCHES:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
+
+    def show(self) -> None:
+        """Let the user show what results held beside text."""
+        shown, self._shown = self._shown, []
+        if shown:
+            self.messages.append({"role": "user", "content": shown})
+
+    def _result(self, item: Item, where: str) -> None:
+        content, call_id = _content(item["output"], where), item["call_id"]
+        if not isinstance(content, str):
+            beside = [part for part in content if part["type"] != "text"]
+            content = [part for part in content if part["type"] == "text"]
+            if beside:
+                self._shown += [{"type": "text", "text": f"This is part of the result of {call_id}:"}, *beside]
+                content.append({"type": "text", "text": "(The user shows the rest of this result.)"})
+        self.add({"role": "tool", "tool_call_id": call_id, "content": content})
 
     def _message(self, item: Item, where: str) -> None:
         role, content = item["role"], _content(item.get("content"), f"{where}.content")
@@ -81,6 +101,8 @@ class _Conversation:
 
     def _instruct(self, content: Content) -> None:
         """Chat templates of open models take one system message, at the beginning."""
+        if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
+            content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}
         if first.get("role") == "system" and type(first["content"]) is str and type(content) is str:
             first["content"] = f"{first['content']}\n\n{content}"

@@ -6,13 +6,13 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects import sse
+from gateway.dialects import sse, upstream_error
 from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.dialects.chat_message import mean_probability
 from gateway.dialects.responses_reply import choices, finish_of, responses_usage
 from gateway.dialects.responses_transcript import ResponsesTranscript
 from gateway.dialects.splice import find
-from gateway.dialects.upstream_error import MAX_MESSAGE, find_error
+from gateway.dialects.upstream_error import find_error
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -149,8 +149,7 @@ def broken(kind: object, said: Any, data: bytes) -> StreamBroken | None:
     error = find_error(failed)
     if not error and kind not in ("error", "response.failed"):
         return None
-    words = error.message if error else data[:MAX_MESSAGE].decode(errors="replace")
-    return StreamBroken(f"The backend's stream ended with an error: {words}")
+    return upstream_error.broken(error, data)
 
 
 def _marked(block: bytes) -> bool:

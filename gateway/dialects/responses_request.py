@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
+
+import orjson
 
 from gateway.dialects.chat_request import FORWARDED, load_object
 from gateway.dialects.fields import Wanted, check, read_model
@@ -14,10 +16,17 @@ INSTRUCTIONS = -1
 """Index of the turn that `instructions` are."""
 CALLS = frozenset({"function_call", "custom_tool_call"})
 RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
+"""Items that offer tools, as `tools` does."""
+SEARCHES = frozenset({"tool_search_call", "web_search_call"})
+"""What was looked for; what was found stands in the items after it."""
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_WITHOUT_INPUT = ("previous_response_id", "prompt", "conversation")
-"""Any of these says what is to be answered, too."""
+_ELSEWHERE = {
+    "conversation": "continue a response with previous_response_id, or send the conversation as input",
+    "prompt": "send the prompt's text as instructions and input",
+}
+"""What is kept in an account at OpenAI, which is the gateway's and one for all teams; and what to do instead."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
@@ -72,12 +81,13 @@ def _check(fields: dict[str, Any]) -> None:
             "Responses are not made in the background here: leave background out, or ask for a batch.",
             param="background",
         )
+    for name, remedy in _ELSEWHERE.items():
+        if fields.get(name) is not None:
+            raise BadRequest(f"{name} names what is kept at OpenAI, which is not read here: {remedy}.", param=name)
     form = (fields.get("text") or {}).get("format")
     if form is not None and type(form) is not dict:
         raise BadRequest("text.format must be an object.", param="text.format")
-    for index, tool in enumerate(fields.get("tools") or ()):
-        if type(tool) is not dict:
-            raise BadRequest(f"tools[{index}] must be an object.", param=f"tools[{index}]")
+    _check_tools(fields.get("tools") or [], "tools")
 
 
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
@@ -91,9 +101,10 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
     given = fields.get("input")
     if type(given) is str:
         return [*turns, Turn(0, "user", given)]
-    if given is None and any(fields.get(name) for name in _WITHOUT_INPUT):
+    continues = bool(fields.get("previous_response_id"))
+    if given is None and continues:
         given = []
-    elif type(given) is not list or not (given or any(fields.get(name) for name in _WITHOUT_INPUT)):
+    elif type(given) is not list or not (given or continues):
         raise BadRequest("input must be a string or an array with at least one item.", param="input")
     for index, item in enumerate(given):
         turn = _turn(index, item)
@@ -128,8 +139,24 @@ def _turn(index: int, item: Any) -> Turn | None:
         _need_text(item, where, "call_id")
         text, images = _parts(item.get("output"), f"{where}.output")
         return Turn(index, "tool", text, results=(item["call_id"],), images=images)
+    if kind in DECLARATIONS:  # as the system's they are counted, and neither dropped nor shortened
+        _check_tools(item.get("tools"), f"{where}.tools")
+        return Turn(index, "system", orjson.dumps(item["tools"]).decode())
+    if kind == "tool_search_call":
+        return None
     call = item.get("call_id")
-    return Turn(index, "assistant", "", calls=(call,) if type(call) is str else ())
+    ids = (call,) if type(call) is str else ()
+    if kind.endswith("_output"):
+        return Turn(index, "tool", "", results=ids)
+    return Turn(index, "assistant", "", calls=ids)
+
+
+def _check_tools(tools: Any, where: str) -> None:
+    if type(tools) is not list:
+        raise BadRequest(f"{where} must be an array.", param=where)
+    for index, tool in enumerate(tools):
+        if type(tool) is not dict:
+            raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
 
 
 def _need_text(item: Mapping[str, Any], where: str, *names: str) -> None:
@@ -179,7 +206,7 @@ def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
             needs.add("tools")
         if turn.images:
             needs.add("vision")
-    if fields.get("tools"):
+    if next(declarations(fields), None):
         needs.add("tools")
     if ((fields.get("text") or {}).get("format") or {}).get("type") == "json_schema":
         needs.add("json_schema")
@@ -188,6 +215,17 @@ def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
     if (fields.get("reasoning") or {}).get("effort") not in (None, "none"):
         needs.add("reasoning")
     return frozenset(needs)
+
+
+def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every tool or namespace that is offered, and its place in the request."""
+    for index, tool in enumerate(fields.get("tools") or ()):
+        yield tool, f"tools[{index}]"
+    given = fields.get("input")
+    for place, item in enumerate(given) if type(given) is list else ():
+        if item.get("type") in DECLARATIONS:
+            for index, tool in enumerate(item["tools"]):
+                yield tool, f"input[{place}].tools[{index}]"
 
 
 def wants_logprobs(fields: Mapping[str, Any]) -> bool:

@@ -34,8 +34,6 @@ _WITHOUT_EQUIVALENT = frozenset(
 )
 _IMPOSSIBLE = {
     "previous_response_id": "send the conversation as input",
-    "conversation": "send the conversation as input",
-    "prompt": "send the prompt's text as instructions and input",
     "moderation": "leave it out",
 }
 """What only OpenAI's own servers can do, and what to do instead."""

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
+from gateway.dialects.messages_tools import short
+from gateway.dialects.responses_request import declarations
 from gateway.errors import BadRequest
 
 _INPUT = "input"
 """The one argument of a function that stands for a custom tool."""
 _CHOICES = frozenset({"auto", "none", "required"})
-_SPARED = ("web_search", "image_generation")
+_SPARED = ("web_search", "image_generation", "tool_search")
 """How the hosted tools' types begin that coding agents offer in every request beside their own: left out there, as a
 model that is free to choose may do without them. Any other would be missed in the answer."""
 
@@ -26,17 +28,16 @@ class Tool(NamedTuple):
 
 def chat_name(name: str, namespace: Any) -> str:
     """Chat has no namespaces, so a function's name says where it belongs."""
-    return f"{namespace}__{name}" if type(namespace) is str and namespace else name
+    return short(f"{namespace}__{name}" if type(namespace) is str and namespace else name)
 
 
 def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
     """The client's tools that have another name or nature in chat, by their name there."""
     found: dict[str, Tool] = {}
-    for tool in body.get("tools") or ():
-        within = tool.get("name") if tool.get("type") == "namespace" else ""
-        for one in tool.get("tools") or () if within else (tool,):
-            if type(one) is dict and type(one.get("name")) is str and (within or one.get("type") == "custom"):
-                found[chat_name(one["name"], within)] = Tool(one["name"], within, one.get("type") == "custom")
+    for tool, _, within in _each(body):
+        name, custom = tool.get("name"), tool.get("type") == "custom"
+        if type(name) is str and (custom or chat_name(name, within) != name):
+            found[chat_name(name, within)] = Tool(name, within, custom)
     return found
 
 
@@ -45,16 +46,8 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises BadRequest naming what chat has no word for.
     """
-    choice, allowed = _choice(body.get("tool_choice"))
-    tools: list[dict[str, Any]] = []
-    given = body.get("tools") or []
-    spares = choice in (None, "auto", "none") and any(not _spared(tool) for tool in given)
-    for tool, where, within in _each(given):
-        if spares and _spared(tool):
-            continue
-        translated = _tool(tool, where, within)
-        if allowed is None or not allowed.isdisjoint((tool["name"], within)):
-            tools.append(translated)
+    choice, allowed = _choice(body.get("tool_choice"), body)
+    tools = _tools(body, allowed, spares=choice != "required")
     said: dict[str, Any] = {}
     if tools:
         said["tools"] = tools
@@ -65,14 +58,26 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     return said
 
 
+def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, spares: bool) -> list[dict[str, Any]]:
+    """A tool that is offered twice is as it was offered last."""
+    given = list(_each(body))
+    spares = spares and not all(_spared(tool) for tool, _, _ in given)
+    found: dict[str, dict[str, Any]] = {}
+    for tool, where, within in given:
+        left_out = spares and _spared(tool)
+        if not left_out and (allowed is None or not allowed.isdisjoint((tool.get("name"), within))):
+            translated = _tool(tool, where, within)
+            found[translated["function"]["name"]] = translated
+    return list(found.values())
+
+
 def _spared(tool: Mapping[str, Any]) -> bool:
     return str(tool.get("type")).startswith(_SPARED)
 
 
-def _each(tools: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Every single tool, its place in the request, and its namespace if it has one."""
-    for index, tool in enumerate(tools):
-        where = f"tools[{index}]"
+def _each(body: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Every single tool, its place in the request, and its namespace if it has one. Raises BadRequest."""
+    for tool, where in declarations(body):
         if tool.get("type") != "namespace":
             yield tool, where, ""
             continue
@@ -133,7 +138,7 @@ def custom_input(arguments: Any, otherwise: str) -> str:
     return text if type(text) is str else otherwise
 
 
-def _choice(choice: Any) -> tuple[Any, frozenset[str] | None]:
+def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
     """Chat's tool choice, and the only names that may be called where the client gave a list.
 
     Of a list the others are not sent: that says the same to every backend, and few know of such lists.
@@ -141,13 +146,22 @@ def _choice(choice: Any) -> tuple[Any, frozenset[str] | None]:
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
     if type(choice) is dict and choice.get("type") in ("function", "custom") and type(choice.get("name")) is str:
-        return {"type": "function", "function": {"name": choice["name"]}}, None
+        return {"type": "function", "function": {"name": _chosen(choice, body)}}, None
     if type(choice) is dict and choice.get("type") == "allowed_tools":
         return "required" if choice.get("mode") == "required" else "auto", _allowed(choice.get("tools"))
     raise BadRequest(
         "tool_choice must be auto, none, required, a function, a custom tool or allowed_tools for this model.",
         param="tool_choice",
     )
+
+
+def _chosen(choice: Mapping[str, Any], body: Mapping[str, Any]) -> str:
+    """The chosen tool's name in chat. A namespace need not be said where no other tool is called so."""
+    name: str = choice["name"]
+    if choice.get("namespace"):
+        return chat_name(name, choice["namespace"])
+    places = [within for tool, _, within in _each(body) if tool.get("name") == name]
+    return chat_name(name, "" if "" in places or not places else places[0])
 
 
 def _allowed(tools: Any) -> frozenset[str]:

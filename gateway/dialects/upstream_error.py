@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
-from gateway.errors import BackendRefused
+from gateway.errors import BackendRefused, StreamBroken
 
 MAX_MESSAGE = 2000
+_PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
+"""What a client may try again later."""
 _CREDENTIALS = (401, 402, 403, 407)
 
 
@@ -59,6 +61,16 @@ def error_in(body: bytes) -> UpstreamError | None:
         return find_error(orjson.loads(body))
     except orjson.JSONDecodeError:
         return None
+
+
+def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
+    """What an error event in a stream means. `otherwise`: what it said, if that is no error object."""
+    if type(otherwise) is bytes:
+        otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
+    failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
+    if error and error.kind in _PASSING:
+        failure.kind, failure.status = error.kind, _PASSING[error.kind]
+    return failure
 
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:

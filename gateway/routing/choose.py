@@ -40,6 +40,8 @@ def packaged() -> Grader:
 
 
 _MOST_NAMES = 4096
+THOUGHT = "reasoning"
+"""The need that gives way where no candidate can be told how hard to think."""
 
 
 class Router:
@@ -120,6 +122,9 @@ class Router:
             )
         demand = self._demand(request, tenant, estimate, named)
         candidates = examine(named.backends, demand, self._prices, self._fleet)
+        if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
+            demand = demand._replace(needs=demand.needs - {THOUGHT})  # how hard to think is a hint
+            candidates = examine(named.backends, demand, self._prices, self._fleet)
         able = [each for each in candidates if not each.excluded]
         if not able:
             self._counts["refused"] += 1

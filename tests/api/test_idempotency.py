@@ -160,6 +160,7 @@ class Asking:
         self.status = 0
         self.told: Headers = []
         self.body = b""
+        self.ended = False
 
     def listen(self, react: Callable[[], None]) -> None: ...
 
@@ -179,6 +180,7 @@ class Asking:
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         self.body += last
+        self.ended = True
 
 
 class Worker:
@@ -284,6 +286,20 @@ async def test_one_that_takes_too_long_is_not_waited_for(state: State) -> None:
     await first
     for worker in (one, two):
         await worker.idempotency.aclose()
+
+
+async def test_what_breaks_without_an_end_is_played_without_one(workers: tuple[Worker, Worker]) -> None:
+    """Sound has no event for an error: the connection breaks, and nobody takes it for whole."""
+    one, _ = workers
+
+    async def breaks(caller: Caller) -> None:
+        caller.begin([])
+        caller.put(b"half")
+
+    one.serve = breaks  # type: ignore[method-assign]
+    caller = await one.ask()
+    assert (caller.body, caller.ended) == (b"half", False)
+    assert not (await one.ask()).ended
 
 
 async def test_without_the_state_server_requests_are_answered_and_one_worker_still_knows(tmp_path: Any) -> None:

@@ -22,8 +22,8 @@ backends:
   - {{name: chat, kind: openai, base_url: "{chat}/v1", model: {chat_model}, tier: small, api_key: env:BRAIN_KEY,
       window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning], price: {{input: 0.1, output: 0.4}}}}
   - {{name: responses, kind: openai, base_url: "{responses}/v1", model: {responses_model}, tier: large,
-      api_key: env:BRAIN_KEY, window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning],
-      price: {{input: 2.5, output: 10}}}}
+      dialects: [openai_responses], api_key: env:BRAIN_KEY, window_tokens: 200000,
+      capabilities: [tools, vision, json_schema, reasoning], price: {{input: 2.5, output: 10}}}}
   - {{name: claude, kind: anthropic, base_url: "{claude}/v1", model: {claude_model}, tier: hosted,
       api_key: env:BRAIN_KEY, window_tokens: 200000, capabilities: [tools, vision, json_schema, reasoning],
       price: {{input: 3, output: 15}}}}

@@ -172,7 +172,12 @@ def test_every_route_is_told() -> None:
     ]
     told = "\n".join(" ".join(row) for row in table("routes"))
     for path in {route.path for room in made for route in room.routes}:
-        plain = path.replace("{name:path}", "NAME").removesuffix("/content").removesuffix("/cancel").removesuffix("/results")
+        plain = (
+            path.replace("{name:path}", "NAME")
+            .removesuffix("/content")
+            .removesuffix("/cancel")
+            .removesuffix("/results")
+        )
         assert plain in told, path
 
 

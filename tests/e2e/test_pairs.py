@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
-from tests.e2e.talkers import ERRORS, TALKERS, TOOL, Chat, Talker
+from tests.e2e.talkers import ERRORS, TALKERS, TOOL, Chat, Messages, Talker
 from tests.fakes.provider import Fail, Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
@@ -191,11 +191,12 @@ async def test_who_hangs_up_before_the_first_token_ends_the_call(
         (Fail(400, "the image cannot be read", code="invalid_image"), 400),
         (Fail(429, "slow down", retry_after="1"), 429),
         (Fail(500, "it broke"), 502),
-        (Fail(503, "<html>nginx</html>", body="html"), 502),
+        (Fail(502, "<html>nginx</html>", body="html"), 502),
+        (Fail(503, "too much to do"), 503),
         (Fail(404, "<html>nginx</html>", body="html"), 502),
         (Fail(200, body="garbage"), 502),
     ],
-    ids=["400", "429", "500", "html", "404 html", "garbage"],
+    ids=["400", "429", "500", "html", "503", "404 html", "garbage"],
 )
 async def test_errors_come_as_the_sdks_own(
     talker: Talker, backend: str, provider: Provider, step: Fail, status: int
@@ -203,6 +204,8 @@ async def test_errors_come_as_the_sdks_own(
     provider.script(step, step, step)
     with pytest.raises(ERRORS) as caught:
         await talker.say(backend, "hello")
+    if status == 503 and isinstance(talker, Messages):
+        status = 529
     assert caught.value.status_code == status
     body = str(caught.value.body) + str(caught.value)
     assert "html" not in body

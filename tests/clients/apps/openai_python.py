@@ -88,8 +88,20 @@ def conversation():
     first, last = token(), token()
     turns = [*user(f"I am {first}"), {"role": "assistant", "content": "Hello."}, *user(f"And now {last}")]
     system = {"role": "system", "content": "Be brief."}
-    answer = client.chat.completions.create(model=MODEL, messages=[system, *turns], temperature=0, stop=["END"])
+    answer = client.chat.completions.create(model=MODEL, messages=[system, *turns], temperature=0)
     assert last in answer.choices[0].message.content
+
+
+@case
+def stop():
+    """Responses has no such thing: where nothing else is spoken, the field is named."""
+    said = token()
+    try:
+        answer = client.chat.completions.create(model=MODEL, messages=user(f"Say {said}"), stop=["END"])
+    except openai.BadRequestError as error:
+        assert error.param == "stop"  # noqa: PT017 (no pytest here)
+    else:
+        assert said in answer.choices[0].message.content
 
 
 @case
