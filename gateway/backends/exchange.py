@@ -10,6 +10,7 @@ from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
 from gateway.dialects.other_to_other import OtherToOther
+from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
@@ -44,6 +45,7 @@ _PASSING = frozenset({408, 409, 425})
 """4xx that say "not now" rather than "not so"."""
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
+_OTHER_ENDPOINT = "v1/responses"
 _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
 
@@ -124,6 +126,12 @@ class Exchange:
         self._unspoken.add(dialect)
         self._wires.clear()
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
+
+    def _lacks(self, wire: Wire, said: UpstreamError | None) -> bool:
+        """Is it the endpoint that is missing, by the words of a 404, 405 or 501, rather than what was asked for?"""
+        if wire.backend == self.kind.dialect:  # some of OpenAI's models are served over Responses alone, and say so
+            return said is not None and _OTHER_ENDPOINT in said.message and self._has_other(wire)
+        return said is None or (said.code != UnknownModel.code and said.param in (None, "model"))
 
     def _has_other(self, wire: Wire) -> bool:
         """Is there another way to say what was said over `wire`?"""
@@ -211,9 +219,9 @@ class Exchange:
         wait_s = self.kind.retry_after_s(upstream)
         if status == 429:
             return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-        if status in _NO_ENDPOINT and call.wire.backend != self.kind.dialect:
+        if status in _NO_ENDPOINT:
             said = upstream_error.error_in(await _words(upstream))
-            if said is None or (said.code != UnknownModel.code and said.param in (None, "model")):
+            if self._lacks(call.wire, said):
                 path = call.wire.path or call.request.path
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)

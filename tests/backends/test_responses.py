@@ -236,3 +236,13 @@ async def test_only_a_missing_endpoint_means_that_the_dialect_is_not_spoken(
     with suppress(GatewayError):
         await caller.call(responses("hello"))
     assert [exchange.path for exchange in small.exchanges] == paths
+
+
+async def test_a_model_that_is_served_over_responses_alone_is_asked_there(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of(backend_at(small, "small"))
+    words = "This model is only supported in v1/responses and not in v1/chat/completions."
+    small.script(Fail(404, words, param="model"))
+    for _ in range(2):
+        body = await read(await caller.call(chat("hello")))
+        assert ChatCompletion.model_validate_json(body).choices[0].message.content == "You said: hello"
+    assert [exchange.path for exchange in small.exchanges] == ["/v1/chat/completions", "/v1/responses", "/v1/responses"]

@@ -15,8 +15,8 @@ from tests.dialects.responses_samples import asked, said, translation
 
 REQUEST = """
 import sys, orjson
-import litellm.responses.litellm_completion_transformation.transformation as there
-Config = there.LiteLLMCompletionResponsesConfig
+from litellm.responses.litellm_completion_transformation import transformation
+Config = transformation.LiteLLMCompletionResponsesConfig
 body = orjson.loads(sys.stdin.buffer.read())
 model, given = body.pop("model"), body.pop("input")
 said = Config.transform_responses_api_request_to_chat_completion_request(model, given, body)
@@ -25,8 +25,8 @@ sys.stdout.buffer.write(orjson.dumps(said, default=lambda m: m.model_dump()))
 """
 ANSWER = """
 import sys, orjson
-import litellm.responses.litellm_completion_transformation.transformation as there
-Config = there.LiteLLMCompletionResponsesConfig
+from litellm.responses.litellm_completion_transformation import transformation
+Config = transformation.LiteLLMCompletionResponsesConfig
 from litellm.types.utils import ModelResponse
 completion = ModelResponse(**orjson.loads(sys.stdin.buffer.read()))
 said = Config.transform_chat_completion_response_to_responses_api_response("hi", {}, completion)

@@ -10,6 +10,7 @@ import pytest
 from gateway.dialects.openai_responses import error_body, error_event, parse
 from gateway.dialects.responses_request import kept
 from gateway.dialects.responses_thinking import pack, unpack
+from gateway.dialects.responses_tools import known_tools
 from gateway.domain.request import Controls
 from gateway.domain.route import ContextPlan
 from gateway.errors import BadRequest, StreamBroken
@@ -56,6 +57,11 @@ def user(*parts: dict[str, Any]) -> dict[str, Any]:
         ({"reasoning": "high"}, "reasoning"),
         ({"top_logprobs": 21}, "top_logprobs"),
         ({"background": True}, "background"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"conversation": {"id": "conv_1"}, "input": None}, "conversation"),
+        ({"prompt": {"id": "pmpt_1"}, "input": None}, "prompt"),
+        ({"input": [{"type": "additional_tools"}]}, "input[0].tools"),
+        ({"input": [{"type": "tool_search_output", "tools": ["f"]}]}, "input[0].tools[0]"),
     ],
 )
 def test_what_cannot_be_acted_on_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
@@ -264,11 +270,87 @@ def test_a_namespace_is_said_in_its_functions_names() -> None:
     assert len(said(tools=[WEATHER, SPACE], tool_choice=choice)["tools"]) == 2
 
 
-@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "image_generation"])
-@pytest.mark.parametrize("choice", [{}, {"tool_choice": "auto"}])
+@pytest.mark.parametrize("kind", ["web_search", "web_search_preview", "image_generation", "tool_search"])
+@pytest.mark.parametrize("choice", [{}, *[{"tool_choice": choice} for choice in ("auto", {**TIME, "name": "weather"})]])
 def test_hosted_tools_beside_the_clients_own_are_left_out(kind: str, choice: dict[str, Any]) -> None:
     body = said(tools=[{"type": kind}, WEATHER], **choice)
     assert [tool["function"]["name"] for tool in body["tools"]] == ["weather"]
+
+
+@pytest.mark.parametrize(("kind", "place"), [("additional_tools", 0), ("tool_search_output", 1)])
+def test_tools_among_the_items_are_tools_like_any_other(kind: str, place: int) -> None:
+    """Coding agents offer them there, so that what was said before stays cached."""
+    items: list[dict[str, Any]] = [{"role": "user", "content": "?"}]
+    items.insert(place, {"type": kind, "role": "developer", "tools": [SPACE, {"type": "tool_search"}, TIME]})
+    request = asked(input=items, tools=[{**TIME, "description": "older"}])
+    body = translation.chat(request, None)
+    assert [tool["function"]["name"] for tool in body["tools"]] == ["time", "files__read", "files__edit"]
+    assert "description" not in body["tools"][0]["function"]
+    assert body["messages"] == [{"role": "user", "content": "?"}]
+    assert request.needs == {"tools"}
+    turn = request.turns[place]
+    assert (turn.index, turn.role) == (place, "system")  # counted as input, never dropped
+    assert "edit" in turn.text
+    assert asked(input=items).needs == {"tools"}
+
+
+def test_what_was_searched_for_is_left_out_as_what_was_found_follows() -> None:
+    items = [
+        {"role": "user", "content": "?"},
+        {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search", "query": "q"}},
+        {"type": "tool_search_call", "call_id": "ts_1", "arguments": {"query": "q"}, "execution": "client"},
+        {"role": "assistant", "content": "Found."},
+    ]
+    assert [message["role"] for message in said(input=items)["messages"]] == ["user", "assistant"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "name"),
+    [
+        ({"type": "custom", "name": "edit"}, "files__edit"),
+        ({"type": "function", "name": "read", "namespace": "files"}, "files__read"),
+        ({"type": "function", "name": "read"}, "read"),
+        ({"type": "function", "name": "nobody"}, "nobody"),
+    ],
+)
+def test_a_tool_that_is_chosen_may_be_in_a_namespace(choice: dict[str, Any], name: str) -> None:
+    body = said(tools=[SPACE, {**TIME, "name": "read"}], tool_choice=choice)
+    assert body["tool_choice"] == {"type": "function", "function": {"name": name}}
+
+
+def test_a_name_that_a_namespace_makes_too_long_is_shortened_and_given_back() -> None:
+    space = {"type": "namespace", "name": "n" * 50, "tools": [{**TIME, "name": "t" * 30}]}
+    body = said(tools=[space], input=[{**CALL, "name": "t" * 30, "namespace": "n" * 50}, RESULT])
+    name = body["tools"][0]["function"]["name"]
+    assert len(name) == 64
+    assert body["messages"][0]["tool_calls"][0]["function"]["name"] == name
+    assert known_tools({"tools": [space]})[name] == ("t" * 30, "n" * 50, False)
+
+
+def test_pictures_in_results_are_shown_by_the_user_after_the_last_result() -> None:
+    """A tool's message of chat is text."""
+    image = {"type": "input_image", "image_url": DATA}
+    seen = [{"type": "input_text", "text": "a cat"}, image]
+    messages = said(input=[
+        CALL, {**CALL, "call_id": "c2"}, {**RESULT, "output": seen},
+        {**RESULT, "call_id": "c2", "output": [image]}, {"role": "user", "content": "?"},
+    ])["messages"]  # fmt: skip
+    assert [message["role"] for message in messages] == ["assistant", "tool", "tool", "user", "user"]
+    shown = [part["type"] for part in messages[3]["content"]]
+    assert shown == ["text", "image_url", "text", "image_url"]
+    assert messages[3]["content"][2]["text"].endswith("c2:")
+    assert messages[1]["content"][0]["text"] == "a cat"
+    assert all(part["type"] == "text" for message in messages[1:3] for part in message["content"])
+
+
+def test_instructions_of_several_parts_are_one_system_message() -> None:
+    parts = [{"type": "input_text", "text": "a"}, {"type": "input_text", "text": "b"}]
+    items = [
+        {"role": "developer", "content": parts},
+        {"role": "system", "content": "c"},
+        {"role": "user", "content": "?"},
+    ]
+    assert said(input=items)["messages"][0] == {"role": "system", "content": "a\n\nb\n\nc"}
 
 
 @pytest.mark.parametrize(
@@ -288,7 +370,7 @@ def test_hosted_tools_beside_the_clients_own_are_left_out(kind: str, choice: dic
         ({"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "tools": [{}]}}, "tool_choice.tools"),
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0]"),
         ({"input": [{"id": "msg_1"}]}, "input[0]"),
-        ({"input": [{"type": "web_search_call", "id": "ws_1"}]}, "input[0].type"),
+        ({"input": [{"type": "image_generation_call", "id": "ig_1"}]}, "input[0].type"),
         ({"input": [user({"type": "input_image", "file_id": "file-1"})]}, "input[0].content[0].file_id"),
         ({"input": [user({"type": "input_image"})]}, "input[0].content[0].image_url"),
         ({"input": [user({"type": "input_file", "file_id": "file-1"})]}, "input[0].content[0].file_id"),
@@ -296,8 +378,6 @@ def test_hosted_tools_beside_the_clients_own_are_left_out(kind: str, choice: dic
         ({"input": [user({"type": "text"})]}, "input[0].content[0].text"),
         ({"input": [user({"type": "hologram"})]}, "input[0].content[0].type"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
-        ({"conversation": "conv_1"}, "conversation"),
-        ({"prompt": {"id": "pmpt_1"}}, "prompt"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
     ],
