@@ -120,6 +120,8 @@ class Reply:
     admitted: Admitted | None = None
     hold: BudgetHold | None = None
     miss: Miss | None = None
+    last = b""
+    """The last piece that was handed on."""
     ending = b""
     """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
@@ -188,6 +190,7 @@ class Reply:
             if answer.over:
                 self.ending += piece
                 return True
+            self.last = piece
             return take(piece)
 
         def covered(piece: bytes) -> bool:

@@ -130,7 +130,7 @@ class Inference:
         assert task is not None
         hang_up = HangUp(task)
         caller.listen(hang_up)
-        begun = ""
+        begun, reply = "", None
         try:
             allowed_s = min(self._limits.deadline, request.controls.deadline_s or self._limits.deadline)
             deadline = asyncio.get_running_loop().time() + allowed_s
@@ -154,7 +154,7 @@ class Inference:
         except Exception as error:
             failure = _told(error, request.id)
             if not hang_up.answered:
-                await self._fail(caller, dialect, failure, record, begun)
+                await self._fail(caller, dialect, failure, record, begun, reply.last if reply else b"")
         finally:
             caller.close()
 
@@ -193,15 +193,15 @@ class Inference:
         await caller.end(reply.ending)
 
     async def _fail(
-        self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str
+        self, caller: Caller, dialect: ClientDialect, error: GatewayError, record: Record, begun: str, sent: bytes
     ) -> None:
         """A status while there is still one to give; afterwards an error event, and never a terminating one.
 
         `begun`: the content type of what has begun. Where that has no events, it is left without an end, and so the
-        connection breaks.
+        connection breaks. `sent`: the last of what was sent.
         """
         if begun.startswith(_EVENT_STREAM):
-            await caller.end(dialect.error_event(error, record.request_id), broken=True)
+            await caller.end(dialect.error_event(error, record.request_id, sent), broken=True)
         elif not begun:
             headers = [*JSON, *of_error(error), *of_record(record)]
             await caller.whole(dialect.status(error), headers, dialect.error_body(error, record.request_id))

@@ -52,7 +52,7 @@ def _message(error: GatewayError) -> str:
     return message
 
 
-def error_event(error: GatewayError, request_id: str) -> bytes:
+def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
     """The last event of a stream that broke; no `message_stop` follows it."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 

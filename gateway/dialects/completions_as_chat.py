@@ -87,6 +87,9 @@ class TextWriter:
     def end(self, finish: str, usage: Usage | None) -> bytes:
         return (self.told(chat_usage(usage)) if usage else b"") + DONE
 
+    def whole(self) -> bytes | None:
+        return None
+
     def told(self, usage: dict[str, Any]) -> bytes:
         """The usage chunk, if it was asked for."""
         return self._event([], usage) if self._wants_usage else b""

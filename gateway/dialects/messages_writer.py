@@ -152,6 +152,9 @@ class MessagesWriter:
         out += (events.message_delta(last, usage_of(counted)), events.STOP)
         return b"".join(out)
 
+    def whole(self) -> bytes | None:
+        return None
+
 
 def _says_text(delta: dict[str, Any]) -> bool:
     return any(delta.get(name) for name in (*TEXT_FIELDS, "thinking_blocks"))

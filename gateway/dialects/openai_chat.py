@@ -26,7 +26,7 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
     return orjson.dumps({"error": {"message": message, "type": error.kind, "param": error.param, "code": error.code}})
 
 
-def error_event(error: GatewayError, request_id: str) -> bytes:
+def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
     """The last event of a stream that broke; no `[DONE]` follows it."""
     return b"data: " + error_body(error, request_id) + b"\n\n"
 

@@ -69,7 +69,7 @@ class Endpoint:
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
         return openai_chat.error_body(error, request_id)
 
-    def error_event(self, error: GatewayError, request_id: str, /) -> bytes:
+    def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
         return openai_chat.error_event(error, request_id)
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import orjson
@@ -15,11 +16,12 @@ from gateway.errors import GatewayError
 
 __all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
 
+_NUMBER = re.compile(rb'"sequence_number":[ \t]*([0-9]{1,9})\b')
 _LAST = 2**31 - 1
-"""Above any number that an event of the stream can have had: which was the last is not known here."""
+"""Above any number that an event of a stream can have had."""
 
 
-def error_event(error: GatewayError, request_id: str) -> bytes:
+def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
     """The last event of a stream that broke; neither `response.completed` nor another end follows it.
 
     The error stands there twice: as the reference has it, and as `error`, at which OpenAI's own clients raise it.
@@ -30,10 +32,16 @@ def error_event(error: GatewayError, request_id: str) -> bytes:
         "code": inner["code"],
         "message": inner["message"],
         "param": inner["param"],
-        "sequence_number": _LAST,
+        "sequence_number": _next_number(sent),
         "error": inner,
     }
     return b"event: error\ndata: " + orjson.dumps(said) + b"\n\n"
+
+
+def _next_number(sent: bytes) -> int:
+    """After that of the last event in `sent`. Inside a JSON string the key's quotes would be escaped."""
+    numbers = _NUMBER.findall(sent)
+    return int(numbers[-1]) + 1 if numbers else _LAST
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:

@@ -17,6 +17,9 @@ Item = dict[str, Any]
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """OpenAI's chat word for why an answer ended → `incomplete_details.reason`."""
 
+MOST_KEPT_BYTES = 4 * 2**20
+"""Of a response that was streamed; of a longer one only the stream was ever there."""
+
 _REPEATED: dict[str, Any] = {
     "background": False,
     "instructions": None,

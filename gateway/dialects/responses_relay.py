@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 
 from gateway.dialects import sse, upstream_error
-from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.dialects.chat_message import mean_probability
+from gateway.dialects.responses_object import MOST_KEPT_BYTES
 from gateway.dialects.responses_reply import choices, finish_of, responses_usage
 from gateway.dialects.responses_transcript import ResponsesTranscript
 from gateway.dialects.splice import find
@@ -130,7 +130,7 @@ class ResponsesRelay:
             return None
         data = sse.payload(self.ending)
         start, end = find(data, "response")[-1]
-        return data[start:end] if end - start <= MAX_BYTES else None
+        return data[start:end] if end - start <= MOST_KEPT_BYTES else None
 
     def delivered_text(self) -> str:
         return self._transcript.text()

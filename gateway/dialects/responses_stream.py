@@ -51,6 +51,8 @@ class ResponsesStream:
         self._shared: dict[str, Any] = shared_by_chunks({})
         self._before, self._after = b"", b""
         """Of the text in a chunk; empty while every event has to be read."""
+        self._smooth = False
+        """Between two events, nothing special pending: text that comes alone needs but one look."""
         self._said_usage: dict[str, Any] | None = None
         self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
             "response.created": self._created,
@@ -83,11 +85,17 @@ class ResponsesStream:
         return self._transcript.read().confidence if self._wants_logprobs else None
 
     def feed(self, data: bytes) -> bytes:
+        if self._smooth and data.startswith(_TEXT) and data.endswith(b"\n\n") and (text := _text_of(data)):
+            relayed = b"%b%b%b" % (self._before, text, self._after)
+            if self._transcript.take(relayed) < len(relayed):
+                self._transcript.keep(relayed)
+            return relayed
         if self._failure:
             raise self._failure
         if self.ended:
             return b""
         relayed = b"".join(self._read(event) for event in sse.events(self._framer.feed(data)))
+        self._smooth = bool(self._before) and self._framer.empty and not self.ended and not self._failure
         if relayed:
             self._transcript.keep(relayed)
         elif self._failure:

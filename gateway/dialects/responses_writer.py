@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import orjson
+
 from gateway.dialects.responses_events import Call, CustomCall, Events, Message, Reasoning
-from gateway.dialects.responses_object import INCOMPLETE, Ids, Item, ended, logprobs_of, response
+from gateway.dialects.responses_object import INCOMPLETE, MOST_KEPT_BYTES, Ids, Item, ended, logprobs_of, response
 from gateway.dialects.responses_tools import Tool, known_tools
 from gateway.domain.request import CompletionRequest
 from gateway.domain.usage import Usage
@@ -28,6 +30,7 @@ class ResponsesWriter:
         self._open: list[Call] = []
         self._unnamed: dict[int, _Beginning] = {}
         self._messages = self._reasonings = 0
+        self._whole = b""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         said = b"" if self._begun else self._begin(chunk)
@@ -50,7 +53,11 @@ class ResponsesWriter:
             said += self._spoken() + self._said().text("", [])
         said += self._hush(status) + self._close_calls(status)
         whole = ended(self._begun, finish, usage, self._events.output, int(self._clock()))
-        return said + self._events.event(f"response.{status}", response=whole)
+        self._whole = orjson.dumps(whole)
+        return said + self._events.event(f"response.{status}", response=orjson.Fragment(self._whole))
+
+    def whole(self) -> bytes | None:
+        return self._whole if 0 < len(self._whole) <= MOST_KEPT_BYTES else None
 
     def _begin(self, chunk: dict[str, Any]) -> bytes:
         created = chunk.get("created")

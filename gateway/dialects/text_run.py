@@ -30,8 +30,9 @@ class TextRun:
     """
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
-        self._choice, self._field = choice, field
-        self._before, self._after = before, after
+        self._choice, self.field = choice, field
+        self.head, self.tail = before, after
+        """What stands around the text of every event, the quotes included."""
         self._joint = after + before
         self._separator = after[:_SEPARATOR_BYTES]
         self._skip = len(self._joint) - len(self._separator)
@@ -67,7 +68,7 @@ class TextRun:
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
         """Keep the text of the events from `at` on that belong to the run; where the first other begins, how many."""
-        before, after = self._before, self._after
+        before, after = self.head, self.tail
         if not block.startswith(before, at):
             return at, 0
         if block.endswith(after):
@@ -84,24 +85,24 @@ class TextRun:
         return at, events
 
     def _one(self, block: bytes, at: int) -> tuple[int, int]:
-        start = at + len(self._before)
-        end = block.find(self._after, start)
+        start = at + len(self.head)
+        end = block.find(self.tail, start)
         if end < 0 or not _inside(text := block[start:end]):
             return at, 0
         self._pieces.append(text)
-        return end + len(self._after), 1
+        return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
         """What comes next, if it is all the same, as it mostly is: split, put together again and compared."""
-        end = block.rfind(self._after, at, at + _WINDOW) + len(self._after)
-        texts = block[at + len(self._before) : end].split(self._separator)
+        end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
+        texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()
         skip = self._skip
         texts[1:] = [text[skip:] for text in texts[1:]]
         joined = b"".join(texts)
         if not _inside(joined) or (b"\\" in joined and block.find(b"\\" + self._separator, at, end) >= 0):
             return at, 0
-        if b"%b%b%b" % (self._before, self._joint.join(texts), self._after) != block[at:end]:
+        if b"%b%b%b" % (self.head, self._joint.join(texts), self.tail) != block[at:end]:
             return at, 0
         self._pieces.append(joined)
         return end, len(texts)
@@ -109,7 +110,7 @@ class TextRun:
     def said(self) -> Said | None:
         """Take the text of all events kept; None when there is none."""
         text, self._pieces = b"".join(self._pieces), []
-        return Said(self._choice, self._field, text) if text else None
+        return Said(self._choice, self.field, text) if text else None
 
 
 def _inside(text: bytes) -> bool:

@@ -8,12 +8,13 @@ from typing import Any, Protocol
 import orjson
 
 from gateway.dialects import sse
+from gateway.dialects.chat_chunks import ChatChunks
 from gateway.dialects.plain import Plain
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
-from gateway.errors import BackendRefused
+from gateway.errors import BackendGarbage, BackendRefused
 
 
 class Writer(Protocol):
@@ -25,6 +26,10 @@ class Writer(Protocol):
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
         """What remains to be said of a whole answer, up to and with the terminating event. `finish`: OpenAI's word."""
+        ...
+
+    def whole(self) -> bytes | None:
+        """After `end`, where the dialect's last event says all of it again: the plain body that this was."""
         ...
 
 
@@ -149,6 +154,8 @@ class Translated:
     def __init__(self, inner: StreamReader, translation: Translation, request: CompletionRequest) -> None:
         self._inner, self._translation, self._request = inner, translation, request
         self._writer = translation.writer(request)
+        self._chunks = ChatChunks()
+        self._failure: BackendGarbage | None = None
         self.ending = b""
 
     @property
@@ -176,25 +183,38 @@ class Translated:
         return self._inner.confidence
 
     def feed(self, data: bytes) -> bytes:
-        return self._written(self._inner.feed(data))
+        if self._failure:
+            raise self._failure
+        events = self._inner.feed(data)
+        if chunk := self._chunks.again(events):
+            return self._writer.write(chunk)
+        written = self._written(events)
+        if self._failure and not written:
+            raise self._failure
+        return written
 
     def _written(self, events: bytes) -> bytes:
-        write, written = self._writer.write, []
-        for event in sse.events(events):
-            data = sse.payload(event)
-            if data and data != b"[DONE]":
-                chunk = orjson.loads(data)
-                if chunk.get("choices"):
-                    written.append(write(chunk))
-        return b"".join(written)
+        """What comes before an event that is no chunk; that is the stream's failure."""
+        written = b""
+        try:
+            for event in sse.events(events):
+                if chunk := self._chunks.read(event):
+                    written += self._writer.write(chunk)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            self._failure = BackendGarbage("The backend sent an event that is not a chunk of its answer.")
+        return written
 
     def eof(self) -> None:
         """Only now is it known that the answer is whole, so only now does it end."""
         self._inner.eof()
         last = self._written(self._inner.ending)
+        if self._failure:
+            raise self._failure
         self.ending = last + self._writer.end(self._inner.finish, self._inner.usage)
 
     def completion(self) -> bytes | None:
+        if (told := self._writer.whole()) is not None:
+            return told
         said = self._inner.completion()
         return None if said is None else self._translation.plain(self._request, orjson.loads(said), self.usage)
 

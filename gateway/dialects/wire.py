@@ -58,7 +58,7 @@ class StreamReader(Protocol):
         ...
 
     def completion(self) -> bytes | None:
-        """The whole answer as the client dialect's plain JSON body; None if it is not whole or above 256 KiB."""
+        """The whole answer as the client dialect's plain JSON body; None if it is not whole, or too large to keep."""
         ...
 
     def delivered_text(self) -> str:

@@ -1,0 +1,125 @@
+"""docs/dialects.md against the code: who reaches whom, what is refused or left out, and the shapes of errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import orjson
+import pytest
+import yaml
+
+from gateway import errors
+from gateway.dialects import anthropic_messages, openai_chat
+from gateway.dialects.clients import PATHS
+from gateway.dialects.through import Through
+from gateway.dialects.ways import wire
+from gateway.domain.request import Controls, DialectName
+from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, BackendRateLimited, BadRequest
+from tests.docs.markdown import ROOT, table
+
+PAGE = ROOT / "docs" / "dialects.md"
+SHORT: dict[str, DialectName] = {
+    "chat": "openai_chat",
+    "messages": "anthropic_messages",
+    "responses": "openai_responses",
+    "completions": "openai_completions",
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "openai_chat": {"messages": [{"role": "user", "content": "Hello"}]},
+    "anthropic_messages": {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 100},
+    "openai_responses": {"input": "Hello"},
+    "openai_completions": {"prompt": "Hello"},
+}
+MODEL = "claude-sonnet-4-6"
+
+
+def test_who_reaches_whom_is_as_told() -> None:
+    rows = table("ways", PAGE)
+    assert sorted(row[0].strip("`") for row in rows) == sorted(get_args(DialectName))
+    for client, path, *cells, own in rows:
+        name = client.strip("`")
+        assert path.strip("`") in PATHS
+        backends = ["openai_chat", "anthropic_messages", "openai_responses"]
+        assert cells == [way(name, backend) for backend in backends]
+        assert own == ("" if name in backends else way(name, name))
+
+
+def way(client: Any, backend: Any) -> str:
+    try:
+        found = wire(client, backend)
+    except KeyError:
+        return "–"
+    translates = isinstance(found, Through) or found.client != found.backend
+    return "translated" if translates else "passes"
+
+
+def told(column: int) -> Iterator[Any]:
+    """(client, backend, a field with a value) of a column, `as over chat` spelled out."""
+    rows = {(row[0], row[1]): row for row in table("refused", PAGE)}
+    for (client, backend), row in rows.items():
+        cells = [row[column]]
+        if cells[0].startswith("as over chat"):
+            cells.append(rows[client, "chat"][column])
+        for cell in cells:
+            for code in re.findall(r"`([^`]+)`", cell):
+                yield pytest.param(SHORT[client], SHORT[backend], yaml.safe_load(code), id=f"{client}-{backend}-{code}")
+
+
+def said(client: DialectName, backend: DialectName, more: dict[str, Any]) -> dict[str, Any]:
+    """What goes to the backend."""
+    (spoken,) = [PATHS[path.strip("`")] for name, path, *_ in table("ways", PAGE) if name.strip("`") == client]
+    body = orjson.dumps({"model": "a-model", **ASKED[client], **more})
+    found: dict[str, Any] = orjson.loads(
+        wire(client, backend).body(spoken.parse(body, "req_1", Controls(), {}), MODEL, None)
+    )
+    return found
+
+
+@pytest.mark.parametrize(("client", "backend", "field"), [*told(2)])
+def test_what_cannot_be_said_is_refused_by_name(
+    client: DialectName, backend: DialectName, field: dict[str, Any]
+) -> None:
+    said(client, backend, {})
+    with pytest.raises(BadRequest) as refused:
+        said(client, backend, field)
+    assert refused.value.param
+
+
+@pytest.mark.parametrize(("client", "backend", "field"), [*told(3)])
+def test_what_is_left_out_changes_nothing(client: DialectName, backend: DialectName, field: dict[str, Any]) -> None:
+    assert said(client, backend, field) == said(client, backend, {})
+
+
+def test_errors_have_the_shapes_that_are_told() -> None:
+    shown: dict[str, set[tuple[str, str]]] = {}
+    for openai, codes, anthropic in table("shapes", PAGE):
+        for code, name in re.findall(r"`(\w+)` (\w+)", codes):
+            shown.setdefault(f"{name} {code}", set()).add((openai, anthropic))
+    found: dict[str, set[tuple[str, str]]] = {}
+    for error in seen():
+        found.setdefault(f"{type(error).__name__} {error.code}", set()).add(shapes(error))
+    assert shown == found
+
+
+def seen() -> Iterator[errors.GatewayError]:
+    """Everything that a client may be told, but for a backend's own refusals."""
+    classes = [errors.GatewayError, errors.StreamBroken]
+    for each in classes:
+        classes += [
+            sub for sub in each.__subclasses__() if sub not in (errors.BackendError, AllBackendsFailed, *classes)
+        ]
+        yield each("so it is")
+    for failure in (BackendRateLimited("x"), BackendFailed("x"), BackendOverloaded("x")):
+        yield AllBackendsFailed([failure])
+    yield AllBackendsFailed([])
+
+
+def shapes(error: errors.GatewayError) -> tuple[str, str]:
+    """Status and type in OpenAI's and in Anthropic's shape."""
+    told = []
+    for dialect in (openai_chat, anthropic_messages):
+        kind = orjson.loads(dialect.error_body(error, "req_1"))["error"]["type"]
+        told.append(f"{dialect.status(error)} `{kind}`")
+    return told[0], told[1]
