@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
 from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
+from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
 from gateway.api.cors import Cors
 from gateway.api.door import Door, error_response
@@ -37,6 +39,7 @@ from gateway.api.messages import MessageRoutes
 from gateway.api.responses import ResponseRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
+from gateway.api.spend import Spend
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
 from gateway.batches.files import Files
@@ -53,9 +56,12 @@ from gateway.domain.backend import Backend
 from gateway.domain.tasks import Tasks
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.ledger.archive import Archive
+from gateway.ledger.end_users import EndUsers
+from gateway.ledger.idle import Idle
 from gateway.ledger.journal import Journal
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.spending import Spending
+from gateway.ledger.throughput import follow
 from gateway.ledger.writer import Writer
 from gateway.pipeline import Pipeline
 from gateway.policy.keys import KeyRing
@@ -183,7 +189,7 @@ class Rooms:
     async def _open_path(self) -> None:
         """The rooms that a request goes through, and the pipeline over them."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        self.prices = await asyncio.to_thread(Catalogue.load)
+        self.prices = await asyncio.to_thread(Catalogue.of, settings)
         backends = await self._backends()
         self.fleet = await self._enter(Fleet(backends))
         for each in backends:
@@ -197,7 +203,8 @@ class Rooms:
         self.overload = await self._enter(Overload(concurrent=requests.concurrent, lag_s=requests.lag))
         limits = await self._enter(Limits(self.state, workers=workers))
         spending = Spending(settings.paths.journal, self.database)
-        budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers))
+        above = {name: organisation.budget for name, organisation in config.organisations.items()}
+        budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
         vectors = await self._enter(embedder(config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
         self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
@@ -214,6 +221,7 @@ class Rooms:
             router=self.router,
             fleet=self.fleet,
             books=journal,
+            end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
         )
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
@@ -226,12 +234,21 @@ class Rooms:
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
         self._exits.push_async_callback(self.idempotency.aclose)
         self.feedback = Feedback(self.database)
+        self.spend = Spend(
+            self.database,
+            self.prices,
+            policy_of=lambda team: self.policies.current.find(team)[0],
+            backends=lambda: self.fleet.backends,
+            organisations={name: organisation.budget for name, organisation in config.organisations.items()},
+            terms=config.prices,
+        )
         self.dashboard = await self._enter(
             Dashboard(
                 guard=self.door.needs("usage", "admin"),
                 database=self.database,
                 policies=self.policies,
                 prices=self.prices,
+                backends=lambda: self.fleet.backends,
                 feedback=self.feedback,
             )
         )
@@ -252,8 +269,13 @@ class Rooms:
         )
         self._watch(responses=self.responses)
         self._watch(idempotency=self.idempotency, feedback=self.feedback, dashboard=self.dashboard, batches=batches)
+        machines = [each for each in self.fleet.backends if each.price and each.price.machine_hour_usd]
+        if machines:
+            self._tasks.spawn(follow(self.database, machines, self.prices, time), "throughput of machines")
+        if machines and self.worker.number == 0:
+            self._tasks.spawn(Idle(settings.paths.journal, self.database, machines).run(), "idle machine time")
         if self.worker.fd is None:
-            writer = Writer(settings.paths.journal, self.database)
+            writer = Writer(settings.paths.journal, self.database, keep_days=config.ledger.keep_days)
             self._exits.push_async_callback(writer.aclose)
             self._tasks.spawn(writer.run(), "ledger writer")
 
@@ -321,11 +343,11 @@ class Application:
                 fleet=rooms.fleet,
                 telemetry=rooms.telemetry,
                 state=rooms.state,
-                database=rooms.database,
                 ring=rooms.ring,
                 policies=rooms.policies,
                 drain=rooms.drain,
                 feedback=rooms.feedback,
+                spend=rooms.spend,
                 troubles=partial(troubles, rooms.worker),
             )
             root = Root(door=rooms.door, fleet=rooms.fleet)
@@ -347,8 +369,15 @@ class Application:
             )
             self._service.router.routes.extend([*batches.routes, *message_batches.routes, *messages.routes])
             if rooms.worker.settings.config.admin_api:
-                admin = Admin(door=rooms.door, fleet=rooms.fleet, database=rooms.database, policies=rooms.policies)
-                self._service.router.routes.extend(admin.routes)
+                admin = Admin(
+                    door=rooms.door,
+                    fleet=rooms.fleet,
+                    database=rooms.database,
+                    policies=rooms.policies,
+                    spend=rooms.spend,
+                )
+                alerts = AlertRoutes(door=rooms.door, database=rooms.database, clock=time)
+                self._service.router.routes.extend([*admin.routes, *alerts.routes])
             yield
             await self._inference.aclose()
         finally:

@@ -110,6 +110,11 @@ class LimitExceeded(GatewayError):
 class BudgetExhausted(GatewayError):
     status, code, kind = 429, "insufficient_quota", "insufficient_quota"
 
+    def __init__(self, message: str, *, retry_after_s: float | None = None, truncates: bool = False) -> None:
+        """`truncates`: an answer under way ends there as one that has reached its length, not with this error."""
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.truncates = truncates
+
 
 class CacheOnlyMiss(GatewayError):
     status, code, kind = 504, "cache_miss", "api_error"

@@ -8,18 +8,18 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.admission.budget import BudgetHold, Budgets
+from gateway.admission.budget import BudgetHold, BudgetHolds, Budgets
 from gateway.admission.limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache, Hit, Miss
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.deadlines import Deadlines
-from gateway.domain.protocols import Books, Contexts, TokenCounter
-from gateway.domain.record import Record
+from gateway.domain.protocols import Books, Contexts, EndUsers, TokenCounter
+from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
-from gateway.errors import DeadlineExceeded
+from gateway.errors import BudgetExhausted, DeadlineExceeded
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 
@@ -43,20 +43,23 @@ class Pipeline:
         router: Router,
         fleet: Fleet,
         books: Books,
+        end_users: EndUsers,
         telemetry: Telemetry,
     ) -> None:
         self.limits, self.budgets, self.contexts, self.counter = limits, budgets, contexts, counter
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
+        self.end_users = end_users
         self.deadlines = Deadlines()
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
         reply = Reply(self, record, deadline)  # its exits run here on failure, else when whoever has it leaves it
         try:
+            self.end_users.note(request.body, record)
             estimate = self.contexts.estimate(request)
             reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
-            await self.budgets.refuse_exhausted(tenant)
+            await self.budgets.refuse_exhausted(tenant, record.end_user)
 
             found = await self.cache.lookup(request, tenant, record)
             if isinstance(found, Hit):
@@ -118,7 +121,7 @@ class Reply:
 
     answer: Answer
     admitted: Admitted | None = None
-    hold: BudgetHold | None = None
+    hold: BudgetHold | BudgetHolds | None = None
     miss: Miss | None = None
     last = b""
     """The last piece that was handed on."""
@@ -205,13 +208,27 @@ class Reply:
                 return True
             assert hold is not None
             assert attempt is not None
-            await hold.grow(attempt.chunks)
             piece, kept = kept, b""
+            try:
+                await hold.grow(attempt.chunks)
+            except BudgetExhausted as spent:
+                if not spent.truncates or not await self._truncate(answer, attempt, spent):
+                    raise
+                hand_on(piece)
+                break
             if not hand_on(piece):
                 return True
         self.settle()
         self.ending += answer.ending
         return False
+
+    async def _truncate(self, answer: Answer, attempt: Attempt, spent: BudgetExhausted) -> bool:
+        """End the answer here, as one that has reached its length; False where its kind cannot be ended so."""
+        delivered = attempt.chunks
+        if not await answer.cut(Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)):
+            return False
+        self.record.note("truncated", tokens=delivered, why=spent.message)
+        return True
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """All bytes of the answer, `ending` last."""

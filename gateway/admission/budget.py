@@ -1,38 +1,48 @@
-"""Hard budgets in US dollars over calendar windows, several per team.
+"""Budgets over calendar windows: of an organisation, a team, each key, each end user; in dollars or tokens.
 
-Counters are leased (see `state/leases.py`): what is spent and what all workers hold never exceeds a limit, and far from
-it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is rebuilt
-from the ledger. A request belongs to the windows in which it began.
+Counters are leased (see `state/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
+far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is
+rebuilt from the ledger. A request belongs to the windows in which it began.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from gateway.admission.expect import Expectations
 from gateway.admission.hold import PATIENCE_S, BudgetHold
-from gateway.admission.purse import Account, Freed, Purse
-from gateway.domain.policy import Budget
+from gateway.admission.holds import BudgetHolds
+from gateway.admission.levels import Levels
+from gateway.admission.purse import Account, Purse
+from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
-from gateway.domain.units import NANO_PER_USD, pico_to_nano_up
-from gateway.domain.windows import window_bounds
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.leases import Leases
 
-__all__ = ["BudgetHold", "Budgets"]
+__all__ = ["BudgetHold", "BudgetHolds", "Budgets"]
 
-_MOST_PURSES = 10_000
+_MOST_WALLETS = 10_000
+_MOST_USERS = 2_000
 _FRESH_S = 5.0
 """A counter that nobody used for so long is looked at before it is believed."""
 _EXHAUSTED_FRESH_S = 1.0
-_DAY_S = 86_400
-_LONGEST_S = 40 * _DAY_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Wallet:
+    """The purses of one key, or of one end user that a key asks for."""
+
+    policy: Policy
+    purses: tuple[Purse, ...]
+    until: float
+    by_user: bool
+    """Are there more for each end user?"""
 
 
 class Budgets:
@@ -47,14 +57,18 @@ class Budgets:
         workers: int = 1,
         patience_s: float = PATIENCE_S,
         leases: Leases | None = None,
+        organisations: Mapping[str, tuple[Budget, ...]] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """`organisations`: their own budgets, which all their teams share."""
         self._leases = leases or Leases(state, workers=workers)
-        self._prices, self._spending = prices, spending
+        self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time = patience_s, clock
         self._expectations = Expectations()
-        self._freed = Freed()
-        self._purses: dict[str, Purse] = {}
+        self._wallets: dict[str, _Wallet] = {}
+        """By key."""
+        self._users: dict[tuple[str, str], tuple[Purse, ...]] = {}
+        """By team and end user, the least lately used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
     async def open(self) -> None:
@@ -65,22 +79,22 @@ class Budgets:
         await self._leases.aclose()
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
+        own = {**self._counts, "users": len(self._users)}
+        return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
-    async def exhausted(self, tenant: Tenant) -> Budget | None:
+    async def exhausted(self, tenant: Tenant, end_user: str = "") -> Budget | None:
         """A budget that is used up and whose policy then refuses everything, cache hits included."""
-        purse = self._purse(tenant)
-        if purse is None:
-            return None
-        account = await self._spent(purse)
-        return account.budget if account else None
+        for purse in self._purses(tenant, end_user):
+            if purse.refusing and (account := await self._spent(purse)):
+                return account.budget
+        return None
 
-    async def refuse_exhausted(self, tenant: Tenant) -> None:
+    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "") -> None:
         """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
-        purse = self._purse(tenant)
-        if purse is not None and (account := await self._spent(purse)):
-            self._counts["exhausted"] += 1
-            raise purse.refuse(account)
+        for purse in self._purses(tenant, end_user):
+            if purse.refusing and (account := await self._spent(purse)):
+                self._counts["exhausted"] += 1
+                raise purse.refuse(account)
 
     async def _spent(self, purse: Purse) -> Account | None:
         account = purse.exhausted()
@@ -95,40 +109,43 @@ class Budgets:
                 break
         return purse.exhausted()
 
-    def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> BudgetHold:
+    def hold(
+        self, tenant: Tenant, record: Record, request: CompletionRequest | None = None
+    ) -> BudgetHold | BudgetHolds:
         """An empty hold for one request; `request` tells how long its answer may become."""
         self._counts["holds"] += 1
-        purse = self._purse(tenant)
-        return BudgetHold(purse, self._prices, self._expectations, record, request, self._patience_s)
+        purses = self._purses(tenant, record.end_user)
+        if len(purses) < 2:
+            purse = purses[0] if purses else None
+            return BudgetHold(purse, self._expectations, record, request, self._patience_s)
+        return BudgetHolds(
+            tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
+        )
 
-    def _purse(self, tenant: Tenant) -> Purse | None:
-        """None without budgets."""
-        policy = tenant.policy
-        if not policy.budget:
-            return None
-        purse = self._purses.get(tenant.team)
-        if purse is None or purse.policy is not policy or self._time() >= purse.until:
-            if len(self._purses) >= _MOST_PURSES:
-                self._purses.clear()
-            purse = self._purses[tenant.team] = self._open_purse(tenant)
-        return purse
+    def _purses(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+        wallet = self._wallets.get(tenant.key.id)
+        if wallet is None or wallet.policy is not tenant.policy or self._time() >= wallet.until:
+            wallet = self._open_wallet(tenant)
+        if wallet.by_user and end_user:
+            return wallet.purses + self._of_user(tenant, end_user)
+        return wallet.purses
 
-    def _open_purse(self, tenant: Tenant) -> Purse:
-        now, team = self._time(), tenant.team
-        accounts = []
-        for place, budget in enumerate(tenant.policy.budget):
-            start, end = window_bounds(budget.window, budget.timezone, now)
-            lease = self._leases.counter(
-                team,
-                *("budget", str(place), budget.window, budget.timezone, str(int(start))),
-                kind="sum",
-                limit=int(budget.limit_usd * NANO_PER_USD),
-                life_ms=int(1000 * (_DAY_S + min(end - now, _LONGEST_S))),
-                rebuild=partial(self._settled, team, start),
-            )
-            accounts.append(Account(budget, lease, end))
-        return Purse(team, tenant.policy, tuple(accounts), self._leases, self._freed, self._time)
+    def _open_wallet(self, tenant: Tenant) -> _Wallet:
+        if len(self._wallets) >= _MOST_WALLETS:
+            self._wallets.clear()
+        purses = self._levels.of_key(tenant)
+        until = min((purse.until for purse in purses), default=float("inf"))
+        by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
+        wallet = self._wallets[tenant.key.id] = _Wallet(tenant.policy, purses, until, by_user)
+        return wallet
 
-    async def _settled(self, team: str, start: float) -> int:
-        """Nano-dollars on the ledger since `start`."""
-        return pico_to_nano_up(await self._spending.spent_pico(team, start))
+    def _of_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+        """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
+        place = tenant.team, end_user
+        purses = self._users.pop(place, ())
+        if not purses or purses[0].policy is not tenant.policy or self._time() >= min(one.until for one in purses):
+            purses = self._levels.of_end_user(tenant, end_user)
+        self._users[place] = purses
+        if len(self._users) > _MOST_USERS:
+            del self._users[next(iter(self._users))]
+        return purses

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, insort
+from bisect import bisect_left, bisect_right, insort
 from collections import deque
 
 from gateway.domain.usage import Usage
@@ -27,6 +27,21 @@ class _Quantile:
         self._sorted = [first] * _WEIGHT
         self.value = first
 
+    @property
+    def known(self) -> bool:
+        """Have the guesses become fewer than what was seen?"""
+        return len(self._recent) > 2 * _WEIGHT
+
+    @property
+    def most(self) -> float:
+        return self._sorted[-1]
+
+    def middle(self, above: float = -1.0) -> float:
+        """The median of the values above `above`; `above` itself when there are none."""
+        ordered = self._sorted
+        first = bisect_right(ordered, above)
+        return ordered[(first + len(ordered)) // 2] if first < len(ordered) else above
+
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
         if len(recent) >= _REMEMBERED:
@@ -49,6 +64,16 @@ class Expectation:
     def output_tokens(self) -> int:
         """Nine of ten answers are not longer."""
         return int(self._output.value) or 1
+
+    @property
+    def known(self) -> bool:
+        """Is there experience behind it?"""
+        return self._output.known
+
+    def becoming(self, tokens: int = -1) -> int:
+        """Half of the answers that are longer than `tokens` are not longer than this; at least half as much again where
+        none was."""
+        return max(int(self._output.middle(tokens)), tokens * 3 // 2 if tokens >= self._output.most else 1)
 
     def input_tokens(self, counted: int) -> int:
         """What the backend will count where we counted `counted`."""

@@ -1,22 +1,20 @@
-"""Money set aside for one request, grown with its answer, settled to what it cost."""
+"""What is set aside for one request, grown with its answer, settled to what it took."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.admission.expect import Expectations
+from gateway.admission.expect import Expectation, Expectations
 from gateway.admission.purse import Purse
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
-from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.units import pico_to_nano_up
+from gateway.domain.units import PICO_PER_NANO, pico_to_nano_up
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 5.0
 """How long a request waits for the holds of others before it is told that the budget is too small for both."""
-_GROW_PATIENCE_S = 2.0
 _AMPLE = 8
 """With as many times the worst case left in the budget, the worst case is held and the answer needs no cap."""
 _UNCAPPED_TOKENS = 4096
@@ -26,7 +24,14 @@ _LEAST_CAP_TOKENS = 256
 _MARGIN_TOKENS = 64
 """A stream asks for more before it has used up what is held."""
 _STEP_TOKENS = 256
-_PAUSE_TOKENS = 16
+_SHARE = 128
+"""No stream grows by more than this part of what nobody holds, so that many of them can share the end of a budget."""
+_LEAST_TOKENS = 16
+"""Less is not worth a stream, nor a step of one."""
+_PAUSE_TOKENS = 4
+"""Refused, it goes on with what is held and asks again so soon."""
+_ON_THE_WAY = 2
+"""Tokens kept back for those that a backend has sent before it notices that nobody listens."""
 _EVER_S = 1e9
 
 
@@ -43,7 +48,7 @@ class _Call:
 
 
 class BudgetHold:
-    """Implements `Hold`. Whoever has it calls `release` in the end, settled or not.
+    """Implements `Hold` on one purse. Whoever has it calls `release` in the end, settled or not.
 
     Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
     output tokens that may be asked of the backend (per answer): what is held does not pay for more.
@@ -52,12 +57,12 @@ class BudgetHold:
     __slots__ = (
         "_answers",
         "_call",
+        "_expectation",
         "_expectations",
         "_over",
         "_paid",
         "_parts",
         "_patience_s",
-        "_prices",
         "_purse",
         "_record",
         "_request",
@@ -69,7 +74,6 @@ class BudgetHold:
     def __init__(
         self,
         purse: Purse | None,
-        prices: PriceList,
         expectations: Expectations,
         record: Record,
         request: CompletionRequest | None,
@@ -78,12 +82,13 @@ class BudgetHold:
         self.covers: float = float("inf")
         self.output_limit: int | None = None
         self.held = 0
-        """Nano-dollars."""
-        self._purse, self._prices, self._expectations = purse, prices, expectations
+        """Units of the purse's meter."""
+        self._purse, self._expectations = purse, expectations
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
-        """Place of an attempt on the record → nano-dollars held for it."""
+        """Place of an attempt on the record → units held for it."""
         self._call: _Call | None = None
+        self._expectation: Expectation | None = None
         self._paid = 0
         """Output tokens of the coming answer that are held for."""
         self._over = False
@@ -92,27 +97,29 @@ class BudgetHold:
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
         self.covers, self.output_limit, self._call = float("inf"), None, None
-        if self._purse is None:
+        purse = self._purse
+        if purse is None:
             return
-        price = self._prices.price(backend)
+        price = purse.meter.price(backend)
         if price is None and backend.kind != "simulated":
             self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
         if price is None or price.free:
             await self._resize(0)
             return
-        if not self._purse.known:
-            await self._look()
-        expectation = self._expectations.of(self._record.tenant.team, backend.name)
+        if not purse.known:
+            await self._look(purse)
+        if purse.soft:
+            purse.note_soft(self._record)
+        expectation = self._expectation = self._expectations.of(self._record.tenant.team, backend.name)
         tokens = expectation.input_tokens(input_tokens)
         request = self._request
         writes = price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw)
         self._call = _Call(price, tokens, self._cap(backend, tokens), writes)
-        await self._open(self._call, expectation.output_tokens * self._answers)
+        await self._open(purse, self._call, expectation)
 
-    async def _look(self) -> None:
-        assert self._purse is not None
+    async def _look(self, purse: Purse) -> None:
         try:
-            await self._purse.look(_EVER_S)
+            await purse.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
@@ -124,31 +131,71 @@ class BudgetHold:
             cap = _least(max(1, backend.window_tokens - input_tokens), cap)
         return None if cap is None else cap * self._answers
 
-    async def _open(self, call: _Call, expected: int) -> None:
-        """Hold for an answer that is expected to take `expected` tokens."""
-        assert self._purse is not None
+    async def _open(self, purse: Purse, call: _Call, expectation: Expectation) -> None:
+        """Hold for an answer whose length is not known yet."""
+        expected = expectation.output_tokens * self._answers
         if self._record.stream:
-            tokens = _least(expected, call.cap)
-            await self._resize(self._cost(call, tokens))
-            self._pays(call, tokens)
+            if purse.truncates:
+                await self._open_some(purse, call, self._begun(purse, call, expectation))
+            else:
+                tokens = _least(expected, call.cap)
+                await self._resize(self._cost(call, tokens))
+                self._pays(call, tokens)
             return
         tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
         worst = self._cost(call, tokens)
-        if self._purse.known and self._purse.remaining < worst * _AMPLE:
+        if purse.known and purse.remaining < worst * _AMPLE:
             capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
+            if purse.truncates:
+                await self._open_some(purse, call, capped)
+                return
             if capped < tokens:
                 worst = self._cost(call, capped)
                 self.output_limit = capped // self._answers
         await self._resize(worst)
 
+    def _begun(self, purse: Purse, call: _Call, expectation: Expectation) -> int:
+        """What a stream that may be cut begins with: as much as half of them take, or, until that is known, a share of
+        what there is."""
+        tokens = _least(expectation.becoming() * self._answers, call.cap)
+        if expectation.known or not purse.known:
+            return tokens
+        return min(tokens, max(self._affordable(call, purse.remaining) // _SHARE, _LEAST_TOKENS))
+
+    async def _open_some(self, purse: Purse, call: _Call, tokens: int) -> None:
+        """Where an answer may end at the limit: hold for `tokens`, or for what is left if that is less."""
+        most = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
+        for again in (True, False):
+            left = self._affordable(call, purse.left) if purse.known else most
+            some = min(tokens, left) if left >= _LEAST_TOKENS * self._answers else tokens
+            try:
+                await self._resize(self._cost(call, some))
+                break
+            except BudgetExhausted:  # perhaps less is left than was known
+                if not again or self._affordable(call, purse.left) >= left:
+                    raise
+        if self._record.stream:
+            self._pays(call, some)
+            if left < most:  # no answer can be longer than what the whole budget pays for
+                self.output_limit = max(left, some) // self._answers
+        elif some < most:
+            self.output_limit = some // self._answers
+
     def _pays(self, call: _Call, tokens: int) -> None:
         self._paid = tokens
-        self.covers = float("inf") if tokens == call.cap else tokens - _MARGIN_TOKENS
+        margin = min(_MARGIN_TOKENS, max(tokens // 4, _ON_THE_WAY + 1))
+        self.covers = float("inf") if tokens == call.cap else tokens - margin
 
     def _cost(self, call: _Call, output_tokens: int) -> int:
-        """Nano-dollars at most."""
+        """Units at most."""
         most = call.price.most(call.input_tokens, output_tokens, cache_writes=call.cache_writes)
         return pico_to_nano_up(most)
+
+    def _affordable(self, call: _Call, units: int) -> int:
+        """Output tokens that `units` pay for, beside the input; below zero where not even that."""
+        begun = call.price.most(call.input_tokens, 0, cache_writes=call.cache_writes)
+        with_one = call.price.most(call.input_tokens, 1, cache_writes=call.cache_writes)
+        return (units * PICO_PER_NANO - begun) // max(with_one - begun, 1)
 
     async def _resize(self, part: int) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
@@ -157,60 +204,76 @@ class BudgetHold:
         parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
-                cost = attempts[place].cost_pico
-                parts[place] = held if cost is None else pico_to_nano_up(cost)
+                took = self._purse.meter.of_attempt(attempts[place])
+                parts[place] = held if took is None else took
         wanted = sum(parts.values())
         if wanted > self.held:
-            await self._take(wanted - self.held, self._patience_s)
+            await self._take(wanted - self.held)
         elif wanted < self.held:
             self._purse.give(self.held - wanted)
             self.held = wanted
         self._parts = parts
 
-    async def _take(self, units: int, patience_s: float) -> None:
+    async def _take(self, units: int) -> None:
         assert self._purse is not None
-        await self._purse.take(units, self.held, self._record, patience_s)
+        await self._purse.take(units, self.held, self._record, self._patience_s)
+        self._took(units)
+
+    def _took(self, units: int) -> None:
         if self._over:  # settled or released by another task meanwhile
+            assert self._purse is not None
             self._purse.give(units)
         else:
             self.held += units
 
     async def grow(self, output_tokens: int) -> None:
-        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
-        if output_tokens <= self.covers or self._call is None or self._over:
+        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted when
+        all that is held is used up, but for what may be on its way."""
+        call = self._call
+        if output_tokens <= self.covers or call is None or self._over:
             return
-        enough = output_tokens + _MARGIN_TOKENS
-        for tokens in (max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS), enough):
-            if await self._pay(self._call, tokens, 0.0):
-                return
-        if output_tokens < self._paid:
-            self.covers = min(output_tokens + _PAUSE_TOKENS, self._paid - 1)
-        else:
-            await self._pay(self._call, enough, _GROW_PATIENCE_S, last=True)
+        refused = await self._pay(call, self._next(call, output_tokens))
+        if refused is None:
+            return
+        last = self._paid - _ON_THE_WAY
+        if output_tokens >= last:
+            raise refused
+        self.covers = min(output_tokens + _PAUSE_TOKENS, last - 1)
 
-    async def _pay(self, call: _Call, tokens: int, patience_s: float, *, last: bool = False) -> bool:
-        """Hold for an answer of `tokens` tokens. When that is too much: False, or BudgetExhausted on the `last` try."""
+    def _next(self, call: _Call, output_tokens: int) -> int:
+        """How long the answer is to be paid for next."""
+        assert self._purse is not None
+        assert self._expectation is not None
+        wanted = max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS)
+        if self._purse.truncates and self._expectation.known:
+            wanted = min(wanted, self._expectation.becoming(output_tokens // self._answers) * self._answers)
+        room = self._affordable(call, self._purse.remaining) // _SHARE
+        return max(min(wanted, self._paid + room), max(self._paid, output_tokens) + _LEAST_TOKENS)
+
+    async def _pay(self, call: _Call, tokens: int) -> BudgetExhausted | None:
+        """Hold for an answer of `tokens` tokens; why not, when that is too much."""
+        assert self._purse is not None
         tokens = _least(tokens, call.cap)
         place = max(self._parts)
         more = self._cost(call, tokens) - self._parts[place]
         if more > 0:
-            try:
-                await self._take(more, patience_s)
-            except BudgetExhausted:
-                if last:
-                    raise
-                return False
+            refused = await self._purse.stretch(more, self.held, self._record)
+            if refused is not None:
+                return refused
+            self._took(more)
             self._parts[place] += more
         self._pays(call, tokens)
-        return True
+        return None
 
-    def settle(self, cost_pico: int) -> None:
+    def settle(self, cost_pico: int, *, learn: bool = True) -> None:
         """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
         if self._over or self._purse is None:
             return
         self._over = True
-        self._purse.settle(self.held, pico_to_nano_up(cost_pico))
+        self._purse.settle(self.held, self._purse.meter.of_request(cost_pico, self._record))
         self.held = 0
+        if not learn:
+            return
         for attempt in self._record.attempts:
             if attempt.outcome in ("ok", "escalated") and attempt.usage is not None and not attempt.usage.estimated:
                 self._expectations.of(self._record.tenant.team, attempt.backend.name).learn(

@@ -1,4 +1,4 @@
-"""The budgets of one team as one purse: what is taken is taken from all of them."""
+"""Budgets of one level that count the same, as one purse: what is taken is taken from all of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gateway.admission import refusal
+from gateway.admission.meter import Meter
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.record import Record
 from gateway.errors import BudgetExhausted, StateUnavailable
@@ -19,11 +20,21 @@ _LOOK_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One budget in one window. Amounts on the lease are nano-dollars."""
+    """One budget in one window. Amounts on the lease are units of its meter; a soft one has no limit there."""
 
     budget: Budget
+    owner: str
+    """Whose it is, as a refusal says it."""
+    where: str
+    """The place of its limit in whose file."""
     lease: Lease
+    limit: int
     ends: float
+
+    @property
+    def spent(self) -> int:
+        """Settled, as far as this worker knows."""
+        return self.lease.limit - self.lease.left
 
 
 class Freed:
@@ -48,20 +59,26 @@ class Freed:
 
 
 class Purse:
-    """Of one team under one policy, until the first of its windows ends."""
+    """Good until the first of its windows ends. All its counters have one tag."""
 
     def __init__(
         self,
-        team: str,
+        tag: str,
         policy: Policy,
+        meter: Meter,
         accounts: tuple[Account, ...],
         leases: Leases,
         freed: Freed,
         time: Callable[[], float],
     ) -> None:
-        self.team, self.policy, self.accounts = team, policy, accounts
+        self.tag, self.policy, self.meter, self.accounts = tag, policy, meter, accounts
         self.until = min((account.ends for account in accounts), default=float("inf"))
         self.leases = tuple(account.lease for account in accounts)
+        hard = [account for account in accounts if account.budget.hard]
+        self.refusing = tuple(account for account in hard if account.budget.on_exhausted == "refuse")
+        self.soft = tuple(account for account in accounts if not account.budget.hard)
+        self.truncates = any(account.budget.on_exhausted == "truncate" for account in hard)
+        """Is an answer that reaches the limit ended there?"""
         self._leases, self._freed, self._time = leases, freed, time
 
     @property
@@ -76,6 +93,11 @@ class Purse:
         """What the tightest budget has left beside all holds; 0 while unknown."""
         return min([lease.remaining for lease in self.leases])
 
+    @property
+    def left(self) -> int:
+        """What the tightest budget has not spent, holds or not."""
+        return min([lease.left for lease in self.leases])
+
     def seen_within(self, age_s: float) -> bool:
         """Are the counters known, and that lately?"""
         oldest = self._leases.now - age_s
@@ -87,14 +109,19 @@ class Purse:
 
     def exhausted(self) -> Account | None:
         """A budget that is used up and whose policy then refuses everything."""
-        for account in self.accounts:
-            lease = account.lease
-            if account.budget.on_exhausted == "refuse" and lease.generation and lease.left <= 0:
+        for account in self.refusing:
+            if account.lease.generation and account.lease.left <= 0:
                 return account
         return None
 
+    def note_soft(self, record: Record) -> None:
+        """Tell of the budgets that are spent and not enforced."""
+        for account in self.soft:
+            if account.spent >= account.limit and account.budget.title not in record.over_budget:
+                record.over_budget += (account.budget.title,)
+
     def refuse(self, account: Account) -> BudgetExhausted:
-        return refusal.spent(self.team, account.budget, account.ends, self._time())
+        return refusal.spent(self._named(account), self._time())
 
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
         """Set `units` aside on top of the `held` that the request already has.
@@ -102,7 +129,7 @@ class Purse:
         Waits up to `patience_s` while only the holds of other requests are in the way. Raises BudgetExhausted.
         """
         wants = [(lease, units) for lease in self.leases]
-        if self.team in self._leases.away:
+        if self.tag in self._leases.away:
             record.degraded.add("state")
         if self._leases.try_take(wants):
             return
@@ -121,24 +148,49 @@ class Purse:
                 raise self._too_little(short, held)
             await self._freed.wait(min(_LOOK_S, left_s))
 
+    async def stretch(self, units: int, held: int, record: Record) -> BudgetExhausted | None:
+        """Set `units` aside for an answer under way, without waiting for anybody; why not, if that is impossible.
+
+        Budgets that let running answers finish are overdrawn for it. Raises BudgetExhausted without the counters.
+        """
+        wants, overdrawn = [(lease, units) for lease in self.leases], []
+        try:
+            while wants and (short := await self._leases.ask(wants)):
+                if self._account(short.lease).budget.on_exhausted != "finish":
+                    return self._too_little(short, held)
+                wants.remove((short.lease, units))
+                overdrawn.append(short.lease)
+        except StateUnavailable:
+            self._without_state(units, record)
+            return None
+        for lease in overdrawn:
+            self._leases.force(lease, units)
+        return None
+
     def _without_state(self, units: int, record: Record) -> None:
         """What is leased goes first; then every budget's own rule decides."""
         record.degraded.add("state")
         for account in self.accounts:
-            if account.lease.free < units and account.budget.on_state_loss == "refuse":
-                raise refusal.out_of_reach(self.team, account.budget)
+            budget = account.budget
+            if account.lease.free < units and budget.hard and budget.on_state_loss == "refuse":
+                raise refusal.out_of_reach(self._named(account))
         for lease in self.leases:
             if not self._leases.try_take([(lease, units)]):
                 self._leases.force(lease, units)
 
+    def _account(self, lease: Lease) -> Account:
+        return next(account for account in self.accounts if account.lease is lease)
+
+    def _named(self, account: Account) -> refusal.Named:
+        return refusal.Named(account.budget, account.owner, account.where, account.ends)
+
     def _too_little(self, short: Short, held: int) -> BudgetExhausted:
-        lease = short.lease
-        account = next(account for account in self.accounts if account.lease is lease)
+        lease, account = short.lease, self._account(short.lease)
         if lease.left <= 0:
             return self.refuse(account)
         others = min(lease.left, max(0, lease.held + lease.busy - held))
         need = refusal.Need(held + short.wanted, lease.left, others)
-        return refusal.too_little(self.team, account.budget, account.ends, self._time(), need)
+        return refusal.too_little(self._named(account), self._time(), need)
 
     def give(self, units: int) -> None:
         """A hold ends and nothing was spent."""

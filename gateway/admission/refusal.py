@@ -14,8 +14,21 @@ _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "thi
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A budget as a client is told of it."""
+
+    budget: Budget
+    owner: str
+    """Whose it is: `team search`."""
+    where: str
+    """Of its limit: `budget` in the team's policy."""
+    ends: float
+    """Unix seconds."""
+
+
+@dataclass(frozen=True, slots=True)
 class Need:
-    """Nano-dollars."""
+    """Nano-dollars, or tokens."""
 
     wanted: int
     """What the request may cost."""
@@ -25,32 +38,38 @@ class Need:
     """Of that, set aside for other requests."""
 
 
-def spent(team: str, budget: Budget, ends: float, now: float) -> BudgetExhausted:
-    served = " Only cached answers and backends that cost nothing are served."
+def spent(named: Named, now: float) -> BudgetExhausted:
+    rule = named.budget.on_exhausted
+    served = "" if rule == "refuse" else " Only cached answers and backends that cost nothing are served."
     return BudgetExhausted(
-        f"Team {team} has spent its budget of {_limit(budget)}.{'' if budget.on_exhausted == 'refuse' else served} "
-        f"{_anew(budget, ends)} To go on now, have budget.limit_usd raised in the team's policy.",
-        retry_after_s=_wait(ends, now),
+        f"{_first(named.owner)} has spent its budget of {_limit(named.budget)}.{served} {_anew(named)} To go on now, "
+        f"have {_key(named)} raised.",
+        retry_after_s=_wait(named.ends, now),
+        truncates=rule == "truncate",
     )
 
 
-def too_little(team: str, budget: Budget, ends: float, now: float, need: Need) -> BudgetExhausted:
-    others = f", {usd(need.held)} USD of it set aside for requests in progress" if need.held else ""
+def too_little(named: Named, now: float, need: Need) -> BudgetExhausted:
+    budget = named.budget
+    costs = "take" if budget.limit_usd is None else "cost"
+    others = f", {_amount(need.held, budget)} of it set aside for requests in progress" if need.held else ""
     begin = "Try again when they have ended, ask" if need.held else "Ask"
     return BudgetExhausted(
-        f"The request may cost {usd(need.wanted)} USD and team {team} has {usd(need.left)} USD left of its budget of "
-        f"{_limit(budget)}{others}. {begin} for fewer output tokens (max_tokens), send less context, or have "
-        f"budget.limit_usd raised in the team's policy. {_anew(budget, ends)}",
-        retry_after_s=1.0 if need.wanted <= need.left else _wait(ends, now),
+        f"The request may {costs} {_amount(need.wanted, budget)} and {named.owner} has {_amount(need.left, budget)} left "
+        f"of its budget of {_limit(budget)}{others}. {begin} for fewer output tokens (max_tokens), send less context, "
+        f"or have {_key(named)} raised. {_anew(named)}",
+        retry_after_s=1.0 if need.wanted <= need.left else _wait(named.ends, now),
+        truncates=budget.on_exhausted == "truncate",
     )
 
 
-def out_of_reach(team: str, budget: Budget) -> BudgetExhausted:
+def out_of_reach(named: Named) -> BudgetExhausted:
     return BudgetExhausted(
-        f"What is left of team {team}'s budget of {_limit(budget)} cannot be told: the counters are out of reach and "
-        "this worker's share is used up. Try again shortly; budget.on_state_loss: allow in the team's policy lets "
-        "requests through meanwhile.",
+        f"What {named.owner} has left of its budget of {_limit(named.budget)} cannot be told: the counters are out of "
+        "reach and this worker's share is used up. Try again shortly; on_state_loss: allow beside "
+        f"{_key(named)} lets requests through meanwhile.",
         retry_after_s=1.0,
+        truncates=named.budget.on_exhausted == "truncate",
     )
 
 
@@ -60,15 +79,28 @@ def usd(nano: int) -> str:
     return f"{amount:f}"
 
 
+def _first(owner: str) -> str:
+    return owner[:1].upper() + owner[1:]
+
+
+def _amount(units: int, budget: Budget) -> str:
+    return f"{units} tokens" if budget.limit_usd is None else f"{usd(units)} USD"
+
+
+def _key(named: Named) -> str:
+    return named.where.replace("*", "limit_tokens" if named.budget.limit_usd is None else "limit_usd")
+
+
 def _limit(budget: Budget) -> str:
+    limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else f"{budget.limit_usd:f} USD"
     zone = f" ({budget.timezone})" if budget.window != "total" else ""
-    return f"{budget.limit_usd:f} USD {_SPAN[budget.window]}{zone}"
+    return f"{limit} {_SPAN[budget.window]}{zone}{f', called {budget.name},' if budget.name else ''}"
 
 
-def _anew(budget: Budget, ends: float) -> str:
-    if budget.window == "total":
+def _anew(named: Named) -> str:
+    if named.budget.window == "total":
         return "It does not begin anew."
-    return f"It begins anew at {iso(ends)}."
+    return f"It begins anew at {iso(named.ends)}."
 
 
 def _wait(ends: float, now: float) -> float | None:

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
+from gateway.api.spend import Spend, told
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
@@ -23,11 +24,12 @@ from gateway.state.sql import Database
 class Admin:
     """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
 
-    def __init__(self, *, door: Door, fleet: Fleet, database: Database, policies: Policies) -> None:
-        self._fleet, self._database, self._policies = fleet, database, policies
+    def __init__(self, *, door: Door, fleet: Fleet, database: Database, policies: Policies, spend: Spend) -> None:
+        self._fleet, self._database, self._policies, self._spend = fleet, database, policies, spend
         admin = door.needs("admin")
         self.routes = [
             Route("/admin/fleet", admin(self.fleet)),
+            Route("/admin/usage", admin(self.usage)),
             Route("/admin/policies", admin(self.show_policies)),
             Route("/admin/policies/reload", admin(self.reload), methods=["POST"]),
             Route("/admin/keys", admin(self.list_keys)),
@@ -53,6 +55,10 @@ class Admin:
                 for state in [self._fleet.state(backend)]
             ]
         )
+
+    async def usage(self, request: Request, tenant: Tenant) -> Response:
+        """As /v1/usage, of every team, or of the one that `?team=` names."""
+        return await told(self._spend, request.query_params, request.query_params.get("team"))
 
     async def show_policies(self, request: Request, tenant: Tenant) -> Response:
         current = self._policies.current

@@ -42,6 +42,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-cost-usd", usd_text(record.cost_pico).encode()))
     if record.degraded:
         found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
+    if record.over_budget:
+        found.append((b"x-thriftgate-over-budget", ",".join(record.over_budget).encode("latin-1", "replace")))
     for name, text in record.ratelimit.items():
         found.append((name.encode(), text.encode()))
     if record.ratelimit and record.dialect == "anthropic_messages":

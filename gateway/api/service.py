@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,17 +12,14 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.leave import Drain
+from gateway.api.spend import Spend, told
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
-from gateway.errors import BadRequest, NotFound
-from gateway.ledger.formats import as_json
-from gateway.ledger.period import parse_when
-from gateway.ledger.report import usage
+from gateway.errors import NotFound
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.state.connection import State
-from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback, parse
 
@@ -38,23 +34,23 @@ class Service:
         fleet: Fleet,
         telemetry: Telemetry,
         state: State,
-        database: Database,
         ring: KeyRing,
         policies: Policies,
         drain: Drain,
         feedback: Feedback,
+        spend: Spend,
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         """`troubles`: what the supervisor says is wrong; may block."""
-        self._fleet, self._telemetry, self._state, self._database = fleet, telemetry, state, database
+        self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._troubles = troubles
-        spend, admin = door.needs("usage", "admin"), door.needs("admin")
+        figures, admin = door.needs("usage", "admin"), door.needs("admin")
         asked = door.needs("inference", "admin")
         self.routes = [
             Route("/v1/requests/{id}", asked(self.flight)),
             Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
-            Route("/v1/usage", spend(self.usage)),
+            Route("/v1/usage", figures(self.usage)),
             Route("/metrics", admin(self.metrics)),
             Route("/health", self.health),
             Route("/health/live", self.live),
@@ -81,13 +77,7 @@ class Service:
         """A team sees its own spend; an admin key may name another team with ?team=."""
         asked = request.query_params
         team = asked.get("team", tenant.team) if "admin" in tenant.key.scopes else tenant.team
-        now = time.time()
-        try:
-            since, until = (parse_when(asked[name], now) if name in asked else None for name in ("since", "until"))
-            report = await usage(self._database, team=team, since=since, until=until, by=asked.get("by", "model"))
-        except ValueError as error:
-            raise BadRequest(str(error)) from error
-        return Response(as_json(report), media_type="application/json")
+        return await told(self._spend, asked, team)
 
     async def metrics(self, request: Request, tenant: Tenant) -> Response:
         return Response(await self._telemetry.exposition(), media_type="text/plain; version=0.0.4")

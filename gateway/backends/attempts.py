@@ -163,6 +163,7 @@ class Attempts:
         self, exchange: Exchange, errand: Errand, call: Call, attempt: Attempt, place: Place
     ) -> Relayed | Whole:
         """Ask; whatever keeps the answer from coming closes the attempt in the books."""
+        attempt.sent_bytes = len(call.body)
         try:
             return await exchange.ask(call, attempt, place)
         except GatewayError as error:

@@ -24,5 +24,8 @@ class Canned:
     async def read(self, limit: int) -> bytes:
         return self._body[:limit]
 
+    def part(self) -> bool:
+        return False
+
     async def aclose(self) -> None:
         """Nothing is open."""

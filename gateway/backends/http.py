@@ -41,6 +41,12 @@ class Response(Protocol):
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
         ...
 
+    def part(self) -> bool:
+        """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives.
+        False: it is encrypted, or gone.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
         ...

@@ -116,6 +116,10 @@ class AiohttpResponse:
                 raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
         return b"".join(pieces)
 
+    def part(self) -> bool:
+        """aiohttp closes both sides at once."""
+        return False
+
     async def aclose(self) -> None:
         """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
         self._response.close()

@@ -140,6 +140,15 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self._leave()
 
+    def part(self) -> bool:
+        """End our side of it: what comes still comes, but nothing can be asked on it again. False: it is encrypted."""
+        transport = self._transport
+        if transport is None or transport.is_closing() or not transport.can_write_eof():
+            return False
+        self._reusable = False
+        transport.write_eof()
+        return True
+
     def resume(self) -> None:
         """The consumer is ready for more."""
         if self._paused and self._transport:

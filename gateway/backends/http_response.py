@@ -27,6 +27,10 @@ class Source(Protocol):
         """End the response with `error` and drop the connection."""
         ...
 
+    def part(self) -> bool:
+        """End our side of it. False: it cannot be, or is gone."""
+        ...
+
 
 class Response:
     """An HTTP response whose body is still coming. Iterate, `pour` or `read` it, in one task; always `aclose` it."""
@@ -114,6 +118,10 @@ class Response:
             await self.aclose()
             raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
         return self._taken()
+
+    def part(self) -> bool:
+        """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives."""
+        return self._source is not None and self._source.part()
 
     async def aclose(self) -> None:
         """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""

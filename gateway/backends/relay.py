@@ -11,6 +11,7 @@ from gateway.backends.upstream import Call, Upstream
 from gateway.dialects.wire import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
 from gateway.domain.record import Attempt
+from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
 _GRACE_S = 0.1
@@ -153,6 +154,31 @@ class Relayed:
     def delivered_characters(self) -> int:
         return self._reader.delivered_characters()
 
+    async def cut(self, delivered: Usage) -> bool:
+        """End the answer here, as one that has reached its length; False when its kind has no such end."""
+        ending = self._reader.cut(delivered)
+        if ending is None:
+            return False
+        self.ending, self.finish = ending, "length"
+        try:
+            if self._upstream.part():
+                async with asyncio.timeout(_GRACE_S):
+                    await self._upstream.pour(self._count)
+        except (TimeoutError, BackendError):
+            pass  # that it breaks off is what was asked for
+        finally:
+            await self._upstream.aclose()
+        self.attempt.ended_at = self._time()
+        if self._reader.ended:  # it had come to its end by itself
+            self.attempt.usage = self._reader.usage
+        return True
+
+    def _count(self, piece: bytes) -> bool:
+        """What nobody gets, but the backend has sent."""
+        self._read(piece)
+        self.attempt.came(len(piece), told(self._reader))
+        return not self._reader.ended
+
     async def aclose(self) -> None:
         """Hang up, or let the connection end in order when the answer is whole."""
         if self.attempt.ended_at is None:
@@ -208,6 +234,10 @@ class Whole:
 
     def delivered_characters(self) -> int:
         return len(self.text)
+
+    async def cut(self, delivered: Usage) -> bool:
+        """Nothing of it is left to be cut."""
+        return False
 
     async def aclose(self) -> None:
         """Its connection was given back when the body was read."""

@@ -67,6 +67,12 @@ class Upstream(Protocol):
 
     async def read(self, limit: int) -> bytes: ...
 
+    def part(self) -> bool:
+        """Tell the backend that nobody listens any more, and go on taking what it has sent until it notices. False:
+        that cannot be told without losing what is on its way.
+        """
+        ...
+
     async def aclose(self) -> None:
         """Before the end: hang up, so that the backend stops working at once."""
         ...

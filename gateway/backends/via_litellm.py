@@ -168,6 +168,9 @@ class _Chunks:
         await self.pour(keep)
         return b"".join(pieces)[:limit]
 
+    def part(self) -> bool:
+        return False
+
     async def aclose(self) -> None:
         await self._chunks.aclose()
 

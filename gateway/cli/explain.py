@@ -48,7 +48,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
 
 
 async def _decide(settings: Settings, prompt: str, team: str, model: str, max_tokens: int | None) -> Route:
-    catalogue = Catalogue.load()
+    catalogue = Catalogue.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])

@@ -7,28 +7,26 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
-from sqlalchemy import Connection, and_
+from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.dashboard import queries
-from gateway.domain.policy import Budget
-from gateway.domain.protocols import Clock
+from gateway.dashboard import budgets, mix, queries
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Policy
+from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.tasks import Tasks
-from gateway.domain.units import usd_to_pico
-from gateway.domain.windows import iso, window_bounds
+from gateway.domain.windows import iso
 from gateway.errors import LedgerUnavailable, Overloaded
-from gateway.ledger.formats import as_object, dollars
+from gateway.ledger import savings
+from gateway.ledger.formats import as_object
 from gateway.ledger.report import Report, StandIn, read_usage
-from gateway.ledger.spending import spent_in_ledger
 from gateway.ledger.sums import snapshot
-from gateway.ledger.thresholds import forecast_pico
 from gateway.policy.load import DEFAULT, Policies
 from gateway.state.sql import Database
-from gateway.state.tables import ledger
 from gateway.trials.feedback import Feedback
 
 log = logging.getLogger(__name__)
@@ -36,7 +34,9 @@ log = logging.getLogger(__name__)
 MOST_DAYS = 366
 DEAREST = 10
 ALERTS = 8
-GROUPINGS = (("day",), ("backend",), ("model",), ("key",))
+GROUPINGS = ("day", "backend", "model", "key", "tag")
+HOURLY_DAYS = 2
+"""So few days are shown by hours too."""
 REFRESH_S = 5.0
 """How often a page in sight asks again, at least so long apart."""
 RESTS = 20
@@ -45,6 +45,10 @@ LONGEST_REST_S = 300.0
 WAIT_S = 30.0
 _KEPT = 64
 _DAY_S = 86400
+
+
+class Prices(StandIn, PriceList, Protocol):
+    """What things cost, and what simulated ones would."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,16 @@ class Figures:
     """Computes one team's figures at a time, so that the page never takes the ledger from those who write it."""
 
     def __init__(
-        self, *, database: Database, policies: Policies, prices: StandIn, feedback: Feedback, clock: Clock = time
+        self,
+        *,
+        database: Database,
+        policies: Policies,
+        prices: Prices,
+        backends: Callable[[], Sequence[Backend]],
+        feedback: Feedback,
+        clock: Clock = time,
     ) -> None:
-        self._database, self._policies, self._prices = database, policies, prices
+        self._database, self._policies, self._prices, self._backends = database, policies, prices, backends
         self._feedback, self._clock = feedback, clock
         self._made: OrderedDict[tuple[str, int], _Made] = OrderedDict()
         self._making: dict[tuple[str, int], asyncio.Task[dict[str, Any] | None]] = {}
@@ -125,9 +136,11 @@ class Figures:
         now = self._clock.time()
         since = (now // _DAY_S - days + 1) * _DAY_S
         policy, _ = self._policies.current.find(team)
-        which = queries.real(team, since, now)
+        groupings = [(by,) for by in GROUPINGS] + ([("hour",)] if days <= HOURLY_DAYS else [])
+        single = queries.raw(team, since, now)
         with snapshot(self._database) as connection:
-            reports = read_usage(connection, GROUPINGS, team=team, since=since, until=now, prices=self._prices)
+            reports = read_usage(connection, groupings, team=team, since=since, until=now, prices=self._prices)
+            cells = mix.cells(connection, team, since, now)
             figures = {
                 **_usage(reports),
                 "team": team,
@@ -135,16 +148,32 @@ class Figures:
                 "at": iso(now),
                 "since": iso(since),
                 "days": days,
-                "budgets": [_budget(connection, team, budget, now) for budget in policy.budget],
-                "tiers": queries.tiers(connection, which),
-                "cache": queries.cache_answers(connection, which),
-                "latency": queries.latency(connection, which),
-                "dearest": queries.dearest(connection, which, DEAREST),
+                "budgets": budgets.of(connection, team, policy, now),
+                "savings": self._savings(connection, team, policy, since, now),
+                "tiers": mix.tiers(cells),
+                "difficulty": mix.difficulty(cells),
+                "cache": mix.cache(cells),
+                "latency": queries.latency(connection, single),
+                "dearest": queries.dearest(connection, single, DEAREST),
                 "alerts": queries.latest_alerts(connection, team, ALERTS),
             }
-            ids = {row["key"] for row in figures["by"]["key"]}
-            figures["key_names"] = queries.key_names(connection, ids)
+            figures["key_names"] = queries.key_names(connection, _keys(figures))
         return figures
+
+    def _savings(self, connection: Connection, team: str, policy: Policy, since: float, until: float) -> dict[str, Any]:
+        """The statement of `usage --savings`."""
+        reference = savings.reference_of(policy, self._backends(), self._prices)
+        price = None if reference is None else self._prices.price(reference)
+        against = None if reference is None or price is None else (reference, price)
+        return savings.as_object(savings.statements(connection, {team: against}, since=since, until=until))
+
+
+def _keys(figures: dict[str, Any]) -> set[str]:
+    """Ids of the keys that the figures name."""
+    subjects = {
+        one["subject"] for budget in figures["budgets"] for one in budget["standings"] if budget["per"] == "key"
+    }
+    return subjects | {row["key"] for row in figures["by"]["key"]} | {row["key"] for row in figures["dearest"]}
 
 
 def _usage(reports: Sequence[Report]) -> dict[str, Any]:
@@ -154,29 +183,5 @@ def _usage(reports: Sequence[Report]) -> dict[str, Any]:
         "currency": written[0]["currency"],
         "total": written[0]["total"],
         "simulated": written[0]["simulated"],
-        "by": {by: one["rows"] for (by,), one in zip(GROUPINGS, written, strict=True)},
-    }
-
-
-def _budget(connection: Connection, team: str, budget: Budget, now: float) -> dict[str, Any]:
-    """Spent, left and ahead in the window that `now` lies in; the forecast is the one that alerts use."""
-    start, end = window = window_bounds(budget.window, budget.timezone, now)
-    spent = spent_in_ledger(connection, and_(ledger.c.team == team, ledger.c.at >= start, ledger.c.at < end))
-    limit = usd_to_pico(budget.limit_usd)
-    ahead = forecast_pico(spent, window, now)
-    endless = math.isinf(end)
-    return {
-        "window": budget.window,
-        "timezone": budget.timezone,
-        "start": None if endless else iso(start),
-        "end": None if endless else iso(end),
-        "passed": None if endless else (now - start) / (end - start),
-        "limit_usd": dollars(limit),
-        "spent_usd": dollars(spent),
-        "left_usd": dollars(limit - spent),
-        "used": spent / limit,
-        "forecast_usd": None if ahead is None else dollars(ahead),
-        "forecast_used": None if ahead is None else ahead / limit,
-        "alerts": [one if one == "forecast" else f"{one * 100:.4g}%" for one in budget.alerts],
-        "on_exhausted": budget.on_exhausted,
+        "by": {report.by[0]: one["rows"] for report, one in zip(reports, written, strict=True)},
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +15,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.dashboard.data import MOST_DAYS, Figures
+from gateway.dashboard.data import MOST_DAYS, Figures, Prices
+from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden
-from gateway.ledger.report import StandIn
 from gateway.policy.load import Policies
 from gateway.state.sql import Database
 from gateway.trials.feedback import Feedback
@@ -62,11 +62,14 @@ class Dashboard:
         guard: Guard,
         database: Database,
         policies: Policies,
-        prices: StandIn,
+        prices: Prices,
+        backends: Callable[[], Sequence[Backend]],
         feedback: Feedback,
         clock: Clock = time,
     ) -> None:
-        self._figures = Figures(database=database, policies=policies, prices=prices, feedback=feedback, clock=clock)
+        self._figures = Figures(
+            database=database, policies=policies, prices=prices, backends=backends, feedback=feedback, clock=clock
+        )
         self._files: dict[str, _File] = {}
         self._served = 0
         self.routes = [

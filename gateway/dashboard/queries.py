@@ -2,88 +2,72 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Float, Row, and_, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cast, func, select
 
-from gateway.domain.backend import RANK
+from gateway.alerts import letters
 from gateway.domain.windows import iso
 from gateway.ledger.formats import dollars
-from gateway.ledger.sums import pico_sum, whole
-from gateway.state.tables import alerts, keys, ledger
+from gateway.state.tables import keys, ledger
 
 _LETTERS = 200
 """Rows looked through for the latest alerts; an alert has one for itself and one for each receiver."""
+_superseded = select(ledger.c.supersedes).where(ledger.c.supersedes != "")
 
 
-def real(team: str, since: float, until: float) -> ColumnElement[bool]:
-    """The team's rows of `[since, until)` (Unix seconds), simulated ones left out."""
-    at = ledger.c.at
-    return and_(ledger.c.team == team, at >= since, at < until, ledger.c.simulated.is_(False))
-
-
-def tiers(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """For each tier, weak to strong: answers given, answers taken back for a stronger one, cost of all attempts."""
+def raw(team: str, since: float, until: float) -> ColumnElement[bool]:
+    """The team's single rows of `[since, until)` (Unix seconds) that count; what is rolled up is not among them."""
     c = ledger.c
-    tokens = c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
-    tokens += c.output_tokens + c.reasoning_tokens + c.audio_tokens
-    found = connection.execute(
-        select(c.tier, _count(c.outcome.in_(("ok", "interrupted"))), _count(c.outcome == "escalated"))
-        .add_columns(_count(and_(c.cost_pico.is_(None), tokens > 0)), *pico_sum(c.cost_pico))
-        .where(which, c.attempt > 0)
-        .group_by(c.tier)
-    ).all()
-    lines = [
-        {
-            "tier": tier,
-            "answers": int(answers),
-            "escalated": int(escalated),
-            "unpriced": int(unpriced),
-            "cost_usd": dollars(whole(high, low)),
-        }
-        for tier, answers, escalated, unpriced, high, low in found
-    ]
-    return sorted(lines, key=lambda line: RANK.get(line["tier"], len(RANK)))
-
-
-def cache_answers(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """For each way of hitting the cache: answers, what they saved, and for how many of them nobody knows that."""
-    c = ledger.c
-    found = connection.execute(
-        select(c.cache, func.count(), _count(c.saved_pico.is_(None)), *pico_sum(c.saved_pico))
-        .where(which, c.attempt == 0)
-        .group_by(c.cache)
-        .order_by(func.count().desc(), c.cache)
-    ).all()
-    return [
-        {"kind": kind, "answers": answers, "unpriced": int(unpriced), "saved_usd": dollars(whole(high, low))}
-        for kind, answers, unpriced, high, low in found
-    ]
+    period = and_(c.team == team, c.at >= since, c.at < until)
+    return and_(period, c.simulated.is_(False), c.id.not_in(_superseded))
 
 
 def latency(connection: Connection, which: ColumnElement[bool]) -> list[dict[str, Any]]:
-    """Milliseconds from call to end of each backend's whole answers: the nearest-rank median and 95th percentile."""
-    c = ledger.c
-    place = func.row_number().over(partition_by=c.backend, order_by=c.duration_ms).label("place")
-    size = func.count().over(partition_by=c.backend).label("size")
-    whole_answers = and_(which, c.attempt > 0, c.outcome.in_(("ok", "escalated")), c.duration_ms.is_not(None))
-    ranked = select(c.backend, c.duration_ms, place, size).where(whole_answers).subquery().c
-
-    def percentile(percent: int) -> ColumnElement[Any]:
-        rank = (ranked.size * percent + 99) // 100
-        return func.max(case((ranked.place == rank, ranked.duration_ms)))
-
-    found = connection.execute(
-        select(ranked.backend, ranked.size, percentile(50), percentile(95))
-        .group_by(ranked.backend, ranked.size)
-        .order_by(ranked.backend)
-    ).all()
+    """By backend, whole milliseconds of its whole answers: nearest-rank percentiles from call to end, and the median
+    to the first byte."""
+    ends = _milliseconds(connection, which, ledger.c.duration_ms)
+    begins = _milliseconds(connection, which, ledger.c.first_byte_ms)
     return [
-        {"backend": backend, "answers": size, "p50_ms": float(p50), "p95_ms": float(p95)}
-        for backend, size, p50, p95 in found
+        {
+            "backend": backend,
+            "answers": sum(times.values()),
+            "p50_ms": _percentile(times, 50),
+            "p95_ms": _percentile(times, 95),
+            "first_p50_ms": _percentile(begins.get(backend, Counter()), 50),
+        }
+        for backend, times in sorted(ends.items())
     ]
+
+
+def _milliseconds(
+    connection: Connection, which: ColumnElement[bool], column: ColumnElement[Any]
+) -> dict[str, Counter[int]]:
+    """Backend → how many answers took so many milliseconds: much less to sort than the answers."""
+    c = ledger.c
+    rounded = column + 0.5
+    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    whole = cast(rounded if connection.dialect.name == "sqlite" else func.floor(rounded), Integer)
+    served = and_(which, c.attempt > 0, c.kind == "", c.outcome.in_(("ok", "escalated")), column.is_not(None))
+    found: dict[str, Counter[int]] = {}
+    for backend, milliseconds, answers in connection.execute(
+        select(c.backend, whole, func.count()).where(served).group_by(c.backend, whole)
+    ):
+        found.setdefault(backend, Counter())[milliseconds] += answers
+    return found
+
+
+def _percentile(times: Counter[int], percent: int) -> int | None:
+    rank = math.ceil(times.total() * percent / 100)
+    for milliseconds in sorted(times):
+        rank -= times[milliseconds]
+        if rank <= 0:
+            return milliseconds
+    return None
 
 
 def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> list[dict[str, Any]]:
@@ -93,7 +77,7 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
     cost = func.sum(cast(c.cost_pico, Float))
     ids = connection.scalars(
         select(c.request_id)
-        .where(which, c.cost_pico > 0)
+        .where(which, c.cost_pico > 0, c.kind != "idle")
         .group_by(c.request_id)
         .order_by(cost.desc(), c.request_id)
         .limit(count)
@@ -115,7 +99,7 @@ def _request(id: str, rows: list[Row[Any]]) -> dict[str, Any]:
         "stream": first.stream,
         "cost_usd": dollars(sum(row.cost_pico or 0 for row in rows)),
         "input_tokens": sum(_input(row) for row in rows),
-        "output_tokens": sum(row.output_tokens + row.reasoning_tokens + row.audio_tokens for row in rows),
+        "output_tokens": sum(_output(row) for row in rows),
         "duration_ms": round((max(ends) - first.at) * 1000) if ends else None,
         "outcome": last.outcome,
         "attempts": [_attempt(row) for row in rows],
@@ -127,6 +111,7 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
         "backend": row.backend,
         "model": row.model,
         "tier": row.tier,
+        "kind": row.kind,
         "outcome": row.outcome,
         "status": row.status,
         "error": row.error,
@@ -137,38 +122,51 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
 
 
 def _input(row: Row[Any]) -> int:
-    tokens: int = row.input_tokens + row.cached_tokens + row.cache_write_5m_tokens + row.cache_write_1h_tokens
+    written = row.cache_write_5m_tokens + row.cache_write_1h_tokens
+    tokens: int = row.input_tokens + row.cached_tokens + written + row.audio_input_tokens + row.image_input_tokens
+    return tokens
+
+
+def _output(row: Row[Any]) -> int:
+    tokens: int = row.output_tokens + row.reasoning_tokens + row.audio_tokens + row.image_tokens
     return tokens
 
 
 def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[str, Any]]:
     """Newest first; an alert and what became of it at each of its receivers."""
-    c = alerts.c
-    rows = connection.execute(
-        select(c.created_at, c.payload, c.target, c.delivered_at, c.tries, c.last_error)
-        .where(c.team == team)
-        .order_by(c.created_at.desc(), c.id)
-        .limit(_LETTERS)
-    ).all()
     found: dict[str, dict[str, Any]] = {}
-    for row in rows:
-        payload = orjson.loads(row.payload)
-        one = found.setdefault(
-            payload["id"],
-            {
-                "at": iso(row.created_at),
-                "text": payload["text"],
-                "threshold": payload["threshold"],
-                "window": payload["window"],
-                "receivers": [],
-            },
-        )
-        if row.target:
-            accepted = None if row.delivered_at is None else iso(row.delivered_at)
-            one["receivers"].append(
-                {"target": row.target, "accepted": accepted, "tries": row.tries, "error": row.last_error}
-            )
-    return list(found.values())[:count]
+    for sent in letters.latest(connection, team, _LETTERS):
+        id = sent.payload["id"]
+        if sent.target:
+            found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
+        else:  # a letter may be younger, and say that nobody looks after it
+            found[id] = {**_alert(sent), "receivers": found[id]["receivers"] if id in found else []}
+    return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
+
+
+def _alert(sent: letters.Sent) -> dict[str, Any]:
+    acknowledged = None
+    if sent.acknowledged_at is not None:
+        acknowledged = {"at": iso(sent.acknowledged_at), "by": sent.acknowledged_by}
+    return {
+        "at": iso(sent.created_at),
+        "text": sent.payload["text"],
+        "kind": sent.kind,
+        "severity": sent.severity,
+        "threshold": sent.payload.get("threshold"),
+        "acknowledged": acknowledged,
+        "receivers": [],
+    }
+
+
+def _receiver(sent: letters.Sent) -> dict[str, Any]:
+    return {
+        "target": sent.target,
+        "accepted": None if sent.delivered_at is None else iso(sent.delivered_at),
+        "given_up": sent.dead_at is not None,
+        "tries": sent.tries,
+        "error": sent.last_error,
+    }
 
 
 def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
@@ -180,7 +178,3 @@ def key_names(connection: Connection, ids: Iterable[str]) -> dict[str, str]:
 def teams(connection: Connection) -> set[str]:
     """Teams that have or had a key."""
     return set(connection.scalars(select(keys.c.team).distinct()))
-
-
-def _count(condition: ColumnElement[bool]) -> ColumnElement[Any]:
-    return func.sum(case((condition, 1), else_=0))

@@ -80,6 +80,15 @@ class Assembly:
             self._choices[index].add(choice)
             self._size += _weight(choice, size)
 
+    def cut(self) -> dict[str, Any]:
+        """The chunk that says of every choice under way that it has reached its length."""
+        under_way = [index for index, choice in sorted(self._choices.items()) if not choice.finish]
+        last = [self._last(index) for index in under_way or [0]]
+        return {**self._top, "object": "chat.completion.chunk", "choices": last}
+
+    def _last(self, index: int) -> dict[str, Any]:
+        return {"index": index, "delta": {}, "logprobs": None, "finish_reason": "length"}
+
     def _let_go(self) -> None:
         """Too long for anybody to want it whole: what it said so far is counted."""
         text = self._text()

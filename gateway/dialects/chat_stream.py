@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
+from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import openai_usage
@@ -147,6 +148,13 @@ class ChatStream:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
         self._whole = True
         self._look_again()
+
+    def cut(self, delivered: Usage) -> bytes:
+        chunk = self._transcript.read().cut()
+        said = b"data: %b\n\n" % orjson.dumps(chunk)
+        if self._wants_usage:
+            said += b"data: %b\n\n" % orjson.dumps({**chunk, "choices": [], "usage": chat_usage(delivered)})
+        return said + DONE
 
     def completion(self) -> bytes | None:
         if not self._whole:

@@ -43,6 +43,12 @@ class _TextAssembly(Assembly):
     def say(self, choice: int, field: str, text: bytes) -> None:
         super().say(choice, "content", text)
 
+    def cut(self) -> dict[str, Any]:
+        return {**super().cut(), "object": "text_completion"}
+
+    def _last(self, index: int) -> dict[str, Any]:
+        return {"index": index, "text": "", "logprobs": None, "finish_reason": "length"}
+
     def _add(self, chunk: dict[str, Any], size: int) -> None:
         choices = [_as_delta(choice) for choice in chunk.get("choices") or ()]
         super()._add({**chunk, "choices": choices}, size)

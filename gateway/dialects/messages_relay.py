@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects import sse
+from gateway.dialects import messages_events, sse
 from gateway.dialects.messages_assembly import MessageAssembly
 from gateway.dialects.messages_reply import finish_of, messages_usage
 from gateway.dialects.upstream_error import broken, find_error
@@ -48,6 +48,8 @@ class MessagesRelay:
         self._pieces: list[tuple[bytes, ...]] = []
         """Index of the block, field and text of the deltas that were not parsed."""
         self._held = 0
+        self._open: int | None = None
+        """The content block under way."""
         self._smooth = False
         """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._failure: BackendError | None = None
@@ -124,7 +126,10 @@ class MessagesRelay:
         if kind == "message_start":  # counted so that nobody waits for more before it is passed on
             self.chunks += 1
             self.silent += 1
+        elif kind == "content_block_stop":
+            self._open = None
         elif kind == "content_block_start":
+            self._open = said.get("index")
             self.chunks += _field(said, "content_block", "type") == "tool_use"
         elif kind == "content_block_delta":
             self.chunks += any(_field(said, "delta", name) for name in ("text", "thinking", "partial_json"))
@@ -143,6 +148,12 @@ class MessagesRelay:
             raise self._failure
         if not self.ended:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
+
+    def cut(self, delivered: Usage) -> bytes:
+        open_block = b"" if self._open is None else messages_events.block_stop(self._open)
+        counted = {**self._read_so_far().usage, "output_tokens": delivered.all_output}
+        last = messages_events.message_delta({"stop_reason": "max_tokens", "stop_sequence": None}, counted)
+        return open_block + last + messages_events.STOP
 
     def completion(self) -> bytes | None:
         return self._read_so_far().message()

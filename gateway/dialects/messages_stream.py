@@ -227,6 +227,12 @@ class MessagesStream:
         if not self.ended:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
 
+    def cut(self, delivered: Usage) -> bytes:
+        said = self._chunk({}, "length")
+        if self._wants_usage:
+            said += _event({**self._shared, "choices": [], "usage": chat_usage(delivered)})
+        return said + DONE
+
     def completion(self) -> bytes | None:
         if not self.ended:
             return None

@@ -32,6 +32,9 @@ class _Unread:
     def confidence(self) -> float | None:
         return None
 
+    def cut(self, delivered: Usage) -> bytes | None:
+        return None
+
     def completion(self) -> bytes | None:
         return None
 

@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects import sse, upstream_error
 from gateway.dialects.chat_message import mean_probability
+from gateway.dialects.responses_cut import Begun
 from gateway.dialects.responses_object import MOST_KEPT_BYTES
 from gateway.dialects.responses_reply import choices, finish_of, responses_usage
 from gateway.dialects.responses_transcript import ResponsesTranscript
@@ -39,6 +40,7 @@ class ResponsesRelay:
         """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._response: dict[str, Any] | None = None
         self._failure: BackendError | None = None
+        self._begun = Begun()
 
     @property
     def chunks(self) -> int:
@@ -94,10 +96,13 @@ class ResponsesRelay:
         return not self.ended and not self._failure
 
     def _note(self, event: bytes, kind: object, said: Any) -> None:
+        if kind == "response.output_item.added":
+            self._begun.added(said.get("item"), self._transcript.characters)
         self._transcript.add(event)
         if kind == "response.created":
             self._transcript.chunks += 1
             self.silent += 1
+            self._begun.created(said.get("response"))
         elif kind == "response.output_item.added":
             item = said.get("item")
             if type(item) is dict and type(item.get("name")) is str:
@@ -123,6 +128,9 @@ class ResponsesRelay:
             raise self._failure
         if not self.ended:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
+
+    def cut(self, delivered: Usage) -> bytes:
+        return self._begun.cut(self._transcript.text(), self._transcript.last, delivered)
 
     def completion(self) -> bytes | None:
         """The `response` that the last event carries, in its own bytes."""

@@ -9,6 +9,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_stream import DONE
+from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.responses_relay import broken
 from gateway.dialects.responses_reply import (
     BETWEEN_THOUGHTS,
@@ -210,6 +211,12 @@ class ResponsesStream:
             raise self._failure
         if not self.ended:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
+
+    def cut(self, delivered: Usage) -> bytes:
+        said = self._chunk({}, "length")
+        if self._wants_usage:
+            said += _event({**self._shared, "choices": [], "usage": chat_usage(delivered)})
+        return said + DONE
 
     def completion(self) -> bytes | None:
         if not self.ended:

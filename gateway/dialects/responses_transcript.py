@@ -23,6 +23,8 @@ class ResponsesTranscript:
         self.chunks = 0
         """Events with a delta, about one token each, and the one that begins."""
         self.unreadable = 0
+        self.last = b""
+        """The block that was kept last."""
         self._kept: list[bytes | str] = []
         self._held = 0
         self._texts: list[str] = []
@@ -33,6 +35,7 @@ class ResponsesTranscript:
         """Keep a block of whole events."""
         self.chunks += block.count(_KEY)
         self._kept.append(block)
+        self.last = block
         self._held += len(block)
         if self._held > _FOLD_BYTES:
             self._fold()

@@ -156,6 +156,7 @@ class Translated:
         self._writer = translation.writer(request)
         self._chunks = ChatChunks()
         self._failure: BackendGarbage | None = None
+        self._cut = False
         self.ending = b""
 
     @property
@@ -186,6 +187,8 @@ class Translated:
         if self._failure:
             raise self._failure
         events = self._inner.feed(data)
+        if self._cut:
+            return b""
         if chunk := self._chunks.again(events):
             return self._writer.write(chunk)
         written = self._written(events)
@@ -211,6 +214,12 @@ class Translated:
         if self._failure:
             raise self._failure
         self.ending = last + self._writer.end(self._inner.finish, self._inner.usage)
+
+    def cut(self, delivered: Usage) -> bytes | None:
+        if (events := self._inner.cut(delivered)) is None:
+            return None
+        self._cut = True
+        return self._written(events) + self._writer.end("length", delivered)
 
     def completion(self) -> bytes | None:
         if (told := self._writer.whole()) is not None:

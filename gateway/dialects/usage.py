@@ -44,16 +44,22 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
     """
     prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
     read, wrote = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    cached = written = reasoning = audio = 0
+    cached = written = reasoning = audio = heard = shown = drawn = 0
     if type(read) is dict:
         cached, written = token_count(read.get("cached_tokens")), token_count(read.get("cache_write_tokens"))
+        heard, shown = token_count(read.get("audio_tokens")), token_count(read.get("image_tokens"))
     if type(wrote) is dict:
         reasoning, audio = token_count(wrote.get("reasoning_tokens")), token_count(wrote.get("audio_tokens"))
+        drawn = token_count(wrote.get("image_tokens"))
     beside = reasoning > 0 and usage.get("total_tokens") == prompt + completion + reasoning
-    output = completion - audio - (0 if beside else reasoning)
+    output = completion - audio - drawn - (0 if beside else reasoning)
     if prompt == 0 or cached > prompt or output < 0:
         return None
     fresh = prompt - cached
+    if heard or shown:
+        if heard + shown > fresh:  # some of it was cached, and nobody says how much
+            heard = shown = 0
+        fresh -= heard + shown
     return Usage(
         input_tokens=fresh - written if written <= fresh else fresh,
         cached_tokens=cached,
@@ -61,6 +67,9 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
         output_tokens=output,
         reasoning_tokens=reasoning,
         audio_tokens=audio,
+        audio_input_tokens=heard,
+        image_input_tokens=shown,
+        image_tokens=drawn,
     )
 
 

@@ -57,6 +57,12 @@ class StreamReader(Protocol):
         """The upstream closed, or `ended`. Raises StreamBroken if the answer is not whole."""
         ...
 
+    def cut(self, delivered: Usage) -> bytes | None:
+        """What the client has to hear, after what was relayed, for an answer that ends here because it has reached its
+        length; None when this kind of answer has no such end. What is fed from then on is only counted.
+        """
+        ...
+
     def completion(self) -> bytes | None:
         """The whole answer as the client dialect's plain JSON body; None if it is not whole, or too large to keep."""
         ...

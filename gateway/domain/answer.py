@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 from gateway.domain.record import Attempt
+from gateway.domain.usage import Usage
 
 Take = Callable[[bytes], bool]
 """Is handed a piece; returns whether it wants more now."""
@@ -76,6 +77,12 @@ class Answer(Protocol):
 
     def delivered_characters(self) -> int:
         """Of all the text received so far."""
+        ...
+
+    async def cut(self, delivered: Usage) -> bool:
+        """End it here, as an answer that has reached its length: the backend is left at once, and `ending` is what the
+        client still has to hear. `attempt` counts what the backend sends until it notices. False: its kind cannot be.
+        """
         ...
 
     async def aclose(self) -> None:

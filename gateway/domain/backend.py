@@ -9,11 +9,14 @@ from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.policy import Section
 from gateway.domain.request import DialectName
-from gateway.domain.units import DurationS, Usd
+from gateway.domain.units import DurationS, TokenUsd, Usd
 
 Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
 TierName = Literal["small", "large", "hosted"]
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
+
+Billing = Literal["on_demand", "spot", "reserved"]
+"""Every hour in which the gateway runs; only those in which the machine answered; every hour, come what may."""
 
 SPOKEN: Mapping[Kind, tuple[DialectName, ...]] = {
     "openai": ("openai_chat", "openai_responses", "openai_completions", "openai_embeddings", "openai_other"),
@@ -31,14 +34,17 @@ RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 class PriceEntry(Section):
     """`{machine_hour_usd: 2.10}` or USD per 1M tokens `{input: 0.15, cached_input: 0.075, output: 0.60}`."""
 
-    input: Usd | None = Field(None, description="USD per 1M input tokens.")
-    cached_input: Usd | None = Field(None, description="USD per 1M input tokens read from the provider's cache.")
-    cache_write_5m: Usd | None = Field(None, description="USD per 1M tokens written to a 5-minute cache.")
-    cache_write_1h: Usd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
-    output: Usd | None = Field(None, description="USD per 1M output tokens.")
-    reasoning: Usd | None = Field(None, description="USD per 1M reasoning tokens.")
+    input: TokenUsd | None = Field(None, description="USD per 1M input tokens.")
+    cached_input: TokenUsd | None = Field(None, description="USD per 1M input tokens read from the provider's cache.")
+    cache_write_5m: TokenUsd | None = Field(None, description="USD per 1M tokens written to a 5-minute cache.")
+    cache_write_1h: TokenUsd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
+    output: TokenUsd | None = Field(None, description="USD per 1M output tokens.")
+    reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens.")
     machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine it runs on.")
-    tokens_per_second: float | None = Field(None, gt=0, description="Throughput that a machine's price is divided by.")
+    tokens_per_second: float | None = Field(
+        None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
+    )
+    billing: Billing = Field("on_demand", description="Which hours the machine costs: on_demand, spot or reserved.")
 
     @model_validator(mode="after")
     def _one_way(self) -> PriceEntry:

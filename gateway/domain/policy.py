@@ -69,22 +69,63 @@ class ContextPolicy(Section):
     max_input_tokens: int | None = Field(None, gt=0, description="Tokens of input to keep per request.")
 
 
-class Notify(Section):
-    """Where a budget alert goes. Addresses come from the operator's environment, never from the file."""
+Severity = Literal["info", "warning", "critical"]
 
-    webhook: str = Field(description="env:NAME of the variable that holds the URL.", pattern=r"^env:[A-Z][A-Z0-9_]*$")
+Variable = Annotated[str, Field(pattern=r"^env:[A-Z][A-Z0-9_]*$", max_length=100)]
+
+
+class Notify(Section):
+    """Where an alert goes. Addresses come from the operator's environment, never from the file."""
+
+    webhook: Variable | None = Field(
+        None, description="env:NAME of the variable that holds a URL; signed when NAME_SECRET is set too."
+    )
+    slack: Variable | None = Field(
+        None, description="Instead: env:NAME of the URL of an incoming webhook that reads as Slack's do."
+    )
+    email: Variable | None = Field(
+        None, description="Instead: env:NAME of the variable that holds the recipients, separated by commas."
+    )
+    severity: Severity = Field("info", description="Only alerts that are at least so severe: info, warning, critical.")
+
+    @model_validator(mode="after")
+    def _one_address(self) -> Notify:
+        if sum(address is not None for address in (self.webhook, self.slack, self.email)) != 1:
+            raise ValueError("give one of webhook, slack and email")
+        return self
+
+    @property
+    def target(self) -> str:
+        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME` or `email:env:NAME`."""
+        if self.webhook is not None:
+            return self.webhook
+        return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
 
 
 class Budget(Section):
-    limit_usd: Usd = Field(description="US dollars per window.")
+    """What may be spent in a window: US dollars, or tokens of whatever costs money."""
+
+    name: str = Field(
+        "", max_length=64, description="How refusals, alerts and headers call it; empty: by its window and level."
+    )
+    per: Literal["organisation", "team", "key", "end_user"] = Field(
+        "team", description="Who shares it: the whole team, or each key or end user has one; organisation: see there."
+    )
+    limit_usd: Usd | None = Field(None, description="US dollars per window.")
+    limit_tokens: int | None = Field(
+        None, gt=0, description="Instead: tokens per window, input and output, of backends that are not free."
+    )
     window: Literal["hour", "day", "week", "month", "total"] = Field("month", description="Calendar window.")
     timezone: str = Field("UTC", description="IANA zone in which windows begin.")
+    hard: bool = Field(True, description="false: it is never enforced; alerts and a header tell that it is spent.")
     alerts: tuple[Literal["forecast"] | Share, ...] = Field(
         (0.5, 0.8, 1.0), description="Shares of the limit, and forecast."
     )
     notify: tuple[Notify, ...] = Field((), description="Receivers of alerts.")
-    on_exhausted: Literal["refuse", "downgrade"] = Field(
-        "refuse", description="downgrade: what costs nothing is still served; refuse: nothing is."
+    on_exhausted: Literal["refuse", "downgrade", "finish", "truncate"] = Field(
+        "refuse",
+        description="What costs nothing is still served, except with refuse. Running answers: finish lets them end, "
+        "truncate ends them at the limit as max_tokens would, the others break them off with an error.",
     )
     on_state_loss: Literal["refuse", "allow"] = Field(
         "refuse", description="When counters are out of reach and the lease is spent."
@@ -92,8 +133,8 @@ class Budget(Section):
 
     @field_validator("limit_usd")
     @classmethod
-    def _above_zero(cls, value: Decimal) -> Decimal:
-        if value <= 0:
+    def _above_zero(cls, value: Decimal | None) -> Decimal | None:
+        if value is not None and value <= 0:
             raise ValueError("must be above 0")
         return value
 
@@ -106,6 +147,17 @@ class Budget(Section):
             raise ValueError(f"unknown time zone {value!r}; use an IANA name such as Europe/Madrid") from None
         return value
 
+    @model_validator(mode="after")
+    def _one_limit(self) -> Budget:
+        if (self.limit_usd is None) == (self.limit_tokens is None):
+            raise ValueError("give either limit_usd or limit_tokens")
+        return self
+
+    @property
+    def title(self) -> str:
+        """Its name, or what tells it from its neighbours: `month`, `day per key`."""
+        return self.name or (self.window if self.per == "team" else f"{self.window} per {self.per.replace('_', ' ')}")
+
 
 def _one_or_many(value: object) -> object:
     if value is None:
@@ -116,6 +168,39 @@ def _one_or_many(value: object) -> object:
 Budgets = Annotated[
     tuple[Budget, ...], BeforeValidator(_one_or_many, json_schema_input_type=Budget | list[Budget] | None)
 ]
+
+
+class AlertsPolicy(Section):
+    """Who hears of a team's alerts, those of its budgets included."""
+
+    notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
+    escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
+    escalate_after: DurationS = Field(1800.0, description="How long that is waited for, e.g. 30m.")
+    anomalies: bool = Field(
+        True, description="Tell of spend that is unlike the team's own past, of rows without a cost, of a cold cache."
+    )
+
+
+class PacingPolicy(Section):
+    enabled: bool = Field(False, description="Prefer cheaper backends while a budget runs ahead of its plan.")
+    tolerance: Share = Field(
+        0.1, gt=0, description="Share of the limit ahead of plan at which the preference is at its strongest."
+    )
+    floor: Share = Field(0.85, description="No `quality` is lowered below this.")
+
+
+class Organisation(Section):
+    """One entry of `organisations:` in gateway.yaml: what all teams whose policies name it share."""
+
+    budget: Budgets = Field((), description="One budget or a list; their level is the organisation.")
+
+    @field_validator("budget")
+    @classmethod
+    def _of_all(cls, budgets: tuple[Budget, ...]) -> tuple[Budget, ...]:
+        for budget in budgets:
+            if "per" in budget.model_fields_set and budget.per != "organisation":
+                raise ValueError(f"per: {budget.per} belongs into the policies of its teams")
+        return tuple(budget.model_copy(update={"per": "organisation"}) for budget in budgets)
 
 
 class Rates(Section):
@@ -132,6 +217,9 @@ class LimitsPolicy(Rates):
 class DataPolicy(Section):
     hosted: Literal["allowed", "forbidden"] = Field("allowed", description="May prompts leave to hosted backends?")
     regions: tuple[str, ...] = Field((), description="Backends must be in one of these; empty: anywhere.")
+    store_end_users: bool = Field(
+        False, description="Keep which end user a pseudonym on the ledger stands for; `ledger forget` erases it."
+    )
     store_prompts: bool = Field(
         False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
     )
@@ -142,17 +230,27 @@ class Policy(Section):
 
     team: str = Field(min_length=1, max_length=TEAM_NAME_LENGTH, pattern=f"^{TEAM_NAME}$", description="Who pays.")
     organisation: str = Field("default", min_length=1, max_length=64, description="Whose team it is.")
+    cost_centre: str = Field("", max_length=64, description="Written beside each of the team's attempts.")
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
     models: dict[str, ModelEntry] = Field(default_factory=dict, description="Name an app uses → rule, alias or list.")
     cache: CachePolicy = CachePolicy()
     context: ContextPolicy = ContextPolicy()
     budget: Budgets = Field((), description="One budget or a list.")
+    alerts: AlertsPolicy = AlertsPolicy()
+    pacing: PacingPolicy = PacingPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
     passthrough: tuple[PassThrough, ...] = Field(
         (), description="Other endpoints that the team may use: audio, images, moderations, rerank."
     )
+
+    @field_validator("budget")
+    @classmethod
+    def _not_of_others(cls, budgets: tuple[Budget, ...]) -> tuple[Budget, ...]:
+        if any(budget.per == "organisation" for budget in budgets):
+            raise ValueError("an organisation's budget stands in gateway.yaml, under organisations.NAME.budget")
+        return budgets
 
     @model_validator(mode="after")
     def _aliases_end(self) -> Policy:

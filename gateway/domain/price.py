@@ -24,6 +24,9 @@ class Price:
     as_of: str = ""
     beyond: tuple[int, Price] | None = None
     """Above so many input tokens, every token of the call costs the other price."""
+    audio_input: int | None = None
+    image_input: int | None = None
+    image: int | None = None
 
     @classmethod
     def per_million(
@@ -43,6 +46,9 @@ class Price:
         """Pico-dollars of `usage`. A class without its own price costs what its parent class does."""
         if self.beyond is not None and usage.all_input > self.beyond[0]:
             return self.beyond[1].cost(usage)
+        seen = 0
+        if usage.audio_input_tokens or usage.image_input_tokens or usage.image_tokens:
+            seen = self._seen(usage)
         cached = self.input if self.cached_input is None else self.cached_input
         write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
         write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h
@@ -56,7 +62,22 @@ class Price:
             + usage.output_tokens * self.output
             + usage.reasoning_tokens * reasoning
             + usage.audio_tokens * audio
+            + seen
         )
+
+    def _seen(self, usage: Usage) -> int:
+        """Pico-dollars of what few calls have: sound and images going in, images coming out."""
+        heard = self.input if self.audio_input is None else self.audio_input
+        shown = self.input if self.image_input is None else self.image_input
+        drawn = self.output if self.image is None else self.image
+        return usage.audio_input_tokens * heard + usage.image_input_tokens * shown + usage.image_tokens * drawn
+
+    def tier(self, input_tokens: int) -> Price:
+        """The price that holds for a call with so much input."""
+        price = self
+        while price.beyond is not None and input_tokens > price.beyond[0]:
+            price = price.beyond[1]
+        return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
         """Pico-dollars where no token is cached, reasoned or heard: `cost` without a Usage."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -108,11 +108,40 @@ class Hold(Protocol):
         ...
 
 
-class Spending(Protocol):
-    """What a team has really spent: the truth that counters are rebuilt from."""
+@dataclass(frozen=True, slots=True)
+class Payer:
+    """Whose spend is asked for; what is empty is not looked at."""
 
-    def spent_pico(self, team: str, since: float) -> Awaitable[int]:
-        """Pico-dollars since `since` (Unix seconds). May raise when the ledger cannot be read."""
+    organisation: str = ""
+    team: str = ""
+    key_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Simulated attempts count nothing; those of unknown price no money, those that were free no tokens."""
+
+    pico: int = 0
+    tokens: int = 0
+
+
+class EndUsers(Protocol):
+    """Whom clients ask for, under pseudonyms."""
+
+    def note(self, body: dict[str, Any], record: Record) -> None:
+        """Set `record.end_user` from what the request's `body` says."""
+        ...
+
+
+class Spending(Protocol):
+    """What was really spent: the truth that counters are rebuilt from. May raise when the ledger cannot be read."""
+
+    def spent(self, payer: Payer, since: float) -> Awaitable[Spent]:
+        """By attempts that began at `since` (Unix seconds) or later and have ended, those of dead workers included."""
+        ...
+
+    def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Awaitable[Mapping[str, Spent]]:
+        """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
         ...
 
 

@@ -55,6 +55,10 @@ class Attempt:
     """Mean token probability of the answer, where the backend gave log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Of the backend's response, names in lower case."""
+    kind: str = ""
+    """`hedge`: asked because another was slow; `shadow`: asked to compare, its answer serves nobody."""
+    sent_bytes: int = 0
+    """Of the request's body, to the backend."""
     progress: memoryview | None = None
     """One 64-bit word of the ledger's that survives this process."""
 
@@ -93,6 +97,10 @@ class Record:
     degraded: set[str] = field(default_factory=set)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
+    end_user: str = ""
+    """The pseudonym of whom the client said that it asks for."""
+    over_budget: tuple[str, ...] = ()
+    """Budgets that are spent and not enforced."""
     ratelimit: dict[str, str] = field(default_factory=dict)
     """`x-ratelimit-*` headers as limits set them."""
     notes: list[dict[str, Any]] = field(default_factory=list)

@@ -67,10 +67,26 @@ def parse_usd(value: Any) -> Decimal:
     return usd
 
 
+DEAREST_USD = 10_000
+"""Per 1M tokens; nobody asks a tenth of it. A price beyond is one per token or per 1,000 in the wrong place."""
+
+
+def parse_token_usd(value: Any) -> Decimal:
+    """US dollars per 1M tokens: not absurd, and in whole pico-dollars a token, so that nothing is cut off. Raises
+    ValueError."""
+    usd = parse_usd(value)
+    if usd > DEAREST_USD:
+        raise ValueError(f"must be USD per 1M tokens, at most {DEAREST_USD:,}, not {value!r}")
+    if usd * 10**6 % 1:
+        raise ValueError(f"must have at most six decimal places (a pico-dollar a token), not {value!r}")
+    return usd
+
+
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 DurationS = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=float | str)]
 DelayS = Annotated[float, BeforeValidator(parse_delay, json_schema_input_type=float | str)]
 Usd = Annotated[Decimal, BeforeValidator(parse_usd, json_schema_input_type=float | str)]
+TokenUsd = Annotated[Decimal, BeforeValidator(parse_token_usd, json_schema_input_type=float | str)]
 
 
 def usd_to_pico(usd: Decimal) -> int:

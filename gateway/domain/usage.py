@@ -21,14 +21,19 @@ class Usage:
     audio_tokens: int = 0
     estimated: bool = False
     """Counted by the gateway because the backend did not say."""
+    audio_input_tokens: int = 0
+    image_input_tokens: int = 0
+    image_tokens: int = 0
+    """Of images that were made, as `audio_tokens` are of speech that was."""
 
     @property
     def all_input(self) -> int:
-        return self.input_tokens + self.cached_tokens + self.cache_write_5m_tokens + self.cache_write_1h_tokens
+        written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
+        return self.input_tokens + self.cached_tokens + written + self.audio_input_tokens + self.image_input_tokens
 
     @property
     def all_output(self) -> int:
-        return self.output_tokens + self.reasoning_tokens + self.audio_tokens
+        return self.output_tokens + self.reasoning_tokens + self.audio_tokens + self.image_tokens
 
     @property
     def total(self) -> int:

@@ -1,4 +1,4 @@
-"""The packaged list of public models, `prices.json`: its shape, and how a backend finds its entry there.
+"""The list of public models, `prices.json` and what the operator put above it: its shape, and how to find an entry.
 
 JSON, because every worker reads it at its start: as YAML it took eight times as long, and memory that stayed.
 """
@@ -16,12 +16,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
-from pydantic import Field
+from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
 from gateway.domain.policy import Section
 from gateway.domain.price import Price
-from gateway.domain.units import Usd
+from gateway.domain.units import TokenUsd
+from gateway.settings.files import ConfigError
 
 PACKAGED = Path(__file__).with_name("prices.json")
 
@@ -31,20 +32,29 @@ _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|1
 """How weights were shrunk; it changes neither name nor window."""
 
 
+OPTIONAL = (
+    *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
+    *("audio", "audio_input", "image_input", "image"),
+)
+"""Classes that cost what their parent does where they have no price of their own."""
+
+
 class Classes(Section):
     """USD per 1M tokens."""
 
-    input: Usd
-    cached_input: Usd | None = None
-    cache_write_5m: Usd | None = None
-    cache_write_1h: Usd | None = None
-    output: Usd
-    reasoning: Usd | None = None
-    audio: Usd | None = None
+    input: TokenUsd
+    cached_input: TokenUsd | None = None
+    cache_write_5m: TokenUsd | None = None
+    cache_write_1h: TokenUsd | None = None
+    output: TokenUsd
+    reasoning: TokenUsd | None = None
+    audio: TokenUsd | None = None
+    audio_input: TokenUsd | None = None
+    image_input: TokenUsd | None = None
+    image: TokenUsd | None = None
 
     def price(self, source: str, as_of: str, beyond: tuple[int, Price] | None = None) -> Price:
-        optional = ("cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio")
-        classes: dict[str, Decimal] = {name: usd for name in optional if (usd := getattr(self, name)) is not None}
+        classes: dict[str, Decimal] = {name: usd for name in OPTIONAL if (usd := getattr(self, name)) is not None}
         price = Price.per_million(self.input, self.output, source=source, as_of=as_of, **classes)
         return replace(price, beyond=beyond)
 
@@ -62,6 +72,12 @@ class Listed(Classes):
     model: str
     aliases: tuple[str, ...] = ()
     beyond: Beyond | None = None
+    batch: Classes | None = None
+    """In the provider's own batches. The gateway sends its batches as single requests, which cost the usual price."""
+    regions: dict[str, Decimal] = Field(default_factory=dict)
+    """Region → factor on every price there. Where a provider's host begins with a region, that decides."""
+    valid_from: date | None = None
+    """First day; of several entries for a model the latest that has begun holds."""
     window_tokens: int | None = Field(None, gt=0)
     max_output_tokens: int | None = Field(None, gt=0)
     capabilities: frozenset[Capability] = frozenset()
@@ -108,42 +124,106 @@ class Listing(Section):
     """Tier → whose price stands in for a simulated backend's, in figures marked as hypothetical only."""
 
 
+class Own(Section):
+    """The operator's file: entries that stand above the packaged ones of the same model."""
+
+    as_of: date
+    via: str
+    models: tuple[Listed, ...]
+
+
+def load_own(path: Path) -> Own | None:
+    """None when there is no such file. Raises ConfigError, which names file and entry."""
+    try:
+        facts = orjson.loads(path.read_bytes())
+        return Own.model_validate(facts)
+    except FileNotFoundError:
+        return None
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+    except ValidationError as error:
+        raise ConfigError([f"{path}: {problem}" for problem in complaints(error, facts)]) from error
+
+
+def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
+    """`models.3 (openai/gpt-9).input: …`, a line for each mistake."""
+    models = facts.get("models") if isinstance(facts, dict) else None
+    for problem in error.errors(include_url=False):
+        steps = list(map(str, problem["loc"]))
+        match problem["loc"]:
+            case ("models", int(number), *_) if isinstance(models, list) and isinstance(models[number], dict):
+                entry = models[number]
+                steps[1] += f" ({entry.get('provider')}/{entry.get('model')})"
+        cause = problem.get("ctx", {}).get("error")
+        yield f"{'.'.join(steps)}: {cause or problem['msg']}"
+
+
 class Register:
     """Finds entries by backend or by name, tolerant of dates, provider prefixes, capitals and dots."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, own: Own | None = None) -> None:
         self.listing = listing
-        self._models: dict[tuple[str, str], dict[str, Any]] = {}
-        for facts in listing.models:
+        self._own = own
+        self._models: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        for facts in (*listing.models, *self._above()):
             for name in (facts["model"], *facts.get("aliases", ())):
-                self._models[facts["provider"], _plain(name)] = facts
+                self._models.setdefault((facts["provider"], _plain(name)), []).append(facts)
+        self.dated = any("valid_from" in facts for several in self._models.values() for facts in several)
+        """Does it matter when one asks?"""
 
     @classmethod
-    def load(cls, path: Path = PACKAGED) -> Register:
-        return cls(Listing.model_validate(orjson.loads(path.read_bytes())))
+    def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Register:
+        """Raises ConfigError for the operator's own file."""
+        listing = Listing.model_validate(orjson.loads(path.read_bytes()))
+        return cls(listing, load_own(own) if own is not None else None)
+
+    def _above(self) -> Iterator[dict[str, Any]]:
+        if self._own is None:
+            return
+        for listed in self._own.models:
+            yield listed.model_dump(exclude_unset=True) | {"as_of": listed.as_of or self._own.as_of}
 
     @property
     def models(self) -> Iterator[Listed]:
-        return (Listed.model_validate(facts) for facts in self.listing.models)
+        """Every entry; of those for one model, what stands above others comes later."""
+        return (Listed.model_validate(facts) for facts in (*self.listing.models, *self._above()))
 
-    def find(self, backend: Backend) -> Listed | None:
+    def find(self, backend: Backend, on: date | None = None) -> Listed | None:
         """The list that applies where `backend` is called; None when nobody knows what it costs there."""
         if backend.kind in ("local", "simulated"):
             return None
-        for provider, name in self._readings(backend):
-            for candidate in _spellings(name):
-                if facts := self._models.get((provider, candidate)):
-                    return Listed.model_validate(facts)
-        return None
+        return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
-    def named(self, name: str) -> Listed | None:
+    def named(self, name: str, on: date | None = None) -> Listed | None:
         """`provider/model`, or a model that only one provider serves."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
-        for known, rest in ((provider, model), *exclusive):
-            for candidate in _spellings(rest):
-                if facts := self._models.get((known, candidate)):
-                    return Listed.model_validate(facts)
+        return next(
+            (listed for reading in ((provider, model), *exclusive) if (listed := self._spelt(*reading, on))), None
+        )
+
+    def provider(self, backend: Backend) -> str:
+        """Whose `backend` is; empty where the list does not know its host and its model."""
+        if (listed := self.find(backend)) is not None:
+            return listed.provider
+        host = urlsplit(backend.base_url).hostname or ""
+        return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
+
+    def factor(self, listed: Listed, backend: Backend) -> Decimal:
+        """What the region in which `backend` is called multiplies its list's prices by."""
+        host = urlsplit(backend.base_url).hostname or ""
+        known = self.listing.providers[listed.provider].hosts if listed.provider in self.listing.providers else ()
+        region = backend.region if host not in known and not any(host.endswith(f".{one}") for one in known) else ""
+        region = next((host.removesuffix(f".{one}") for one in known if host.endswith(f".{one}")), region)
+        found = (name for name in listed.regions if region == name or region.startswith(f"{name}-"))
+        return listed.regions.get(next(found, ""), Decimal(1))
+
+    def _spelt(self, provider: str, name: str, on: date | None) -> Listed | None:
+        for candidate in _spellings(name):
+            entries = [Listed.model_validate(facts) for facts in self._models.get((provider, candidate), ())]
+            begun = [entry for entry in entries if entry.valid_from is None or on is None or entry.valid_from <= on]
+            if begun:
+                return max(reversed(begun), key=lambda entry: entry.valid_from or date.min)
         return None
 
     def window(self, backend: Backend) -> int | None:

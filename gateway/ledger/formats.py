@@ -16,8 +16,10 @@ from gateway.ledger.report import COUNTS, Line, Report, Simulated
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-_MONEY = {"cost_pico": "cost_usd", "saved_pico": "saved_usd"}
-_NAMES = tuple(_MONEY.get(name, name) for name in COUNTS)
+    from gateway.settings.prices import Currency
+
+MONEY = {"cost_pico": "cost_usd", "saved_pico": "saved_usd", "idle_pico": "idle_usd"}
+NAMES = tuple(MONEY.get(name, name) for name in COUNTS)
 
 
 def dollars(pico: int) -> str:
@@ -48,41 +50,52 @@ def as_csv(report: Report) -> str:
     """A line for each row, with a header; neither totals nor simulated usage, so that columns can be added up."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow([*report.by, *_NAMES])
+    writer.writerow([*report.by, *NAMES])
     for line in report.rows:
-        writer.writerow([*map(_cell, line.group), *_values(line)])
+        writer.writerow([*map(cell, line.group), *figures(line)])
     return out.getvalue()
 
 
-def as_table(report: Report) -> RenderableType:
-    """For a terminal; below the table stands what is not in its figures."""
+def as_table(report: Report, currency: Currency | None = None) -> RenderableType:
+    """For a terminal; below the table stands what is not in its figures. `currency`: costs in that, too."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
     table = Table(show_footer=True, box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False)
+    columns = _columns(report.total, currency)
+    total = _object(report.total, ())
+    for number, name in enumerate(report.by):
+        table.add_column(name, footer="" if number else "total", overflow="fold", min_width=6)
+    for name, title in columns.items():
+        table.add_column(title, footer=_shown(name, total, currency), justify="right", no_wrap=True)
+    for line in report.rows:
+        row = _object(line, report.by)
+        table.add_row(*map(Text, line.group), *(_shown(name, row, currency) for name in columns))
+    return Group(table, *map(Text, [*notes(report), *([_rate(currency)] if currency else [])]))
+
+
+def _columns(total: Line, currency: Currency | None) -> dict[str, str]:
+    """Name → title of what is worth a column."""
     wanted = {
         "requests": "requests",
         "cache_answers": "cached",
         "input_tokens": "input",
         "output_tokens": "output",
         "cost_usd": "cost USD",
+        "cost_display": f"cost {currency.code}" if currency else "",
+        "idle_usd": "idle USD",
         "saved_usd": "saved USD",
         "unpriced": "no price",
     }
-    seldom = {"cache_answers": report.total.cache_answers, "saved_usd": report.total.saved_pico}
-    seldom["unpriced"] = report.total.unpriced
-    columns = {name: title for name, title in wanted.items() if seldom.get(name, 1)}
-    total = _object(report.total, ())
-    for number, name in enumerate(report.by):
-        table.add_column(name, footer="" if number else "total", overflow="fold", min_width=6)
-    for name, title in columns.items():
-        table.add_column(title, footer=_shown(name, total), justify="right", no_wrap=True)
-    for line in report.rows:
-        values = _object(line, report.by)
-        table.add_row(*map(Text, line.group), *(_shown(name, values) for name in columns))
-    return Group(table, *map(Text, notes(report)))
+    seldom = {"cache_answers": total.cache_answers, "saved_usd": total.saved_pico, "idle_usd": total.idle_pico}
+    seldom |= {"unpriced": total.unpriced, "cost_display": currency is not None}
+    return {name: title for name, title in wanted.items() if seldom.get(name, 1)}
+
+
+def _rate(currency: Currency) -> str:
+    return f"1 USD = {currency.per_usd:f} {currency.code}, a fixed rate of {currency.as_of}."
 
 
 def notes(report: Report) -> list[str]:
@@ -94,17 +107,19 @@ def notes(report: Report) -> list[str]:
         found.append(f"Attempts whose tokens the gateway counted itself: {count:,}.")
     for line in report.simulated:
         tokens = f"{line.requests:,} requests, {line.input_tokens:,} + {line.output_tokens:,} tokens"
-        would = f"; hypothetical, priced like {line.like}: {_cents(line.hypothetical_pico)} USD" if line.like else ""
+        would = f"; hypothetical, priced like {line.like}: {cents(line.hypothetical_pico)} USD" if line.like else ""
         found.append(f"Simulated, in no total: {line.model} ({line.tier}), {tokens}{would}.")
     return found
 
 
-def _shown(name: str, values: dict[str, Any]) -> str:
-    value = values[name]
-    return _cents(int(Decimal(value) * 10**12)) if name.endswith("_usd") else f"{value:,}"
+def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
+    if name == "cost_display" and currency is not None:
+        return cents(int(Decimal(row["cost_usd"]) * currency.per_usd * 10**12))
+    value = row[name]
+    return cents(int(Decimal(value) * 10**12)) if name.endswith("_usd") else f"{value:,}"
 
 
-def _cents(pico: int | None) -> str:
+def cents(pico: int | None) -> str:
     """Rounded for people: four places, and never 0 for what is not."""
     usd = pico_to_usd(pico or 0)
     rounded = usd.quantize(Decimal("0.0001"))
@@ -112,11 +127,11 @@ def _cents(pico: int | None) -> str:
 
 
 def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
-    return {**dict(zip(by, line.group, strict=True)), **dict(zip(_NAMES, _values(line), strict=True))}
+    return {**dict(zip(by, line.group, strict=True)), **dict(zip(NAMES, figures(line), strict=True))}
 
 
-def _values(line: Line) -> list[int | str]:
-    return [dollars(getattr(line, name)) if name in _MONEY else getattr(line, name) for name in COUNTS]
+def figures(line: Line) -> list[int | str]:
+    return [dollars(getattr(line, name)) if name in MONEY else getattr(line, name) for name in COUNTS]
 
 
 def _simulated(line: Simulated) -> dict[str, Any]:
@@ -131,7 +146,7 @@ def _simulated(line: Simulated) -> dict[str, Any]:
     }
 
 
-def _cell(value: str) -> str:
+def cell(value: str) -> str:
     """A tag or model name is a client's text: a spreadsheet must not take it for a formula."""
     return f"'{value}" if value.startswith(("=", "+", "-", "@", "\t", "\r")) else value
 

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gateway.domain.price import Price
+from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Record
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import rows, segments, slots
+from gateway.ledger.applied import Terms
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +35,7 @@ CLOSE_S = 5.0
 class _Open:
     attempt: Attempt
     opening: rows.Values
-    price: Price | None
-    source: str
+    terms: Terms | None
     slot: int | None
     seen_bytes: int = 0
 
@@ -70,6 +70,8 @@ class Journal:
         self._slots: slots.Slots | None = None
         self._ended_slots: list[int] = []
         self._open: dict[str, _Open] = {}
+        self._terms: dict[str, Terms] = {}
+        """By backend; the catalogue gives the same price for as long as it holds."""
         self._refused = ""
         self._closed = self._refusals = 0
         self._tasks = Tasks()
@@ -108,12 +110,11 @@ class Journal:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
-        price, opening, slot = self._prices.price(attempt.backend), rows.opening(attempt, record), self._slots.take()
+        terms, opening, slot = self._terms_of(attempt.backend), rows.opening(attempt, record), self._slots.take()
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
-        source = ""
-        if price is not None:
-            source = f"{price.source} ({price.as_of})" if price.as_of else price.source
-            entry["pico"], entry["source"] = rows.rates(price, attempt.input_tokens), source
+        if terms is not None:
+            entry["pico"], entry["source"] = rows.rates(terms.price, attempt.input_tokens), terms.source
+            entry["prices"] = terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
         if not self._append(segments.encode(entry)):
@@ -122,7 +123,16 @@ class Journal:
             raise _unavailable(self._refused)
         if slot is not None:
             attempt.progress = self._slots.word(slot)
-        self._open[attempt.id] = _Open(attempt, opening, price, source, slot)
+        self._open[attempt.id] = _Open(attempt, opening, terms, slot)
+
+    def _terms_of(self, backend: Backend) -> Terms | None:
+        price = self._prices.price(backend)
+        if price is None:
+            return None
+        terms = self._terms.get(backend.name)
+        if terms is None or terms.price is not price:
+            terms = self._terms[backend.name] = Terms(price)
+        return terms
 
     def close(self, attempt: Attempt, record: Record) -> None:
         """Price the attempt and journal its end. Never raises for the disk; a second call does nothing."""
@@ -135,10 +145,12 @@ class Journal:
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
-        if opened.price is not None:
-            attempt.cost_pico = min(opened.price.cost(usage), rows.MOST_PICO)
-            attempt.price_source = opened.source
-        self._keep(opened.opening + rows.ending(attempt, record, usage), opened.slot)
+        terms, prices = opened.terms, ""
+        if terms is not None:
+            attempt.cost_pico = min(terms.price.cost(usage), rows.MOST_PICO)
+            attempt.price_source = terms.source
+            prices = terms.text(usage.all_input)
+        self._keep(opened.opening + rows.ending(attempt, record, usage, prices), opened.slot)
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
         """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""

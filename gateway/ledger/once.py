@@ -30,7 +30,7 @@ def insert_once(
     values = [*[mark] * len(fields), *map(_literal, rest.values())]
     statement = (
         f"INSERT INTO {table.name} ({', '.join([*fields, *rest])}) VALUES ({', '.join(values)}) "  # noqa: S608
-        "ON CONFLICT DO NOTHING"
+        f"ON CONFLICT ({table.primary_key.columns[0].name}) DO NOTHING"
     )
     return connection.exec_driver_sql(statement, list(rows)).rowcount
 

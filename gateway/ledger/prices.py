@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime
 from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
 
@@ -9,6 +11,9 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.price import Price
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.catalogue import PACKAGED, Classes, Listed, Register
+from gateway.ledger.discounts import discounted, scaled
+from gateway.settings.gateway import Settings
+from gateway.settings.prices import PriceSettings
 
 TOKENS_PER_SECOND = Decimal(1000)
 """What a machine is taken to yield when `tokens_per_second` is not given: a 7B model, batched, on one GPU."""
@@ -21,16 +26,35 @@ READING_SHARE = Decimal("0.1")
 class Catalogue:
     """`PriceList`: the backend's own price, else the list's; unknown stays None, never 0."""
 
-    def __init__(self, register: Register) -> None:
-        self._register = register
+    def __init__(
+        self,
+        register: Register,
+        terms: PriceSettings = PriceSettings(),  # noqa: B008 - immutable
+        *,
+        today: Callable[[], date] = lambda: datetime.now(UTC).date(),
+    ) -> None:
+        """`today`: the day of UTC, asked only where prices depend on it."""
+        self._register, self._discounts, self._today = register, terms.discounts, today
+        self._dated = register.dated or any(one.valid_from or one.valid_until for one in terms.discounts)
         self._known: dict[str, tuple[Backend, Price | None]] = {}
+        self._day: date | None = None
+        self._measured: dict[str, Decimal] = {}
 
     @classmethod
     def load(cls, path: Path = PACKAGED) -> Catalogue:
+        """The packaged list alone."""
         return cls(Register.load(path))
+
+    @classmethod
+    def of(cls, settings: Settings) -> Catalogue:
+        """With the operator's own entries and discounts. Raises ConfigError."""
+        return cls(Register.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
         """None: nobody knows, or the backend is simulated, which costs nothing that could be added up."""
+        if self._dated and self._day != (today := self._today()):
+            self._known.clear()
+            self._day = today
         known = self._known.get(backend.name)
         if known is not None and known[0] is backend:
             return known[1]
@@ -38,17 +62,34 @@ class Catalogue:
         self._known[backend.name] = (backend, price)
         return price
 
+    def learn(self, measured: Mapping[str, Decimal]) -> None:
+        """Backend → tokens per second of its machine as they were measured; what is not named keeps its last."""
+        for name, rate in measured.items():
+            if self._measured.get(name) != rate:
+                self._measured[name] = rate
+                self._known.pop(name, None)
+
+    def provider(self, backend: Backend) -> str:
+        """Whose `backend` is; empty where nobody knows."""
+        return "" if backend.kind in ("local", "simulated") else self._register.provider(backend)
+
     def _price(self, backend: Backend) -> Price | None:
         if backend.kind == "simulated":
             return None
         if backend.price is not None:
-            return _own(backend, backend.price)
-        listed = self._register.find(backend)
-        return None if listed is None else self._listed(listed)
+            return _own(backend, backend.price, self._measured.get(backend.name))
+        on = self._today()
+        listed = self._register.find(backend, on)
+        if listed is None:
+            return None
+        price = self._listed(listed)
+        if (factor := self._register.factor(listed, backend)) != 1:
+            price = scaled(price, factor, f"{price.source}, region × {factor}")
+        return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
         """`backend` with window, longest answer and capabilities from the list where the file left them open."""
-        listed = self._register.find(backend)
+        listed = self._register.find(backend, self._today())
         window = listed.window_tokens if listed else self._register.window(backend)
         found: dict[str, object] = {}
         if backend.window_tokens is None and window is not None:
@@ -65,7 +106,8 @@ class Catalogue:
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
         """The list price of `model` if it is a public model's name, else of the one that stands for `tier`."""
-        listed = self._register.named(model) or self._register.named(self._register.listing.hypothetical.get(tier, ""))
+        on, stand_ins = self._today(), self._register.listing.hypothetical
+        listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
     def entries(self) -> tuple[tuple[Listed, Price], ...]:
@@ -75,7 +117,7 @@ class Catalogue:
             (
                 listed.model_copy(
                     update={
-                        "source": listed.source or listing.providers[listed.provider].source,
+                        "source": listed.source or self._page(listed.provider),
                         "as_of": listed.as_of or listing.as_of,
                     }
                 ),
@@ -83,6 +125,10 @@ class Catalogue:
             )
             for listed in self._register.models
         )
+
+    def _page(self, provider: str) -> str:
+        facts = self._register.listing.providers.get(provider)
+        return "" if facts is None else facts.source
 
     def _listed(self, listed: Listed) -> Price:
         listing = self._register.listing
@@ -93,25 +139,28 @@ class Catalogue:
         return listed.price(source, as_of, beyond)
 
 
-def _own(backend: Backend, entry: PriceEntry) -> Price:
+def _own(backend: Backend, entry: PriceEntry, measured: Decimal | None) -> Price:
     if entry.machine_hour_usd is not None:
-        return _machine(backend, entry, entry.machine_hour_usd)
+        return _machine(entry.machine_hour_usd, measured or prior(backend), "measured" if measured else "assumed")
     assert entry.input is not None
     assert entry.output is not None
-    return Classes(**entry.model_dump(exclude={"machine_hour_usd", "tokens_per_second"})).price("gateway.yaml", "")
+    return Classes(**entry.model_dump(include=set(Classes.model_fields))).price("gateway.yaml", "")
 
 
-def _machine(backend: Backend, entry: PriceEntry, hour_usd: Decimal) -> Price:
+def prior(backend: Backend) -> Decimal:
+    """Tokens per second that the backend's machine is taken to yield until it has been measured."""
+    if backend.price is not None and backend.price.tokens_per_second is not None:
+        return Decimal(str(backend.price.tokens_per_second))
+    return LOCAL_TOKENS_PER_SECOND if backend.kind == "local" else TOKENS_PER_SECOND
+
+
+def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
     """Rounded up to whole pico-dollars, so that a cheap machine is not free."""
-    if entry.tokens_per_second is not None:
-        rate = Decimal(str(entry.tokens_per_second))
-    else:
-        rate = LOCAL_TOKENS_PER_SECOND if backend.kind == "local" else TOKENS_PER_SECOND
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
         input=_up(output * READING_SHARE),
         output=_up(output),
-        source=f"gateway.yaml, {hour_usd} USD per machine hour at {rate} tokens/s",
+        source=f"gateway.yaml, {hour_usd} USD per machine hour at {rate:f} tokens/s, {how}",
     )
 
 

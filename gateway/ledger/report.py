@@ -5,22 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
-import orjson
-from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
+from gateway.ledger.dimensions import column, dimensions, written
+from gateway.ledger.entries import IDLE, entries, within
 from gateway.ledger.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
-from gateway.state.tables import ledger
-
-DIMENSIONS = ("team", "key", "model", "backend", "day", "tag")
-CACHE = "(cache)"
-"""Stands where a backend would, for answers that none was asked for."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +39,8 @@ class Line:
     """Attempts with tokens that nobody knows the price of: they cost something, but not in `cost_pico`."""
     cost_pico: int = 0
     saved_pico: int = 0
+    idle_pico: int = 0
+    """Part of `cost_pico`: of machines by the hour, beyond what their attempts are charged with."""
 
     def plus(self, other: Line) -> Line:
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
@@ -84,15 +80,6 @@ class StandIn(Protocol):
         ...
 
 
-def dimensions(by: str) -> tuple[str, ...]:
-    """`"team,model"` → `("team", "model")`. Raises ValueError."""
-    names = tuple(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
-    unknown = [name for name in names if name not in DIMENSIONS]
-    if unknown or not names:
-        raise ValueError(f"cannot group by {by!r}; use one or more of {', '.join(DIMENSIONS)}, separated by commas")
-    return names
-
-
 async def usage(
     database: Database,
     *,
@@ -128,68 +115,71 @@ def read_usage(
     until: float | None = None,
     prices: StandIn | None = None,
 ) -> list[Report]:
-    """A report for each of `groupings` (of `DIMENSIONS`), all of the same rows when `connection` is a snapshot."""
-    at = ledger.c.at
-    conditions = [
-        *([ledger.c.team == team] if team is not None else []),
-        *([at >= since] if since is not None else []),
-        *([at < until] if until is not None else []),
-    ]
-    real = and_(ledger.c.simulated.is_(False), *conditions)
+    """A report for each of `groupings` (of `dimensions`), all of the same rows when `connection` is a snapshot."""
+    conditions = within(since, until, team)
+    real = and_(entries.c.simulated.is_(False), *conditions)
     sqlite = connection.dialect.name == "sqlite"
-    lines = [_lines(connection, real, [_column(name, sqlite) for name in by]) for by in groupings]
+    lines = [_lines(connection, real, [column(entries, name, sqlite=sqlite) for name in by]) for by in groupings]
     (total,) = _lines(connection, real, []) or [Line()]
-    simulated = tuple(_simulated(connection, and_(ledger.c.simulated.is_(True), *conditions), prices))
+    simulated = tuple(_simulated(connection, and_(entries.c.simulated.is_(True), *conditions), prices))
     return [
         Report(by, since, until, tuple(_readable(rows, by)), total, simulated)
         for by, rows in zip(groupings, lines, strict=True)
     ]
 
 
-def _column(name: str, sqlite: bool) -> ColumnElement[Any]:
-    match name:
-        case "key":
-            return ledger.c.key_id
-        case "tag":
-            return ledger.c.tags
-        case "day":
-            days = ledger.c.at / 86400
-            # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
-            return cast(days, Integer) if sqlite else cast(func.floor(days), Integer)
-        case _:
-            column: ColumnElement[Any] = ledger.c[name]
-            return column
+def teams(connection: Connection, *, since: float | None = None, until: float | None = None) -> list[str]:
+    """Those that asked for something in `[since, until)`, by name."""
+    asked = and_(entries.c.kind != IDLE, *within(since, until))
+    return sorted(connection.scalars(select(entries.c.team).where(asked).distinct()))
 
 
 def _lines(connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]) -> list[Line]:
-    c = ledger.c
-    called, cached = c.attempt > 0, c.attempt == 0
-    inputs = c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
-    tokens = inputs + c.output_tokens + c.reasoning_tokens + c.audio_tokens
+    c = entries.c
+    called, cached, idle = and_(c.attempt > 0, c.kind != IDLE), and_(c.attempt == 0, c.kind != IDLE), c.kind == IDLE
+    written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
+    other = c.audio_input_tokens + c.image_input_tokens
+    made = c.audio_tokens + c.image_tokens
+    tokens = c.input_tokens + c.cached_tokens + written + other + c.output_tokens + c.reasoning_tokens + made
     columns = [
-        func.count(c.request_id.distinct()),
-        _sum(1, called),
-        _sum(1, called, c.outcome == "failed"),
-        _sum(1, called, c.outcome == "interrupted"),
-        _sum(1, cached),
+        func.count(case((and_(c.alike == 0, c.kind != IDLE), c.request_id)).distinct()),
+        _sum(c.attempts, called),
+        _sum(c.attempts, called, c.outcome == "failed"),
+        _sum(c.attempts, called, c.outcome == "interrupted"),
+        _sum(c.attempts, cached),
         _sum(tokens, cached),
-        _sum(c.input_tokens, called),
+        _sum(c.input_tokens + other, called),
         _sum(c.cached_tokens, called),
-        _sum(c.cache_write_5m_tokens + c.cache_write_1h_tokens, called),
-        _sum(c.output_tokens + c.audio_tokens, called),
+        _sum(written, called),
+        _sum(c.output_tokens + made, called),
         _sum(c.reasoning_tokens, called),
-        _sum(1, called, c.estimated.is_(True)),
-        _sum(1, called, c.cost_pico.is_(None), tokens > 0),
+        _sum(c.attempts, called, c.estimated.is_(True)),
+        _sum(c.attempts, called, c.cost_pico.is_(None), tokens > 0),
         *pico_sum(c.cost_pico),
         *pico_sum(c.saved_pico),
+        *pico_sum(case((idle, c.cost_pico))),
     ]
     found = connection.execute(select(*group, *columns).where(which).group_by(*group).order_by(*group)).all()
+    alike = _alike(connection, which, group)
     lines = []
     for row in found:
-        values = row[len(group) :]
-        counts = [*(int(value or 0) for value in values[:-4]), whole(*values[-4:-2]), whole(*values[-2:])]
-        lines.append(Line(tuple(map(str, row[: len(group)])), **dict(zip(COUNTS, counts, strict=True))))
+        key, values = tuple(map(str, row[: len(group)])), row[len(group) :]
+        counts = [*(int(value or 0) for value in values[:-6]), *(whole(*values[-6:][at : at + 2]) for at in (0, 2, 4))]
+        line = Line(key, **dict(zip(COUNTS, counts, strict=True)))
+        lines.append(replace(line, requests=line.requests + alike.get(key, 0)))
     return lines
+
+
+def _alike(
+    connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
+) -> dict[tuple[str, ...], int]:
+    """Requests behind rolled-up rows, by group: each stand-in counts for as many as it stands for, once."""
+    c = entries.c
+    named = [column.label(f"g{number}") for number, column in enumerate(group)]
+    once = select(*named, c.request_id, c.alike).where(which, c.alike > 0, c.kind != IDLE).distinct().subquery()
+    by = [once.c[column.name] for column in named]
+    found = connection.execute(select(*by, func.sum(once.c.alike)).group_by(*by)).all()
+    return {tuple(map(str, row[:-1])): int(row[-1] or 0) for row in found}
 
 
 def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> ColumnElement[Any]:
@@ -200,37 +190,22 @@ def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
     """Days as dates, a line for each tag instead of each combination, a name for the cache."""
     merged: dict[tuple[str, ...], Line] = {}
     for line in lines:
-        for group in _groups(line.group, by):
+        for group in written(by, line.group):
             named = replace(line, group=group)
             merged[group] = merged[group].plus(named) if group in merged else named
     return [merged[group] for group in sorted(merged)]
 
 
-def _groups(values: tuple[str, ...], by: tuple[str, ...]) -> list[tuple[str, ...]]:
-    groups: list[tuple[str, ...]] = [()]
-    for name, value in zip(by, values, strict=True):
-        match name:
-            case "day":
-                written = [(_EPOCH + timedelta(days=int(value))).date().isoformat()]
-            case "tag":
-                written = [f"{tag}={text}" for tag, text in orjson.loads(value).items()] or [""]
-            case "model" | "backend":
-                written = [value or CACHE]
-            case _:
-                written = [value]
-        groups = [(*group, one) for group in groups for one in written]
-    return groups
-
-
 def _simulated(connection: Connection, which: ColumnElement[bool], prices: StandIn | None) -> list[Simulated]:
-    c = ledger.c
+    c = entries.c
+    others = c.audio_input_tokens + c.image_input_tokens
     found = connection.execute(
         select(
             c.model,
             c.tier,
             func.count(c.request_id.distinct()),
-            func.sum(c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens),
-            func.sum(c.output_tokens + c.reasoning_tokens + c.audio_tokens),
+            func.sum(c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens + others),
+            func.sum(c.output_tokens + c.reasoning_tokens + c.audio_tokens + c.image_tokens),
         )
         .where(which)
         .group_by(c.model, c.tier)

@@ -22,10 +22,11 @@ BYTES_PER_TOKEN = 4
 
 
 class Row(NamedTuple):
-    """The `ledger` table's columns, in the order in which the journal writes them.
+    """The `ledger` table's columns, but for its chain's, in the order in which the journal writes them.
 
     Times are Unix seconds, money pico-dollars. Up to `region` a row is known when its attempt opens. From `stream` on
     stand those that most rows leave at their defaults: a line ends, and so does its INSERT, with the last that is not.
+    New columns go to the end: what hashes of rows are made of must stay the same.
     """
 
     id: str
@@ -52,7 +53,12 @@ class Row(NamedTuple):
     price_source: str = ""
     first_byte_ms: float | None = None
     duration_ms: float | None = None
+    prices: str = ""
+    received_bytes: int = 0
+    sent_bytes: int = 0
     stream: bool = False
+    end_user: str = ""
+    cost_centre: str = ""
     difficulty: float | None = None
     trimmed_tokens: int = 0
     tags: str = "{}"
@@ -65,6 +71,11 @@ class Row(NamedTuple):
     saved_pico: int | None = None
     simulated: bool = False
     audio_tokens: int = 0
+    kind: str = ""
+    audio_input_tokens: int = 0
+    image_input_tokens: int = 0
+    image_tokens: int = 0
+    supersedes: str = ""
 
     @classmethod
     def of(cls, values: Values) -> Row:
@@ -74,10 +85,12 @@ class Row(NamedTuple):
 Values = tuple[Any, ...]
 """The first values of a Row, at least those that every row has of its own; the others are defaults."""
 FIELDS = list(Row._fields)
+TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "trimmed_tokens")
+"""The classes that a row's tokens fall into, none of them into two."""
 LEAST = FIELDS.index("stream")
 """So many values every row has of its own."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
-_ASKED = ("stream", "difficulty", "trimmed_tokens", "tags", "simulated")
+_ASKED = ("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind")
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
@@ -108,19 +121,27 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
     """What else is known of a Row from the start, by name."""
     facts = (
         record.stream,
+        record.end_user,
+        record.tenant.policy.cost_centre,
         record.difficulty,
         attempt.trimmed_tokens,
         _tags(record) if record.tags else "{}",
         attempt.backend.kind == "simulated",
+        attempt.kind,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
 
-def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
-    """The values that follow the opening ones, cost included, up to the last that is not the default."""
+def ending(attempt: Attempt, record: Record, usage: Usage, prices: str) -> tuple[Any, ...]:
+    """The values that follow the opening ones, cost included, up to the last that is not the default.
+
+    `prices`: those that the cost was reckoned with, as `applied.text_of` writes them.
+    """
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
     rare = (
         record.stream,
+        record.end_user,
+        record.tenant.policy.cost_centre,
         record.difficulty,
         attempt.trimmed_tokens,
         _tags(record) if record.tags else "{}",
@@ -133,6 +154,11 @@ def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
         None,
         attempt.backend.kind == "simulated",
         usage.audio_tokens,
+        attempt.kind,
+        usage.audio_input_tokens,
+        usage.image_input_tokens,
+        usage.image_tokens,
+        "",
     )
     usual = (
         attempt.outcome,
@@ -144,6 +170,9 @@ def ending(attempt: Attempt, record: Record, usage: Usage) -> tuple[Any, ...]:
         attempt.price_source,
         None if first is None else round((first - started) * 1e6) / 1000,
         None if ended is None else round((ended - started) * 1e6) / 1000,
+        prices,
+        attempt.output_bytes,
+        attempt.sent_bytes,
     )
     return usual if rare == _RARE else usual + _unusual(rare)
 
@@ -153,6 +182,8 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
     tenant = record.tenant
     rare = (
         record.stream,
+        record.end_user,
+        tenant.policy.cost_centre,
         None,
         0,
         _tags(record),
@@ -165,6 +196,11 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
         saved_pico,
         False,
         usage.audio_tokens,
+        "",
+        usage.audio_input_tokens,
+        usage.image_input_tokens,
+        usage.image_tokens,
+        "",
     )
     return (
         f"{record.request_id}-0",
@@ -188,6 +224,9 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
         "",
         None,
         None,
+        "",
+        0,
+        0,
         *_unusual(rare),
     )
 
@@ -225,6 +264,9 @@ def _believable(usage: Usage) -> bool:
         | usage.output_tokens
         | usage.reasoning_tokens
         | usage.audio_tokens
+        | usage.audio_input_tokens
+        | usage.image_input_tokens
+        | usage.image_tokens
     )
     return 0 <= joined <= MOST_TOKENS
 
@@ -237,7 +279,7 @@ def output_tokens(chunks: int, output_bytes: int) -> int:
 
 def rates(price: Price, input_tokens: int) -> tuple[int, int]:
     """Cost of so much input, and of each output token after it."""
-    tier = price.beyond[1] if price.beyond is not None and input_tokens > price.beyond[0] else price
+    tier = price.tier(input_tokens)
     return input_tokens * tier.input, tier.output
 
 
@@ -254,7 +296,7 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
     """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
 
     `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price `pico` (of
-    the input, of each output token) and its `source`.
+    the input, of each output token), its `source` and the `prices` themselves.
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
     input_pico, output_pico = entry.get("pico", (None, 0))
@@ -267,5 +309,7 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
         estimated=True,
         cost_pico=None if input_pico is None else min(input_pico + delivered * output_pico, MOST_PICO),
         price_source=entry.get("source", ""),
+        prices=entry.get("prices", ""),
+        received_bytes=0 if mark is None else mark.output_bytes,
         duration_ms=None if mark is None or mark.at is None else round((mark.at - opened["at"]) * 1000, 3),
     )

@@ -1,23 +1,28 @@
-"""What a team has spent, the journal's undrained tail included: the truth that budget counters are rebuilt from."""
+"""What was spent, the journal's undrained tail included: the truth that budget counters are rebuilt from."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-from sqlalchemy import ColumnElement, Connection, and_, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.domain.protocols import Payer, Spent
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import segments
+from gateway.ledger import segments, slots
+from gateway.ledger.entries import entries
 from gateway.ledger.lane import Lane
 from gateway.ledger.once import known
-from gateway.ledger.rows import Row
+from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
 from gateway.state.tables import journal_offsets, ledger
 
 _TRIES = 5
+_MANY = 500
+"""So many end users are asked for by name; of more, all of the team's are read."""
 
 
 class Spending:
@@ -26,30 +31,55 @@ class Spending:
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
-    async def spent_pico(self, team: str, since: float) -> int:
-        """Pico-dollars of attempts that `team` began at `since` (Unix seconds) or later and that have ended.
+    async def spent(self, payer: Payer, since: float) -> Spent:
+        """By attempts of `payer` that began at `since` (Unix seconds) or later and have ended.
 
-        Simulated and unpriced attempts count nothing. Raises LedgerUnavailable.
+        Raises LedgerUnavailable.
         """
+        named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
+        asked = {name: value for name, value in named.items() if value}
+        which = and_(entries.c.at >= since, *(entries.c[name] == value for name, value in asked.items()))
+
+        def counts(row: Row) -> bool:
+            return row.at >= since and all(getattr(row, name) == value for name, value in asked.items())
+
+        return (await self._ask(which, counts, None)).get("", Spent())
+
+    async def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Mapping[str, Spent]:
+        """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
+        c, wanted = entries.c, frozenset(end_users)
+        which = and_(c.at >= since, c.team == team)
+        if len(wanted) <= _MANY:
+            which = and_(which, c.end_user.in_(wanted))
+
+        def counts(row: Row) -> bool:
+            return row.at >= since and row.team == team and row.end_user in wanted
+
+        found = await self._ask(which, counts, "end_user")
+        return {name: spent for name, spent in found.items() if name in wanted}
+
+    async def _ask(self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None) -> dict[str, Spent]:
         try:
-            return await asyncio.to_thread(self._spent, team, since)
+            return await asyncio.to_thread(self._spent, which, counts, by)
         except (SQLAlchemyError, OSError) as error:
             raise LedgerUnavailable(
                 "What was spent so far cannot be read from the ledger; check that its database is up.",
                 retry_after_s=5.0,
             ) from error
 
-    def _spent(self, team: str, since: float) -> int:
+    def _spent(self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None) -> dict[str, Spent]:
         # The journal first: what is drained in between is then found in both, and counted once by its id.
-        waiting = {
-            row.id: row.cost_pico
-            for row in self._undrained()
-            if row.team == team and row.at >= since and row.cost_pico is not None and not row.simulated
-        }
+        waiting = {row.id: row for row in self._undrained() if counts(row) and not row.simulated}
         with snapshot(self._database) as connection:
-            drained = spent_in_ledger(connection, and_(ledger.c.team == team, ledger.c.at >= since))
+            found = _drained(connection, which, by)
             there = known(connection, ledger, waiting)
-        return drained + sum(cost for id, cost in waiting.items() if id not in there)
+        for id, row in waiting.items():
+            if id not in there:
+                name = getattr(row, by) if by else ""
+                before, cost = found.get(name, Spent()), row.cost_pico
+                tokens = 0 if cost == 0 else sum(getattr(row, one) for one in TOKENS)
+                found[name] = Spent(before.pico + (cost or 0), before.tokens + tokens)
+        return found
 
     def _undrained(self) -> list[Row]:
         for attempt in range(_TRIES):
@@ -69,17 +99,23 @@ class Spending:
         rows: list[Row] = []
         for name, files in segments.lanes(self._directory).items():
             lane = Lane(name, places.get(name, (0, 0)))
-            for segment in files:
-                before = None
-                while lane.place != before:
-                    before = lane.place
-                    rows += map(Row.of, lane.read([segment]))
+            with segments.ended(self._directory, files[-1]) as dead:
+                for segment in files:
+                    before = None
+                    while lane.place != before:
+                        before = lane.place
+                        rows += map(Row.of, lane.read([segment]))
+                if dead:  # what it left open cost money too, and the writer may not have closed it yet
+                    rows += lane.orphans(slots.read(slots.path_of(self._directory, name)))
         return rows
 
 
-def spent_in_ledger(connection: Connection, which: ColumnElement[bool]) -> int:
-    """Pico-dollars of the drained rows that `which` holds for, simulated ones left out."""
-    high, low = connection.execute(
-        select(*pico_sum(ledger.c.cost_pico)).where(which, ledger.c.simulated.is_(False))
-    ).one()
-    return whole(high, low)
+def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, Spent]:
+    """Of the rows in the database, by the column `by`; of all of them under the empty name."""
+    c = entries.c
+    tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
+    group = [c[by]] if by else []
+    found = connection.execute(
+        select(*group, *pico_sum(c.cost_pico), func.sum(tokens)).where(which, c.simulated.is_(False)).group_by(*group)
+    )
+    return {row[0] if by else "": Spent(whole(row[-3], row[-2]), int(row[-1] or 0)) for row in found}

@@ -9,7 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import orjson
@@ -17,9 +17,11 @@ from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from gateway.domain.protocols import Clock
-from gateway.ledger import segments, slots
+from gateway.ledger import anchor, segments, slots
+from gateway.ledger.heads import Forked, Heads
 from gateway.ledger.lane import Lane
 from gateway.ledger.once import insert_once, known
+from gateway.ledger.retention import Retention
 from gateway.ledger.rows import FIELDS, LEAST, Row, Values
 from gateway.ledger.segments import Segment
 from gateway.state.sql import Database
@@ -44,6 +46,11 @@ _REST = {
     length: {name: Row._field_defaults[name] for name in FIELDS[length:]} for length in range(LEAST, len(FIELDS) + 1)
 }
 """By the length of a row, what its other columns hold."""
+_CHAIN = ("chain_seq", "chain_hash")
+
+
+class _Twice(Exception):
+    """Some of the rows are in the ledger already, or among themselves."""
 
 
 class Writer:
@@ -59,16 +66,20 @@ class Writer:
         *,
         on_rows: Callable[[list[Row]], None] = lambda rows: None,
         interval_s: float = INTERVAL_S,
+        keep_days: int | None = None,
         clock: Clock = time,
     ) -> None:
+        """`keep_days`: older rows are replaced by sums; None: never."""
         self._directory, self._database, self._on_rows = directory, database, on_rows
         self._interval_s, self._clock = interval_s, clock
+        self._heads = Heads(anchor.beside(directory), database, clock)
+        self._retention = None if keep_days is None else Retention(database, self._heads, keep_days, clock)
         self._lanes: dict[str, Lane] = {}
         self._replayed: set[str] = set()
         self._fresh: list[Row] = []
         self._host_lock = -1
         self._draining = threading.Lock()
-        self._drained = self._refused = self._errors = self._damaged = 0
+        self._drained = self._refused = self._errors = self._damaged = self._retained = 0
         self._behind_since: float | None = None
         self._drained_at = clock.monotonic()
         self._loud = False
@@ -99,6 +110,21 @@ class Writer:
             if fresh:
                 self._on_rows(fresh)
 
+    async def retain_all(self) -> int:
+        """Replace all old rows by sums; how many. 0 while another process is this host's writer.
+
+        Raises SQLAlchemyError.
+        """
+        return await asyncio.to_thread(self._retain_all)
+
+    def _retain_all(self) -> int:
+        with self._draining:
+            if self._retention is None or not self._acquire():
+                return 0
+            while step := self._retention.step():
+                self._retained += step
+            return self._retained
+
     async def aclose(self) -> None:
         """Wait for a drain under way and let another writer in."""
         await asyncio.to_thread(self._release)
@@ -106,6 +132,7 @@ class Writer:
     def _release(self) -> None:
         with self._draining:
             if self._host_lock >= 0:
+                self._anchor(now=True)
                 os.close(self._host_lock)
                 self._host_lock = -1
 
@@ -116,10 +143,32 @@ class Writer:
             before = self._drained
             try:
                 self._drain_all()
-            except BaseException:
+            except BaseException as error:
                 self._lanes.clear()  # what memory knows is ahead of the ledger: begin again from what is saved
+                with suppress(OSError, ValueError):
+                    self._heads.lost(fork=isinstance(error, Forked))
                 raise
+            self._retain()
+            self._anchor()
             return self._drained - before
+
+    def _retain(self) -> None:
+        """A batch of old rows, if there are any. What fails is tried again: nothing hangs on it but room."""
+        if self._retention is None or not self._retention.due():
+            return
+        try:
+            self._retained += self._retention.step()
+        except (SQLAlchemyError, Forked, RuntimeError) as error:
+            log.warning("old rows of the ledger cannot be added up, they stay meanwhile: %s", error)
+            with suppress(OSError, ValueError):
+                self._heads.lost(fork=isinstance(error, Forked))
+
+    def _anchor(self, *, now: bool = False) -> None:
+        """A disk that does not take the anchor must not keep rows out of the ledger: it lags, and is tried again."""
+        try:
+            self._heads.anchor(now=now)
+        except (OSError, ValueError) as error:
+            log.error("the head of the ledger's chain cannot be written down: %s", error)
 
     def _acquire(self) -> bool:
         if self._host_lock >= 0:
@@ -188,25 +237,38 @@ class Writer:
         if not rows:
             return
         try:
-            with self._database.begin() as connection:
-                fresh = self._insert(connection, rows, replay)
-                _save_places(connection, lanes, self._clock.time())
+            try:
+                fresh = self._commit(rows, lanes, replay)
+            except _Twice:
+                fresh = self._commit(rows, lanes, replay=True)
         except (StatementError, OverflowError) as error:
             if isinstance(error, DBAPIError) and not isinstance(error, DataError | IntegrityError):
                 raise
+            _check(error)
             fresh = self._save_each(rows)
         self._drained += len(fresh)
         self._fresh += map(Row.of, fresh)
 
-    def _insert(self, connection: Connection, rows: Sequence[Values], replay: bool) -> Sequence[Values]:
-        if replay:
-            there = known(connection, ledger, (row[0] for row in rows))
-            rows = [row for row in rows if row[0] not in there]
-        alike: dict[int, list[Values]] = {}
-        for row in rows:
-            alike.setdefault(len(row), []).append(row)
-        for length, group in alike.items():
-            insert_once(connection, ledger, FIELDS[:length], group, _REST[length])
+    def _commit(self, rows: Sequence[Values], lanes: Sequence[Lane], replay: bool) -> Sequence[Values]:
+        """Those that are new, now in the ledger and its chain. Raises _Twice unless `replay`."""
+        with self._database.begin() as connection:
+            if replay:
+                unique = {row[0]: row for row in reversed(rows)}  # of two alike the first counts
+                there = known(connection, ledger, unique)
+                rows = [row for row in rows if row[0] not in there and unique[row[0]] is row]
+            chained, head = self._heads.extended(connection, rows)
+            alike: dict[int, list[Values]] = {}
+            for row in chained:
+                alike.setdefault(len(row) - len(_CHAIN), []).append(row)
+            inserted = 0
+            for length, group in alike.items():
+                rest = {**_REST[length], "chain": head.chain}
+                inserted += insert_once(connection, ledger, (*FIELDS[:length], *_CHAIN), group, rest)
+            if inserted != len(rows):
+                raise _Twice
+            if lanes:
+                _save_places(connection, lanes, self._clock.time())
+        self._heads.committed(head)
         return rows
 
     def _save_each(self, rows: Sequence[Values]) -> list[Values]:
@@ -214,9 +276,9 @@ class Writer:
         fresh: list[Values] = []
         for row in map(_fitted, rows):
             try:
-                with self._database.begin() as connection:
-                    fresh += self._insert(connection, [row], replay=True)
+                fresh += self._commit([row], (), replay=True)
             except (DataError, IntegrityError, OverflowError) as error:
+                _check(error)
                 self._refused += 1
                 log.error("the ledger refused a row, kept in refused.jsonl: %s", error)
                 with (self._directory / "refused.jsonl").open("ab") as file:
@@ -272,12 +334,19 @@ class Writer:
             "drained": self._drained,
             "refused": self._refused,
             "damaged": self._damaged,
+            "retained": self._retained,
             "errors": self._errors,
             "lanes": len(self._lanes),
             "open": sum(len(lane.open) for lane in list(self._lanes.values())),  # a drain may be under way
             "lag_s": round(behind, 3),
             "drained_ago_s": round(self._clock.monotonic() - self._drained_at, 3),
         }
+
+
+def _check(error: Exception) -> None:
+    """Raises Forked when the database refused a place in the chain rather than a row."""
+    if isinstance(error, IntegrityError) and "chain_seq" in str(error.orig):
+        raise Forked("the chain's next place is taken") from error
 
 
 def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> None:

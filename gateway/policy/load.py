@@ -63,7 +63,9 @@ def _build(found: Mapping[str, Policy], ceilings: Ceilings) -> PolicySet:
 
 
 def _fingerprint(policy: Policy) -> str:
-    return hashlib.sha256(policy.model_dump_json(exclude={"budget", "limits"}).encode()).hexdigest()[:16]
+    return hashlib.sha256(
+        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing"}).encode()
+    ).hexdigest()[:16]
 
 
 class Policies:

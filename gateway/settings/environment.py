@@ -55,9 +55,20 @@ def provider_keys() -> dict[str, str]:
     return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
 
 
-def webhook_url(reference: str) -> str:
-    """The URL behind a policy's `env:NAME`; empty while the operator has not set it."""
+def receiver(reference: str) -> str:
+    """The URL or mail addresses behind a policy's `env:NAME`; empty while the operator has not set it."""
     return os.environ.get(reference.removeprefix("env:"), "")
+
+
+def receiver_secret(reference: str) -> str:
+    """What is sent to the URL behind `env:NAME` is signed with NAME_SECRET; empty: with nothing."""
+    return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "")
+
+
+def smtp_settings() -> dict[str, str]:
+    """THRIFTGATE_SMTP_HOST, _PORT, _USER, _PASSWORD, _FROM and _TLS by their last word; empty where unset."""
+    names = ("host", "port", "user", "password", "from", "tls")
+    return {name: os.environ.get(f"THRIFTGATE_SMTP_{name.upper()}", "") for name in names}
 
 
 def child_environment(extra: Mapping[str, str]) -> dict[str, str]:

@@ -11,10 +11,11 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Section
+from gateway.domain.policy import Organisation, Section
 from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
+from gateway.settings.prices import PriceSettings
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -51,6 +52,9 @@ class StateSettings(Section):
 
 class LedgerSettings(Section):
     database_url: str | None = Field(None, description="postgresql+psycopg://…; null: SQLite in the data directory.")
+    keep_days: int | None = Field(
+        None, ge=1, description="Rows older than this become sums of quarter hours; null: rows stay."
+    )
 
 
 class RequestLimits(Section):
@@ -115,8 +119,10 @@ class GatewayConfig(Section):
 
     listen: Listen = Listen()
     ceilings: Ceilings = Ceilings()
+    organisations: dict[str, Organisation] = Field(default_factory=dict, description="Name → what its teams share.")
     state: StateSettings = StateSettings()
     ledger: LedgerSettings = LedgerSettings()
+    prices: PriceSettings = PriceSettings()
     requests: RequestLimits = RequestLimits()
     cors: CorsSettings = CorsSettings()
     compression: Literal["auto", "on", "off"] = Field(
@@ -160,6 +166,11 @@ class Paths:
         return self.data / "ledger.sqlite"
 
     @property
+    def prices(self) -> Path:
+        """What `thriftgate prices update` wrote: entries that stand above the packaged list's."""
+        return self.data / "prices.json"
+
+    @property
     def valkey(self) -> Path:
         return self.data / "valkey"
 
@@ -179,6 +190,16 @@ class Paths:
     def figures(self) -> Path:
         """What each process of the gateway publishes for /metrics."""
         return self.data / "figures"
+
+    @property
+    def pseudonyms(self) -> Path:
+        """The secret that end users' pseudonyms are made with."""
+        return self.data / "pseudonyms.key"
+
+    @property
+    def anchor(self) -> Path:
+        """Heads of the ledger's chains, outside the database."""
+        return self.data / "ledger.anchor"
 
     @property
     def runtime(self) -> Path:

@@ -46,8 +46,12 @@ class Short:
 class Lease:
     """Made by `Leases.counter`. Every method is synchronous and touches memory only."""
 
-    def __init__(self, tag: str, key: str, kind: Kind, limit: int, life_ms: int, rebuild: Rebuild | None) -> None:
+    def __init__(
+        self, tag: str, key: str, kind: Kind, limit: int, life_ms: int, rebuild: Rebuild | None, *, ahead: bool = True
+    ) -> None:
         self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
+        self.ahead = ahead
+        """Keep units for what may come? Where a counter is one of very many, each used now and then, rather not."""
         self.limit = min(limit, MOST)
         self.free = 0
         """May be taken without asking; below zero when more was settled than held."""
@@ -214,6 +218,8 @@ class Lease:
         ]
 
     def _target(self) -> int:
+        if not self.ahead:
+            return 0
         demand = max(self._demand, float(self._taken))
         return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
 

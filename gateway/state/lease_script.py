@@ -2,7 +2,8 @@
 
 A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch (a worker
 that is new to the counter does not trust one of another epoch), `s` what is settled, `w` what every worker holds, `t`
-until when it is tight, `z` whether it has to be rebuilt, `a` when its base was read, `q` until when nothing is granted.
+until when it is tight, `z` whether it has to be rebuilt, `r` what was settled since it has to be (the base may lack it),
+`a` when its base was read, `q` until when nothing is granted.
 Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 
 Numbers are integers below 2^53: Lua computes in doubles.
@@ -51,6 +52,8 @@ class Reply:
     generation: str
     since: int
     """Mark at which the base was read."""
+    holders: tuple[str, ...]
+    """After a shortage: the other workers that have units."""
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
@@ -60,13 +63,14 @@ def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
 
 
 def _reply(status: int, *numbers: Any) -> Reply:
-    units, rest, settled, retry_ms, idle, held, workers, tight, stale, generation, since = numbers
+    units, rest, settled, retry_ms, idle, held, workers, tight, stale, generation, since, holders = numbers
     return Reply(
         *(Status(status), units, rest, settled, retry_ms, idle, held, workers),
         tight=tight == 1,
         stale=stale == 1,
         generation=generation.decode(),
         since=since,
+        holders=tuple(holders.decode().split()),
     )
 
 
@@ -77,11 +81,22 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local step = math.floor(now / 100)
 local worker, ttl, lost, epoch = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4]
+local dead = {}
+for name in string.gmatch(ARGV[5], '%S+') do dead[name] = true end
 
 local function int(number) return string.format('%.0f', number) end
 
 local function entry(name, units, used, expires, last)
   return name .. '=' .. int(units) .. '=' .. int(used) .. '=' .. int(expires) .. '=' .. last .. ';'
+end
+
+local function since(uses, mark)
+  local sum, last = 0, 0
+  for at, amount in string.gmatch(uses, '(%d+):(-?%d+)') do
+    last = math.max(last, tonumber(at))
+    if tonumber(at) >= mark then sum = sum + amount end
+  end
+  return sum, last
 end
 
 local function slide(key, c)
@@ -105,6 +120,7 @@ local function use(key, c, kind, uses)
     at, amount = tonumber(at), tonumber(amount)
     if kind ~= 'rate' then
       c.s = c.s + amount
+      c.r = c.z and c.r .. int(at) .. ':' .. int(amount) .. ',' or ''
     else
       at = math.min(at, step)
       if at > step - 600 then
@@ -126,37 +142,39 @@ local function free_at(key, c, missing)
 end
 
 local function sync(i, key)
-  local a = 4 + (i - 1) * 12
+  local a = 5 + (i - 1) * 12
   local kind, known, seq, limit = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
   local floor, busy, need = tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]), tonumber(ARGV[a + 7])
   local least, ahead, base = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9]), ARGV[a + 10]
   local uses, life = ARGV[a + 11], ARGV[a + 12]
-  local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q', 'e')
+  local f = redis.call('HMGET', key, 'g', 's', 'w', 'o', 'l', 't', 'z', 'a', 'q', 'e', 'r')
   if f[1] and known == '' and epoch ~= '' and f[10] ~= epoch then
     redis.call('DEL', key)
     f = {}
   end
   local c = {g = f[1], s = tonumber(f[2]) or 0, o = tonumber(f[4]) or step, l = tonumber(f[5]) or step,
-             t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0}
+             t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0, r = f[11] or ''}
   local anew = false
   if not c.g or (c.z and base ~= '') then
-    if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0} end
+    if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ''} end
     if not c.g and kind == 'sum' and (lost or known ~= '') then c.q = now + 1000 end
     anew, c.z = true, false
     c.g = worker .. '.' .. int(now) .. '.' .. i
     if base ~= '' then
       local amount, at = string.match(base, '(%d+):(%d+)')
-      c.s, c.a = tonumber(amount), tonumber(at)
+      c.s, c.a, c.r = tonumber(amount) + since(c.r, tonumber(at) - 2), tonumber(at), ''
     end
   end
   local others, idle, workers, mine, own = 0, 0, 1, nil, {0, 0, 0}
-  local entries = {}
+  local entries, holders = {}, {}
   for name, units, used, expires, last in string.gmatch(f[3] or '', '([^=;]+)=(%d+)=(%d+)=(%d+)=(%d+);') do
     units, used, expires = tonumber(units), tonumber(used), tonumber(expires)
     if anew then last = '0' end
     if name == worker then
       mine, own = tonumber(last), {units, used, expires}
     else
+      if dead[name] then expires = 0 end
+      if units > 0 then holders[#holders + 1] = name end
       if expires > now then
         others, idle, workers = others + units, idle + math.max(units - used, 0), workers + 1
       elseif units > 0 and kind == 'sum' and not anew then
@@ -173,7 +191,7 @@ local function sync(i, key)
   local changed = known ~= '' and known ~= c.g
   if not changed and kind == 'sum' and known ~= '' and (not mine or (mine > 0 and mine < seq - 1)) then
     redis.call('HSET', key, 'z', '1')
-    return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0}
+    return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ''}
   end
   if kind == 'rate' then slide(key, c) end
   local status, units, rest, retry = 2, 0, 0, 0
@@ -199,10 +217,15 @@ local function sync(i, key)
     end
     entries[#entries + 1] = entry(worker, units, busy, now + ttl, int(seq))
   end
-  redis.call('HSET', key, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
+  if #c.r > 4096 then
+    local sum, last = since(c.r, 0)
+    c.r = int(last) .. ':' .. int(sum) .. ','
+  end
+  redis.call('HSET', key, 'r', c.r, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
              't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q), 'e', epoch)
   redis.call('PEXPIRE', key, life)
-  return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a}
+  return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a,
+          (status == 1 or status == 4) and table.concat(holders, ' ') or ''}
 end
 
 local replies = {now}

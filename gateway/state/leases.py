@@ -3,8 +3,8 @@
 The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
 is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased
 ahead and a take costs one round trip. Reports carry a number, so that one repeated after a timeout counts once. A
-worker that is not heard of for `ttl_s` loses its lease; the money it held stays held until the sum has been rebuilt
-from the ledger, for nobody else knows what it spent.
+worker that is not heard of for `ttl_s`, or whose process is seen to have ended, loses its lease; the money it held
+stays held until the sum has been rebuilt from the ledger, for nobody else knows what it spent.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
@@ -22,6 +21,7 @@ from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
+from gateway.state.peers import Peers, name_of_mine
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +33,8 @@ _TURNS = 5
 """Most calls of one round: birth, change, repair, and once more."""
 _QUIET_S = 1.0
 """An unchanged lease is confirmed this often."""
+_SELDOM_S = 4.0
+"""So often where there are very many, which only live as long as something is held."""
 _LOSS_S = 2.0
 """So long after the server lost its data a sum made anew grants nothing at first."""
 _REBUILD_S = 5.0
@@ -49,6 +51,7 @@ class _Group:
         self.active: dict[Lease, None] = {}
         self.rounds = 0
         self.last = float("-inf")
+        self.quiet_s = _QUIET_S
 
 
 class Leases:
@@ -67,7 +70,7 @@ class Leases:
         self.workers = workers
         """At least so many workers share a limit when the server cannot tell."""
         self._period_s, self._ttl_s = period_s, ttl_s
-        self._worker = secrets.token_hex(8)
+        self._worker, self._peers = name_of_mine(), Peers(ttl_s)
         self._ahead_ms = time.time() * 1000 - monotonic() * 1000
         self._quickest_s, self._told_at = float("inf"), float("-inf")
         self._groups: dict[str, _Group] = {}
@@ -106,15 +109,17 @@ class Leases:
         limit: int,
         life_ms: int = LIFE_MS,
         rebuild: Rebuild | None = None,
+        ahead: bool = True,
     ) -> Lease:
         """The counter of that name, the same object as long as anyone has it; `limit` may change at any time.
 
-        A sum needs `rebuild`, which tells what was settled so far by other means.
+        A sum needs `rebuild`, which tells what was settled so far by other means. Without `ahead` nothing is leased
+        ahead of need, and nothing is remembered of it here between two uses.
         """
         key = self._state.key("lease", *name, tag=tag)
         lease = self._known.get(key)
         if lease is None:
-            lease = self._known[key] = Lease(tag, key, kind, limit, life_ms, rebuild)
+            lease = self._known[key] = Lease(tag, key, kind, limit, life_ms, rebuild, ahead=ahead)
         lease.resize(limit)
         return lease
 
@@ -155,6 +160,10 @@ class Leases:
             await asyncio.sleep(self._period_s * 1.2)  # by then the others have given back what they don't use
         self._counts["short"] += short is not None
         return short
+
+    async def ask(self, wants: Sequence[Want]) -> Short | None:
+        """As `take`, for whoever cannot wait: at most one round trip. Raises StateUnavailable."""
+        return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, lease: Lease, units: int) -> None:
         """Units of a gauge or sum are no longer in use."""
@@ -206,6 +215,8 @@ class Leases:
         for lease, units in wants:
             lease.waiting.append(units)
             group.active[lease] = None
+            if not lease.ahead:
+                group.quiet_s = _SELDOM_S
         registered = group.rounds
         try:
             async with group.lock:
@@ -245,7 +256,7 @@ class Leases:
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
-        head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, self._state.epoch]
+        head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, self._state.epoch, self._peers.dead]
         words = [word for report in reports for word in report]
         keys = [lease.key for lease in leases]
         self._counts["rounds"] += 1
@@ -255,6 +266,8 @@ class Leases:
         repeat: dict[Lease, Status] = {}
         for lease, report, answer in zip(leases, reports, replies, strict=True):
             lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
+            if answer.holders:
+                self._peers.hold(answer.holders)
             if answer.status in (Status.CHANGED, Status.UNKNOWN):
                 repeat[lease] = answer.status
             elif answer.tight and lease.free > 0 and not lease.waiting:
@@ -290,6 +303,7 @@ class Leases:
             now = self._monotonic()
             if fade := now - faded >= self._period_s * 0.9:
                 faded = now
+                await self._peers.look()
             await self._sync(self._due(now, fade))
 
     def _due(self, now: float, fade: bool) -> list[_Group]:
@@ -306,7 +320,7 @@ class Leases:
                 if not group.lock.locked():
                     del self._groups[tag]
                     self.away.discard(tag)
-            elif now - group.last >= _QUIET_S or any(lease.restless for lease in group.active):
+            elif now - group.last >= group.quiet_s or any(lease.restless for lease in group.active):
                 due.append(group)
         return due
 
@@ -315,13 +329,15 @@ class Leases:
 
     async def _report(self, group: _Group) -> None:
         try:
-            async with group.lock:
-                group.last = self._monotonic()
-                leases = list(group.active)
-                for start in range(0, len(leases), _TOGETHER):
+            group.last = self._monotonic()
+            leases = list(group.active)
+            for start in range(0, len(leases), _TOGETHER):
+                async with group.lock:  # between two calls whoever waits for units has its turn
                     await self._call(leases[start : start + _TOGETHER])
-                await self._repair([lease for lease in leases if lease.stale])
-                self.away.discard(group.tag)
+            if stale := [lease for lease in leases if lease.stale]:
+                async with group.lock:
+                    await self._repair(stale)
+            self.away.discard(group.tag)
         except StateUnavailable as error:
             self._counts["failed"] += 1
             self.away.add(group.tag)

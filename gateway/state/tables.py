@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+    text,
+)
 
 metadata = MetaData(
     naming_convention={
@@ -76,7 +89,117 @@ ledger = Table(
     Column("price_source", String(200), nullable=False, default=""),
     Column("first_byte_ms", Float),
     Column("duration_ms", Float),
+    Column("prices", Text, nullable=False, server_default=""),  # as applied: CLASS=PICO-DOLLARS PER TOKEN …
+    Column("received_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("sent_bytes", BigInteger, nullable=False, server_default="0"),
+    Column("end_user", String(32), nullable=False, server_default=""),  # a pseudonym
+    Column("cost_centre", String(64), nullable=False, server_default=""),
+    Column("kind", String(16), nullable=False, server_default=""),  # "" | hedge | shadow | idle
+    Column("audio_input_tokens", Integer, nullable=False, server_default="0"),
+    Column("image_input_tokens", Integer, nullable=False, server_default="0"),
+    Column("image_tokens", Integer, nullable=False, server_default="0"),
+    Column("supersedes", String(80), nullable=False, server_default=""),  # id of the row that this one replaces
+    Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
+    Column("chain_seq", BigInteger),
+    Column("chain_hash", LargeBinary(32)),
     Index("ix_ledger_team_at", "team", "at"),
+    Index("ix_ledger_chain_chain_seq", "chain", "chain_seq", unique=True),
+    Index(
+        "ix_ledger_supersedes",
+        "supersedes",
+        sqlite_where=text("supersedes <> ''"),
+        postgresql_where=text("supersedes <> ''"),
+    ),
+)
+
+ledger_chains = Table(
+    "ledger_chains",
+    metadata,
+    Column("id", String(16), primary_key=True),
+    Column("begun_at", Float, nullable=False),
+    Column("outside", BigInteger, nullable=False),  # rows that were in no chain when this one began, removed ones too
+    Column("seq", BigInteger, nullable=False),  # of the newest entry
+    Column("hash", LargeBinary(32), nullable=False),  # likewise
+)
+
+ledger_rollups = Table(
+    "ledger_rollups",
+    metadata,
+    # Raw rows that were replaced by sums; each is an entry in the chain of the writer that did it.
+    Column("id", String(40), primary_key=True),  # chain-seq
+    Column("at", Float, nullable=False),
+    Column("of_chain", String(16), nullable=False),  # whose rows; empty: rows in no chain
+    Column("first_seq", BigInteger),
+    Column("last_seq", BigInteger),
+    Column("before_hash", LargeBinary(32)),  # of the entry before first_seq
+    Column("after_hash", LargeBinary(32)),  # of the entry at last_seq
+    Column("rows", BigInteger, nullable=False),
+    Column("sums", Integer, nullable=False),  # rows of ledger_sums
+    Column("sums_hash", LargeBinary(32), nullable=False),  # of those, in their order
+    Column("chain", String(16), nullable=False),
+    Column("chain_seq", BigInteger, nullable=False),
+    Column("chain_hash", LargeBinary(32), nullable=False),
+    Index("ix_ledger_rollups_chain_chain_seq", "chain", "chain_seq", unique=True),
+    Index("ix_ledger_rollups_of_chain_first_seq", "of_chain", "first_seq"),
+)
+
+ledger_sums = Table(
+    "ledger_sums",
+    metadata,
+    # Of the raw rows that a roll-up replaced, by quarter hours; columns that the ledger has too mean the same.
+    Column("rollup", String(40), primary_key=True),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("at", Float, nullable=False, index=True),  # when the quarter of an hour begins: zones differ by those
+    Column("request_id", String(48), nullable=False, index=True),  # stands for `requests` alike ones; 0: its own
+    Column("requests", Integer, nullable=False),
+    Column("attempts", Integer, nullable=False),  # raw rows
+    Column("attempt", Integer, nullable=False),  # 0: answered without a backend; else 1
+    Column("organisation", String(64), nullable=False),
+    Column("team", String(64), nullable=False),
+    Column("key_id", String(32), nullable=False),
+    Column("end_user", String(32), nullable=False),
+    Column("cost_centre", String(64), nullable=False),
+    Column("tags", Text, nullable=False),
+    Column("dialect", String(32), nullable=False),
+    Column("model_asked", String(200), nullable=False),
+    Column("backend", String(200), nullable=False),
+    Column("model", String(200), nullable=False),
+    Column("tier", String(16), nullable=False),
+    Column("region", String(64), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("simulated", Boolean, nullable=False),
+    Column("outcome", String(16), nullable=False),
+    Column("stream", Boolean, nullable=False),
+    Column("cache", String(16), nullable=False),
+    Column("difficulty", Float),  # to one decimal
+    Column("escalated", Boolean, nullable=False),
+    Column("estimated", Boolean, nullable=False),
+    Column("price_source", String(200), nullable=False),
+    Column("input_tokens", BigInteger, nullable=False),
+    Column("cached_tokens", BigInteger, nullable=False),
+    Column("cache_write_5m_tokens", BigInteger, nullable=False),
+    Column("cache_write_1h_tokens", BigInteger, nullable=False),
+    Column("output_tokens", BigInteger, nullable=False),
+    Column("reasoning_tokens", BigInteger, nullable=False),
+    Column("audio_tokens", BigInteger, nullable=False),
+    Column("audio_input_tokens", BigInteger, nullable=False),
+    Column("image_input_tokens", BigInteger, nullable=False),
+    Column("image_tokens", BigInteger, nullable=False),
+    Column("trimmed_tokens", BigInteger, nullable=False),
+    Column("received_bytes", BigInteger, nullable=False),
+    Column("sent_bytes", BigInteger, nullable=False),
+    Column("cost_pico", BigInteger),
+    Column("saved_pico", BigInteger),
+    Index("ix_ledger_sums_team_at", "team", "at"),
+)
+
+end_users = Table(
+    "end_users",
+    metadata,
+    Column("pseudonym", String(32), primary_key=True),
+    Column("team", String(64), primary_key=True),
+    Column("name", String(512)),  # as the client wrote it; NULL: forgotten, and not to be written down again
+    Column("seen_at", Float, nullable=False),
 )
 
 journal_offsets = Table(
@@ -101,6 +224,13 @@ alerts = Table(
     Column("tries", Integer, nullable=False, default=0),
     Column("next_try_at", Float, nullable=False, default=0.0),
     Column("last_error", String(300), nullable=False, default=""),
+    Column("kind", String(32), nullable=False, server_default="threshold"),
+    Column("severity", String(16), nullable=False, server_default="warning"),
+    # Of the alert itself, whose target is empty:
+    Column("acknowledged_by", String(64), nullable=False, server_default=""),
+    Column("acknowledged_at", Float),
+    Column("escalate_at", Float),  # NULL: not to be escalated, or done
+    Column("dead_at", Float),  # of a letter: no longer tried
 )
 
 feedback = Table(

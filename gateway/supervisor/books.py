@@ -21,7 +21,7 @@ from gateway.state.sql import Database
 from gateway.supervisor.figures import Figure
 
 if TYPE_CHECKING:
-    from gateway.ledger.alerts import Alerts
+    from gateway.alerts.alerts import Alerts
 
 log = logging.getLogger(__name__)
 
@@ -70,11 +70,16 @@ class Books:
             ) from error
         self._notice: Callable[[list[Row]], None] = lambda rows: None
         self._writer = Writer(
-            settings.paths.journal, self._database, on_rows=lambda rows: self._notice(rows), interval_s=DRAIN_EVERY_S
+            settings.paths.journal,
+            self._database,
+            on_rows=lambda rows: self._notice(rows),
+            interval_s=DRAIN_EVERY_S,
+            keep_days=settings.config.ledger.keep_days,
         )
         self._alerts: Alerts | None = None
         self._policies = policies
         self._everyone = Everyone(policies.current)
+        self._organisations = {name: one.budget for name, one in settings.config.organisations.items()}
         self._migrated = asyncio.Event()
         self.abandoned = False
         """A thread may have been left waiting for the database."""
@@ -101,10 +106,10 @@ class Books:
     async def alert(self) -> None:
         """Watch budgets until cancelled. Begins by loading an HTTP client: call it when there is time for that."""
         await self._migrated.wait()
-        await asyncio.to_thread(importlib.import_module, "gateway.ledger.alerts")
-        from gateway.ledger.alerts import Alerts
+        await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
+        from gateway.alerts.alerts import Alerts
 
-        alerts = self._alerts = Alerts(self._database, self._teams)
+        alerts = self._alerts = Alerts(self._database, self._teams, organisations=self._organisations)
         try:
             await alerts.open()
             self._notice = alerts.notice

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.admission.budget import BudgetHold, Budgets
+from gateway.admission.budget import BudgetHold, BudgetHolds, Budgets
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.price import Price
+from gateway.domain.protocols import Payer, Spent
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
@@ -48,8 +49,11 @@ class Prices:
         return PRICES.get(backend.name)
 
 
+AnyHold = TypeVar("AnyHold", BudgetHold, BudgetHolds)
+
+
 @contextmanager
-def released(hold: BudgetHold) -> Iterator[BudgetHold]:
+def released(hold: AnyHold) -> Iterator[AnyHold]:
     """Released in the end, as the pipeline does it."""
     try:
         yield hold
@@ -73,18 +77,29 @@ JANUARY = 1_767_225_600.0
 
 
 class Ledger:
-    """Implements `Spending`: what was journalled, by team."""
+    """Implements `Spending`: what was journalled."""
 
     def __init__(self) -> None:
-        self.pico = 0
+        self.pico = self.tokens = 0
+        self.users: dict[str, Spent] = {}
+        self.payers: list[Payer] = []
+        self.together: list[int] = []
+        """End users asked for at a time."""
         self.asked = 0
         self.broken = False
 
-    async def spent_pico(self, team: str, since: float) -> int:
+    async def spent(self, payer: Payer, since: float) -> Spent:
         self.asked += 1
+        self.payers.append(payer)
         if self.broken:
             raise OSError("no ledger")
-        return self.pico
+        return Spent(self.pico, self.tokens)
+
+    async def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Mapping[str, Spent]:
+        self.asked += 1
+        self.together.append(len(end_users))
+        await asyncio.sleep(0.02)
+        return {name: spent for name, spent in self.users.items() if name in end_users}
 
 
 class Clock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from starlette.applications import Starlette
 
 from gateway.admission.overload import Overload
 from gateway.api.admin import Admin
+from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
 from gateway.api.cors import Cors
 from gateway.api.door import Door
@@ -23,6 +25,7 @@ from gateway.api.leave import Drain
 from gateway.api.message_batches import MessageBatchRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
+from gateway.api.spend import Spend
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
@@ -31,12 +34,13 @@ from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings, RequestLimits
+from gateway.settings.prices import PriceSettings
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from gateway.trials.feedback import Feedback
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
-from tests.fakes.house import House, backend, opened_house
+from tests.fakes.house import House, backend, catalogue, opened_house
 
 Knock = Callable[..., Awaitable[Client]]
 
@@ -104,20 +108,29 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             envelope=Envelope(Cors(("*",)), "auto"),
             idempotency=idempotency,
         )
+        spend = Spend(
+            database,
+            catalogue(),
+            policy_of=lambda team: policies.current.find(team)[0],
+            backends=lambda: house.fleet.backends,
+            organisations={},
+            terms=PriceSettings(),
+        )
         service = Service(
             door=door,
             fleet=house.fleet,
             telemetry=house.telemetry,
             state=state,
-            database=database,
             ring=ring,
             policies=policies,
             drain=drain,
             feedback=Feedback(database),
+            spend=spend,
         )
-        admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies)
+        alerts = AlertRoutes(door=door, database=database, clock=time)
+        admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies, spend=spend)
         root = Root(door=door, fleet=house.fleet)
-        routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes])
+        routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
         opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
         yield opened

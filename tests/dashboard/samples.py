@@ -45,7 +45,7 @@ def row(**facts: Any) -> dict[str, Any]:
         "cost_pico": USD if attempt else 0,
         "duration_ms": 100.0 if attempt else None,
     }
-    return Row(id=f"{request}-{attempt}", **{**usual, **facts})._asdict()
+    return Row(**{"id": f"{request}-{attempt}", **usual, **facts})._asdict()
 
 
 async def put(database: Database, *rows: dict[str, Any]) -> None:

@@ -10,7 +10,9 @@ import orjson
 import pytest
 from sqlalchemy import insert
 
+from gateway.alerts.standing import standings
 from gateway.dashboard.data import Figures
+from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Budget
 from gateway.domain.windows import iso
 from gateway.errors import LedgerUnavailable
@@ -41,6 +43,7 @@ def room(
         database=database,
         policies=policies(found),
         prices=catalogue,
+        backends=lambda: (),
         feedback=Feedback(database),
         clock=clock or StoppedClock(NOW),
     )
@@ -52,7 +55,7 @@ async def test_every_grouping_and_the_total_are_those_of_the_usage_report(
     await traffic(any_database)
     figures = await room(any_database, catalogue).of("search", 30)
     since = NOW // DAY * DAY - 29 * DAY
-    for by in ("day", "backend", "model", "key"):
+    for by in ("day", "backend", "model", "key", "tag"):
         report = as_object(await usage(any_database, team="search", since=since, by=by, prices=catalogue))
         assert figures["by"][by] == report["rows"]
         assert figures["total"] == report["total"]
@@ -82,7 +85,7 @@ async def test_a_team_sees_nothing_of_another(database: Database, catalogue: Cat
     seen = await figures.of("chat", 30)
     assert (seen["total"]["cost_usd"], seen["total"]["saved_usd"], seen["total"]["requests"]) == ("7", "1", 2)
     assert {line["key"] for line in seen["by"]["key"]} == {"key_chat", "key_shop"}
-    assert seen["budgets"][0]["spent_usd"] == "7"
+    assert seen["budgets"][0]["standings"][0]["spent_usd"] == "7"
     assert "search" not in orjson.dumps(seen).decode()
     nobody = await figures.of("nobody", 30)
     assert nobody["total"]["requests"] == 0
@@ -98,21 +101,115 @@ async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue
     assert (await figures.of("search", 2))["total"]["requests"] == 3
 
 
-async def test_a_budget_has_spent_what_usage_says_since_its_window_began(
-    database: Database, catalogue: Catalogue
-) -> None:
-    await traffic(database)
-    budgets = (MONTH, DAY_LONG, TOTAL)
-    month, day, total = (await room(database, catalogue, search={"budget": budgets}).of("search", 1))["budgets"]
+async def test_a_budget_stands_as_the_usage_report_says(any_database: Database, catalogue: Catalogue) -> None:
+    await traffic(any_database)
+    found = {"budget": (MONTH, DAY_LONG, TOTAL)}
+    month, day, total = (await room(any_database, catalogue, search=found).of("search", 1))["budgets"]
     january = 1_798_758_000.0  # midnight in Madrid
-    assert month["start"] == iso(january)
-    assert month["spent_usd"] == as_object(await usage(database, team="search", since=january))["total"]["cost_usd"]
-    assert (month["left_usd"], month["used"]) == ("1.25", 0.875)
-    passed = (NOW - january) / (31 * DAY)
-    assert Decimal(month["forecast_usd"]) == pytest.approx(Decimal("8.75") / Decimal(passed))
-    assert month["forecast_used"] > 1 > month["passed"]
-    assert (day["spent_usd"], day["left_usd"], day["used"], day["forecast_usd"]) == ("3.75", "-3.25", 7.5, "7.5")
-    assert (total["spent_usd"], total["start"], total["end"], total["forecast_usd"]) == ("8.75", None, None, None)
+    policy = policies({"search": found}).current.policies["search"]
+    told = await any_database.run(lambda connection: standings(connection, {"search": policy}, {}, NOW), writes=False)
+    assert [one for each in (month, day, total) for one in each["standings"]] == told
+    (standing,) = month["standings"]
+    assert (month["start"], month["timezone"], month["limit"]) == (iso(january), "Europe/Madrid", "10")
+    spent = as_object(await usage(any_database, team="search", since=january))["total"]["cost_usd"]
+    assert standing["spent_usd"] == spent == "8.75"
+    assert month["passed"] == pytest.approx((NOW - january) / (31 * DAY))
+    assert (day["standings"][0]["left_usd"], day["standings"][0]["used"]) == ("-3.25", 7.5)
+    assert (total["start"], total["end"], total["passed"], total["course"]) == (None, None, None, [])
+
+
+async def test_the_course_of_a_budget_ends_at_what_is_spent(any_database: Database, catalogue: Catalogue) -> None:
+    await put(any_database, *(row(at=NOW - hour * 3600, cost_pico=USD // 8) for hour in range(1, 300)))
+    await put(any_database, row(at=NOW - 40 * DAY, cost_pico=99 * USD))  # another month's
+    tokens = Budget(limit_tokens=9000)
+    found = (await room(any_database, catalogue, search={"budget": (MONTH, tokens)}).of("search", 1))["budgets"]
+    for budget, spent in zip(found, ("37.375", str(299 * 30)), strict=True):
+        course = [(at, Decimal(amount)) for at, amount in budget["course"]]
+        assert course == sorted(course)
+        assert 0 < len(course) <= 120
+        assert course[-1][1] == Decimal(spent)
+        assert budget["start"] <= course[0][0] < course[-1][0] <= iso(NOW)
+        assert {budget["unit"]: str(budget["standings"][0][f"spent_{budget['unit']}"])} == {budget["unit"]: spent}
+
+
+async def test_each_key_has_its_own_standing_with_its_name(database: Database, catalogue: Catalogue) -> None:
+    await traffic(database)
+    key = {"id": "key_help", "digest": bytes(32), "team": "search", "name": "Help desk", "scopes": "inference"}
+    await database.run(lambda connection: connection.execute(insert(keys), [{**key, "created_at": NOW}]))
+    budget = Budget(limit_usd=Decimal(4), per="key", window="day")
+    figures = await room(database, catalogue, search={"budget": budget}).of("search", 1)
+    (each,) = figures["budgets"]
+    assert [(one["subject"], one["spent_usd"]) for one in each["standings"]] == [
+        ("key_shop", "3.5"),
+        ("key_help", "0.25"),
+    ]
+    assert each["course"] == []
+    assert figures["key_names"] == {"key_help": "Help desk"}
+
+
+async def test_savings_are_those_of_the_statement_and_may_be_negative(
+    any_database: Database, catalogue: Catalogue
+) -> None:
+    await traffic(any_database)
+    price = PriceEntry(input=Decimal("0.000001"), output=Decimal("0.000002"))
+    backend = Backend(name="gpt", kind="openai", base_url="http://gpt/v1", tier="hosted", model="gpt", price=price)
+    room_ = Figures(
+        database=any_database,
+        policies=policies(),
+        prices=catalogue,
+        backends=lambda: (backend,),
+        feedback=Feedback(any_database),
+        clock=StoppedClock(NOW),
+    )
+    found = (await room_.of("search", 30))["savings"]
+    (one,) = found["teams"]
+    assert one["reference"] == "gpt"
+    assert Decimal(one["saved_usd"]) == Decimal(one["baseline_usd"]) - Decimal(one["cost_usd"]) < 0
+    assert found["method"]
+    alone = (await room(any_database, catalogue).of("search", 30))["savings"]["teams"][0]
+    assert (alone["reference"], alone["saved_usd"]) == (None, None)
+
+
+async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue: Catalogue) -> None:
+    await traffic(database)
+    figures = room(database, catalogue)
+    by = (await figures.of("search", 1))["by"]
+    report = as_object(await usage(database, team="search", since=NOW // DAY * DAY, by="hour"))
+    assert by["hour"] == report["rows"] != []
+    assert "hour" not in (await figures.of("search", 30))["by"]
+
+
+async def test_difficulty_counts_answers_by_the_tier_that_gave_them(
+    any_database: Database, catalogue: Catalogue
+) -> None:
+    await put(
+        any_database,
+        *(row(difficulty=0.04, backend="small", tier="small") for _ in range(3)),
+        row(difficulty=0.05),
+        row(difficulty=0.95),
+        row(difficulty=1.0, outcome="interrupted"),
+        row(difficulty=0.5, outcome="failed"),
+        row(difficulty=0.5, kind="shadow"),
+        row(difficulty=None),
+    )
+    mix = (await room(any_database, catalogue).of("search", 1))["difficulty"]
+    assert [step["difficulty"] for step in mix] == [tenth / 10 for tenth in range(11)]
+    assert {step["difficulty"]: step["answers"] for step in mix if step["answers"]} == {
+        0.0: {"small": 3},
+        0.1: {"large": 1},
+        1.0: {"large": 2},
+    }
+    assert (await room(any_database, catalogue).of("chat", 1))["difficulty"] == []
+
+
+async def test_a_row_that_another_replaces_counts_no_more(any_database: Database, catalogue: Catalogue) -> None:
+    old = row(cost_pico=None)
+    await put(any_database, old, row(request_id=old["request_id"], id="again", supersedes=old["id"], cost_pico=USD))
+    figures = await room(any_database, catalogue).of("search", 1)
+    assert (figures["total"]["requests"], figures["total"]["cost_usd"], figures["total"]["unpriced"]) == (1, "1", 0)
+    assert [(tier["cost_usd"], tier["answers"]) for tier in figures["tiers"]] == [("1", 1)]
+    assert [(one["cost_usd"], len(one["attempts"])) for one in figures["dearest"]] == [("1", 1)]
+    assert figures["latency"][0]["answers"] == 1
 
 
 async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: Database, catalogue: Catalogue) -> None:
@@ -122,18 +219,18 @@ async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: D
     assert (line["requests"], line["hypothetical_like"]) == (1, "openai/gpt-5")
     assert Decimal(line["hypothetical_usd"]) > 0
     assert (figures["total"]["requests"], figures["total"]["unpriced"]) == (0, 0)
-    assert figures["budgets"][0]["spent_usd"] == "0"
+    assert figures["budgets"][0]["standings"][0]["spent_usd"] == "0"
     assert "pretend" not in repr({name: value for name, value in figures.items() if name != "simulated"})
 
 
 async def test_percentiles_are_durations_that_answers_really_took(any_database: Database, catalogue: Catalogue) -> None:
-    large = [row(duration_ms=float(ms)) for ms in range(1, 101)]
+    large = [row(duration_ms=float(ms), first_byte_ms=6.5) for ms in range(1, 101)]
     few = [row(backend="small", duration_ms=ms) for ms in (30.0, 10.0, 20.0)]
     uncounted = [row(outcome="failed", duration_ms=9e6), row(duration_ms=None), row(attempt=0)]
     await put(any_database, *large, *few, *uncounted)
     assert (await room(any_database, catalogue).of("search", 1))["latency"] == [
-        {"backend": "large", "answers": 100, "p50_ms": 50.0, "p95_ms": 95.0},
-        {"backend": "small", "answers": 3, "p50_ms": 20.0, "p95_ms": 30.0},
+        {"backend": "large", "answers": 100, "p50_ms": 50, "p95_ms": 95, "first_p50_ms": 7},
+        {"backend": "small", "answers": 3, "p50_ms": 20, "p95_ms": 30, "first_p50_ms": None},
     ]
 
 
@@ -154,18 +251,23 @@ async def test_the_dearest_requests_count_all_their_attempts(any_database: Datab
 async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, catalogue: Catalogue) -> None:
     payload = orjson.dumps({"id": "a", "text": "half is gone", "threshold": "50%", "window": "month"}).decode()
     facts = {"team": "search", "created_at": NOW, "payload": payload}
+    facts |= {"tries": 0, "last_error": "", "severity": "critical", "dead_at": None, "acknowledged_at": None}
+    late = payload.replace("half", "nobody acknowledged: half")
     rows = [
-        {**facts, "id": "a", "target": "", "delivered_at": NOW, "tries": 0, "last_error": ""},
-        {**facts, "id": "a/1", "target": "env:ONE", "delivered_at": NOW, "tries": 1, "last_error": ""},
-        {**facts, "id": "a/2", "target": "env:TWO", "delivered_at": None, "tries": 4, "last_error": "answered 503"},
-        {**facts, "id": "b", "team": "chat", "target": "", "delivered_at": NOW, "tries": 0, "last_error": ""},
+        {**facts, "id": "a", "target": "", "delivered_at": NOW, "acknowledged_at": NOW + 60, "acknowledged_by": "Ada"},
+        {**facts, "id": "a/1", "target": "env:ONE", "delivered_at": NOW, "tries": 1},
+        {**facts, "id": "a/2", "target": "env:TWO", "delivered_at": None, "tries": 4, "last_error": "answered 503"}
+        | {"dead_at": NOW + 9, "payload": late, "created_at": NOW + 5},
+        {**facts, "id": "b", "team": "chat", "target": "", "delivered_at": NOW},
     ]
+    rows = [{"acknowledged_by": "", **row} for row in rows]
     await database.run(lambda connection: connection.execute(insert(alerts), rows))
     (alert,) = (await room(database, catalogue).of("search", 1))["alerts"]
     assert (alert["text"], alert["threshold"], alert["at"]) == ("half is gone", "50%", iso(NOW))
+    assert (alert["severity"], alert["acknowledged"]) == ("critical", {"at": iso(NOW + 60), "by": "Ada"})
     assert alert["receivers"] == [
-        {"target": "env:ONE", "accepted": iso(NOW), "tries": 1, "error": ""},
-        {"target": "env:TWO", "accepted": None, "tries": 4, "error": "answered 503"},
+        {"target": "env:TWO", "accepted": None, "given_up": True, "tries": 4, "error": "answered 503"},
+        {"target": "env:ONE", "accepted": iso(NOW), "given_up": False, "tries": 1, "error": ""},
     ]
 
 

@@ -74,6 +74,7 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         database=database,
         policies=found,
         prices=await asyncio.to_thread(Catalogue.load),
+        backends=lambda: (),
         feedback=Feedback(database),
         clock=StoppedClock(NOW),
     )

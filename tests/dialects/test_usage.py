@@ -55,6 +55,23 @@ NUMBERS = st.integers(0, 200) | st.sampled_from([None, -1, 3.0, 1.5, float("nan"
             {"prompt_tokens": 9, "completion_tokens": 1, "prompt_tokens_details": {"cache_write_tokens": 400}},
             Usage(input_tokens=9, cache_write_5m_tokens=400, output_tokens=1),
         ),
+        (
+            {
+                "prompt_tokens": 100,
+                "completion_tokens": 50,
+                "prompt_tokens_details": {"cached_tokens": 20, "audio_tokens": 30, "image_tokens": 10},
+                "completion_tokens_details": {"image_tokens": 40},
+            },
+            Usage(40, 20, output_tokens=10, audio_input_tokens=30, image_input_tokens=10, image_tokens=40),
+        ),
+        (
+            {
+                "prompt_tokens": 100,
+                "completion_tokens": 1,
+                "prompt_tokens_details": {"cached_tokens": 90, "audio_tokens": 80},
+            },
+            Usage(10, 90, output_tokens=1),
+        ),
     ],
 )
 def test_classes_do_not_overlap(said: dict[str, Any], read: Usage) -> None:

@@ -20,6 +20,7 @@ from pydantic.fields import FieldInfo
 
 from gateway import errors
 from gateway.api.admin import Admin
+from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
 from gateway.api.headers import of_record
 from gateway.api.message_batches import MessageBatchRoutes
@@ -161,14 +162,15 @@ def test_every_metric_has_a_line_and_every_line_a_metric() -> None:
 def test_every_route_is_told() -> None:
     door = SimpleNamespace(needs=lambda *scopes: lambda endpoint: endpoint)
     nothing: dict[str, Any] = dict.fromkeys(
-        ("fleet", "telemetry", "state", "database", "ring", "policies", "drain", "feedback")
+        ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend")
     )
     made: list[Any] = [
         Root(door=door, fleet=None),  # type: ignore[arg-type]
         Service(door=door, **nothing),  # type: ignore[arg-type]
         BatchRoutes(door=door, files=None, jobs=None),  # type: ignore[arg-type]
         MessageBatchRoutes(door=door, files=None, jobs=None, max_request_bytes=1),  # type: ignore[arg-type]
-        Admin(door=door, fleet=None, database=None, policies=None),  # type: ignore[arg-type]
+        AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
+        Admin(door=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
     ]
     told = "\n".join(" ".join(row) for row in table("routes"))
     for path in {route.path for room in made for route in room.routes}:

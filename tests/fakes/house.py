@@ -28,6 +28,7 @@ from gateway.domain.protocols import Books
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
+from gateway.ledger.end_users import EndUsers
 from gateway.ledger.journal import Journal
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.spending import Spending
@@ -200,6 +201,7 @@ async def opened_house(
             router=Router(lambda: grades, prices, fleet, fleet.backends),
             fleet=fleet,
             books=Noted(books or journal, notes, open="opened", close="journalled", cached="hit journalled"),  # type: ignore[arg-type]
+            end_users=await opened(EndUsers(folder / "pseudonyms.key", database)),
             telemetry=telemetry,
         )
         writer = Writer(folder / "journal", database)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,10 @@ from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.usage import Usage
+from gateway.ledger.append import append
 from gateway.ledger.journal import Journal
+from gateway.ledger.rows import Row
+from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 
@@ -67,6 +70,34 @@ def spend(journal: Journal, team: str = "search", backend: Backend = LARGE, **fa
     journal.open(attempt, entry)
     journal.close(finish(attempt), entry)
     return attempt
+
+
+def row(request: str, number: int = 1, **facts: Any) -> Row:
+    """A whole row, written by hand."""
+    usual = {
+        "id": f"{request}-{number}",
+        "request_id": request,
+        "attempt": number,
+        "at": 1000.0,
+        "organisation": "acme",
+        "team": "search",
+        "key_id": "key-search",
+        "backend": "large",
+        "model": "big",
+        "outcome": "ok",
+        "input_tokens": 10,
+        "output_tokens": 20,
+        "cost_pico": 50,
+    }
+    return Row(**{**usual, **facts})
+
+
+async def write(directory: Path, database: Database, rows: Iterable[Row], **options: Any) -> None:
+    """`rows` through a journal and a writer of their own into the ledger and its chain."""
+    await asyncio.to_thread(append, directory, rows, "test")
+    writer = Writer(directory, database, **options)
+    await writer.drain_once()
+    await writer.aclose()
 
 
 def journal(directory: Path, **options: Any) -> Journal:

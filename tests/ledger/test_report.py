@@ -14,9 +14,10 @@ import pytest_asyncio
 from rich.console import Console
 
 from gateway.domain.usage import Usage
+from gateway.ledger.dimensions import CACHE, dimensions
 from gateway.ledger.formats import as_csv, as_json, as_table, dollars
 from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import CACHE, Report, dimensions, usage
+from gateway.ledger.report import Report, usage
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend

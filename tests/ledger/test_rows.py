@@ -7,21 +7,33 @@ from typing import Any
 import pytest
 
 from gateway.domain.price import Price
+from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
-from gateway.ledger.rows import FIELDS, Mark, Row, ending, opening, orphan, output_tokens, rates
+from gateway.ledger.rows import (
+    FIELDS,
+    Mark,
+    Row,
+    asked,
+    ending,
+    from_cache,
+    opening,
+    orphan,
+    output_tokens,
+    rates,
+)
 from gateway.state.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
 
 
 def test_a_row_has_the_tables_columns() -> None:
-    assert set(Row._fields) == {column.name for column in ledger.columns}
+    assert {*Row._fields, "chain", "chain_seq", "chain_hash"} == {column.name for column in ledger.columns}
 
 
 def test_beginning_and_end_make_a_whole_row() -> None:
     entry = record(session="s", tags={"b": "2", "a": "1"})
     entry.difficulty, entry.escalated = 0.25, True
     attempt = finish(begin(entry))
-    row = Row(*opening(attempt, entry), *ending(attempt, entry, USAGE))
+    row = Row(*opening(attempt, entry), *ending(attempt, entry, USAGE, ""))
     assert (row.id, row.session, row.tags, row.difficulty, row.escalated) == (
         attempt.id,
         "s",
@@ -35,7 +47,7 @@ def test_beginning_and_end_make_a_whole_row() -> None:
 @pytest.mark.parametrize(
     ("facts", "last"),
     [
-        ({}, "duration_ms"),
+        ({}, "sent_bytes"),
         ({"stream": True}, "stream"),
         ({"difficulty": 0.0}, "difficulty"),
         ({"tags": {"a": "b"}}, "tags"),
@@ -46,7 +58,7 @@ def test_a_row_ends_with_the_last_value_that_is_not_the_default(facts: dict[str,
     for name, value in facts.items():
         setattr(entry, name, value)
     attempt = finish(begin(entry))
-    values = opening(attempt, entry) + ending(attempt, entry, USAGE)
+    values = opening(attempt, entry) + ending(attempt, entry, USAGE, "")
     assert FIELDS[len(values) - 1] == last
     row = Row.of(values)
     assert (row.stream, row.difficulty, row.trimmed_tokens) == (entry.stream, entry.difficulty, 0)
@@ -56,8 +68,24 @@ def test_a_row_ends_with_the_last_value_that_is_not_the_default(facts: dict[str,
 def test_the_rarest_fact_makes_a_whole_row() -> None:
     entry = record()
     attempt = finish(begin(entry, SIMULATED))
-    values = opening(attempt, entry) + ending(attempt, entry, Usage(1, audio_tokens=2))
-    assert (len(values), Row.of(values).audio_tokens, Row.of(values).simulated) == (len(FIELDS), 2, True)
+    values = opening(attempt, entry) + ending(attempt, entry, Usage(1, audio_tokens=2, image_tokens=3), "")
+    assert FIELDS[len(values) :] == ["supersedes"]
+    row = Row.of(values)
+    assert (row.audio_tokens, row.image_tokens, row.simulated) == (2, 3, True)
+
+
+def test_who_asked_and_who_pays_stand_in_every_row_of_a_request() -> None:
+    entry = record()
+    entry.end_user = "eu_1"
+    entry.tenant = Tenant(entry.tenant.key, entry.tenant.policy.model_copy(update={"cost_centre": "4711"}))
+    attempt = begin(entry)
+    attempt.kind = "hedge"
+    closed = Row.of(opening(attempt, entry) + ending(finish(attempt), entry, USAGE, ""))
+    hit = Row.of(from_cache(entry, USAGE, 5))
+    opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
+    dead = orphan(opened, {"tokens": 1}, None)
+    assert {(row.end_user, row.cost_centre) for row in (closed, hit, dead)} == {("eu_1", "4711")}
+    assert (closed.kind, hit.kind, dead.kind) == ("hedge", "", "hedge")
 
 
 @pytest.mark.parametrize(

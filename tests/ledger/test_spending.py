@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 
+from gateway.domain.protocols import Payer
 from gateway.domain.tasks import Tasks
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.spending import Spending
@@ -23,19 +24,23 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "journal"
 
 
+async def pico(spending: Spending, team: str, since: float) -> int:
+    return (await spending.spent(Payer(team=team), since)).pico
+
+
 async def test_drained_or_not_each_attempt_counts_once(any_database: Database, directory: Path) -> None:
     books = journal(directory)
     await books.start()
     writer, spending = Writer(directory, any_database), Spending(directory, any_database)
     entry = record()
     books.open(begin(entry), entry)  # still open: it pins the journal, and is not spent yet
-    assert await spending.spent_pico("search", 0.0) == 0
+    assert await pico(spending, "search", 0.0) == 0
     for number in range(1, 7):
         spend(books)
-        assert await spending.spent_pico("search", 0.0) == number * COST
+        assert await pico(spending, "search", 0.0) == number * COST
         if number % 2:
             await writer.drain_once()
-            assert await spending.spent_pico("search", 0.0) == number * COST
+            assert await pico(spending, "search", 0.0) == number * COST
     await books.aclose()
     await writer.aclose()
 
@@ -50,10 +55,10 @@ async def test_only_the_team_the_time_and_real_money_count(database: Database, d
     spend(books, backend=UNPRICED, at=200.0)
     spending, writer = Spending(directory, database), Writer(directory, database)
     for _ in range(2):
-        assert await spending.spent_pico("search", 100.0) == 2 * COST
-        assert await spending.spent_pico("search", 100.5) == COST
-        assert await spending.spent_pico("other", 0.0) == COST
-        assert await spending.spent_pico("nobody", 0.0) == 0
+        assert await pico(spending, "search", 100.0) == 2 * COST
+        assert await pico(spending, "search", 100.5) == COST
+        assert await pico(spending, "other", 0.0) == COST
+        assert await pico(spending, "nobody", 0.0) == 0
         await writer.drain_once()
     await books.aclose()
     await writer.aclose()
@@ -76,7 +81,7 @@ async def test_it_is_never_more_nor_less_while_the_writer_drains_and_deletes(
         for _ in range(4):
             spend(books)
             spent += COST
-        assert await spending.spent_pico("search", 0.0) == spent
+        assert await pico(spending, "search", 0.0) == spent
     await tasks.aclose()
     await books.aclose()
     await writer.aclose()
@@ -89,7 +94,7 @@ async def test_a_sum_beyond_64_bits_is_exact(any_database: Database, directory: 
     await any_database.run(
         lambda connection: connection.execute(insert(ledger), [{**row, "id": f"a{number}"} for number in range(40)])
     )
-    assert await Spending(directory, any_database).spent_pico("search", 0.0) == 40 * 999_999_999_999_999_999
+    assert await pico(Spending(directory, any_database), "search", 0.0) == 40 * 999_999_999_999_999_999
 
 
 async def test_a_ledger_that_is_away_is_said_so(database: Database, directory: Path) -> None:
@@ -98,8 +103,8 @@ async def test_a_ledger_that_is_away_is_said_so(database: Database, directory: P
 
     database.engine.connect = lambda *_: refuse()  # type: ignore[method-assign]
     with pytest.raises(LedgerUnavailable):
-        await Spending(directory, database).spent_pico("search", 0.0)
+        await pico(Spending(directory, database), "search", 0.0)
 
 
 async def test_no_journal_at_all_is_no_spend(database: Database, directory: Path) -> None:
-    assert await Spending(directory, database).spent_pico("search", 0.0) == 0
+    assert await pico(Spending(directory, database), "search", 0.0) == 0

@@ -204,7 +204,7 @@ async def test_a_database_that_is_away_loses_nothing_and_is_heard_of_once(
             spend(books)
         await until(lambda: int(writer.stats()["errors"]) >= 3)
         assert float(writer.stats()["lag_s"]) > 0
-    await until(lambda: writer.stats()["drained"] == 20)
+    await until(lambda: writer.stats()["drained"] == 20 and writer.stats()["lag_s"] == 0)
     await tasks.aclose()
     messages = [entry.message for entry in caplog.records if entry.name == "gateway.ledger.writer"]
     assert len(messages) == 2

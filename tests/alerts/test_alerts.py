@@ -3,109 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
-import pytest_asyncio
-from aiohttp import web
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import event, insert
+from sqlalchemy import event
 
-from gateway.domain.policy import Budget, Notify, Policy
+from gateway.alerts.alert import KINDS
+from gateway.alerts.alerts import Alerts
 from gateway.domain.tasks import Tasks
-from gateway.ledger.alerts import Alerts
-from gateway.ledger.rows import Row
-from gateway.ledger.webhooks import Webhooks
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
 from tests.ledger.samples import journal, spend, until
-
-USD = 10**12
-
-
-class Clock:
-    def __init__(self, now: float = 1_800_000_000.0) -> None:
-        self.now = now
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-class Receiver:
-    """A webhook that answers as its script says, then with 200."""
-
-    def __init__(self) -> None:
-        self.script: list[str] = []
-        self.got: list[tuple[dict[str, Any], str]] = []
-        self.elsewhere = 0
-        self.url = ""
-
-    async def hook(self, request: web.Request) -> web.StreamResponse:
-        answer = self.script.pop(0) if self.script else "accept"
-        self.got.append((orjson.loads(await request.read()), request.headers["idempotency-key"]))
-        match answer:
-            case "fail":
-                return web.Response(status=500, text="no")
-            case "hang":
-                await asyncio.sleep(60)
-            case "redirect":
-                return web.Response(status=307, headers={"location": "/elsewhere"})
-            case "cut":
-                assert request.transport is not None
-                request.transport.abort()
-        return web.Response(status=204)
-
-    async def other(self, request: web.Request) -> web.Response:
-        self.elsewhere += 1
-        return web.Response()
-
-
-@pytest_asyncio.fixture
-async def receiver() -> AsyncIterator[Receiver]:
-    receiver = Receiver()
-    app = web.Application()
-    app.router.add_post("/hook/secret-token", receiver.hook)
-    app.router.add_post("/elsewhere", receiver.other)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    receiver.url = f"http://127.0.0.1:{runner.addresses[0][1]}/hook/secret-token"
-    yield receiver
-    await runner.cleanup()
-
-
-def policy(*targets: str, limit: str = "10", **facts: Any) -> Policy:
-    notify = tuple(Notify(webhook=target) for target in targets)
-    budget = Budget(limit_usd=Decimal(limit), window="day", notify=notify, **facts)
-    return Policy(team="search", budget=(budget,))
-
-
-def alerts(
-    database: Database, policies: Mapping[str, Policy], receiver: Receiver | None = None, clock: Clock | None = None
-) -> Alerts:
-    urls = {"env:HOOK": receiver.url, "env:OTHER_HOOK": receiver.url} if receiver else {}
-    webhooks = Webhooks(url_of=lambda target: urls.get(target, ""), timeout_s=0.3)
-    return Alerts(database, lambda: policies, webhooks=webhooks, clock=clock or Clock(), interval_s=0.01)
-
-
-def row(number: int, usd: str, clock: Clock, team: str = "search", **facts: Any) -> Row:
-    values = {"id": f"r{number}", "request_id": f"r{number}", "attempt": 1, "at": clock.now, "organisation": "acme"}
-    known = {"team": team, "key_id": "k", "cost_pico": int(Decimal(usd) * USD), "outcome": "ok", **facts}
-    return Row(**{**values, **known})  # type: ignore[arg-type]
-
-
-async def book(database: Database, *rows: Row) -> None:
-    await database.run(lambda connection: connection.execute(insert(ledger), [row._asdict() for row in rows]))
 
 
 async def test_a_threshold_fires_once_and_is_logged(any_database: Database, caplog: pytest.LogCaptureFixture) -> None:
@@ -118,7 +31,7 @@ async def test_a_threshold_fires_once_and_is_logged(any_database: Database, capl
         room.notice([spent])
         assert await room.check_once() == fired
     assert [one.payload["threshold"] for one in await room.sent("search")][::-1] == ["50%", "80%", "100%"]
-    assert sum("budget alert" in entry.message for entry in caplog.records) == 3
+    assert sum(" alert: " in entry.message for entry in caplog.records) == 3
     assert all(one.target == "" and one.delivered_at for one in await room.sent())
 
 
@@ -196,7 +109,7 @@ async def test_a_changed_policy_is_looked_at_without_new_spend(database: Databas
     policies = {"search": policy(limit="100")}
     room = alerts(database, policies, clock=clock)
     assert await room.check_once() == 0
-    room._policies = lambda: {"search": policy(limit="7")}
+    room._watch._policies = lambda: {"search": policy(limit="7")}
     assert await room.check_once() == 2
 
 
@@ -266,7 +179,7 @@ async def test_a_webhook_is_tried_until_it_accepts(
     assert bodies[0]["spent_usd"] == "6"
     assert letter.tries == 5
     assert letter.delivered_at
-    assert room.stats() == {"created": 1, "delivered": 1, "failures": 4}
+    assert room.stats() == {"created": 1, "delivered": 1, "failures": 4, "dead": 0, "escalated": 0}
     assert "secret-token" not in caplog.text
     await room.aclose()
 
@@ -332,9 +245,12 @@ async def test_a_test_alert_goes_to_every_receiver_at_once(database: Database, r
     receiver.script = ["accept", "fail"]
     room = alerts(database, {"search": policy("env:HOOK", "env:OTHER_HOOK", "env:NOT_SET")}, receiver)
     await room.open()
-    verdicts = await room.test("search")
-    assert sorted(verdicts) == ["env:HOOK", "env:NOT_SET", "env:OTHER_HOOK"]
-    assert sorted(verdicts.values())[:2] == ["", "answered 500"]
+    answers = await room.test("search")
+    assert sorted(answers) == ["env:HOOK", "env:NOT_SET", "env:OTHER_HOOK"]
+    assert all(list(kinds) == list(KINDS) for kinds in answers.values())
+    said = [one.said for target in ("env:HOOK", "env:OTHER_HOOK") for one in answers[target].values()]
+    assert sorted(said) == ["answered 204"] * (2 * len(KINDS) - 1) + ["answered 500"]
+    assert {one.accepted for one in answers["env:NOT_SET"].values()} == {False}
     assert all(body["test"] and body["team"] == "search" for body, _ in receiver.got)
     assert await room.test("nobody") == {}
     assert await room.sent() == []
@@ -348,8 +264,8 @@ async def test_beside_the_writer_it_hears_of_spend_by_itself(
     books = journal(directory)
     await books.start()
     policies = {"search": policy("env:HOOK", limit="0.0001")}
-    webhooks = Webhooks(url_of=lambda _: receiver.url)
-    room = Alerts(database, lambda: policies, webhooks=webhooks, interval_s=0.01)
+    known = receivers(lambda _: receiver.url, timeout_s=10)
+    room = Alerts(database, lambda: policies, receivers=known, interval_s=0.01)
     writer = Writer(directory, database, on_rows=room.notice, interval_s=0.01)
     await room.open()
     tasks = Tasks()

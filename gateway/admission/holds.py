@@ -1,0 +1,44 @@
+"""One request's holds on several purses: its organisation's, its team's, its end user's; dollars and tokens."""
+
+from __future__ import annotations
+
+from gateway.admission.hold import BudgetHold
+from gateway.domain.backend import Backend
+
+
+class BudgetHolds:
+    """Implements `Hold`: whatever the tightest of them does not allow is not allowed."""
+
+    def __init__(self, parts: tuple[BudgetHold, ...]) -> None:
+        self._parts = parts
+        self.covers = float("inf")
+        self.output_limit: int | None = None
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        """Hold enough for a call of `backend` too. Raises BudgetExhausted; then some of the holds are larger than need
+        be until the next call, or the end."""
+        for part in self._parts:
+            await part.extend(backend, input_tokens)
+        self.output_limit = min(
+            (part.output_limit for part in self._parts if part.output_limit is not None), default=None
+        )
+        self._cover()
+
+    async def grow(self, output_tokens: int) -> None:
+        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
+        for part in self._parts:
+            await part.grow(output_tokens)
+        self._cover()
+
+    def _cover(self) -> None:
+        self.covers = min([part.covers for part in self._parts])
+
+    def settle(self, cost_pico: int) -> None:
+        """The request cost so much in all. Synchronous."""
+        for number, part in enumerate(self._parts):
+            part.settle(cost_pico, learn=number == 0)
+
+    def release(self) -> None:
+        """Give everything back, unless it was settled."""
+        for part in self._parts:
+            part.release()

@@ -1,0 +1,180 @@
+"""Whose budgets a request falls under, and the counters behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from hashlib import blake2b
+
+from gateway.admission.meter import Dollars, Meter, Tokens
+from gateway.admission.purse import Account, Freed, Purse
+from gateway.domain.policy import Budget
+from gateway.domain.protocols import Payer, PriceList, Spending, Spent
+from gateway.domain.tenant import Tenant
+from gateway.domain.windows import window_bounds
+from gateway.state.lease import MOST
+from gateway.state.leases import Leases
+
+_DAY_S = 86_400
+_LONGEST_S = 40 * _DAY_S
+_USER_LIFE_S = 3600
+"""Of an end user's counter after its last use: there may be very many, and the ledger knows them all."""
+
+Known = Callable[[float], Awaitable[Spent]]
+"""What was spent since a moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """Who shares a budget."""
+
+    tag: str
+    name: str
+    """Of the level, and who it is, in the names of its counters."""
+    owner: str
+    where: str
+    known: Known
+    budgets: Sequence[tuple[int, Budget]]
+    """And their place in the file."""
+    many: bool = False
+    """One of so many that nothing is kept ahead for it."""
+
+
+class Levels:
+    """Organisation → team → key → end user."""
+
+    def __init__(
+        self,
+        leases: Leases,
+        prices: PriceList,
+        spending: Spending,
+        organisations: Mapping[str, tuple[Budget, ...]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._leases, self._spending, self._time = leases, spending, clock
+        self._organisations = organisations
+        self._meters: tuple[Meter, ...] = (Dollars(prices), Tokens(prices))
+        self._freed = Freed()
+        self._gatherings: dict[tuple[str, float], _Gathering] = {}
+
+    def of_key(self, tenant: Tenant) -> tuple[Purse, ...]:
+        """All but the end users', the team's dollars first: most teams have nothing else."""
+        team, key, organisation = tenant.team, tenant.key.id, tenant.organisation
+        budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
+        of_team = _Level(
+            tag=team,
+            name="team",
+            owner=f"team {team}",
+            where="budget.* in the team's policy",
+            known=lambda since: spent(Payer(team=team), since),
+            budgets=[each for each in budgets if each[1].per == "team"],
+        )
+        of_key = _Level(
+            tag=team,
+            name=f"key:{key}",
+            owner=f"key {key} of team {team}",
+            where="budget.* (per: key) in the team's policy",
+            known=lambda since: spent(Payer(team=team, key_id=key), since),
+            budgets=[each for each in budgets if each[1].per == "key"],
+        )
+        above = _Level(
+            tag=f"organisation {organisation}",
+            name="organisation",
+            owner=f"organisation {organisation}",
+            where=f"organisations.{organisation}.budget.* in gateway.yaml",
+            known=lambda since: spent(Payer(organisation=organisation), since),
+            budgets=list(enumerate(self._organisations.get(organisation, ()))),
+        )
+        return self._purses(tenant, [of_team, of_key]) + self._purses(tenant, [above])
+
+    def of_end_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+        team = tenant.team
+        level = _Level(
+            tag=f"{team} {blake2b(end_user.encode(), digest_size=8).hexdigest()}",
+            name="end_user",
+            owner=f"this end user of team {team}",
+            where="budget.* (per: end_user) in the team's policy",
+            known=lambda since: self._of_end_user(team, since, end_user),
+            budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == "end_user"],
+            many=True,
+        )
+        return self._purses(tenant, [level])
+
+    def _purses(self, tenant: Tenant, levels: Sequence[_Level]) -> tuple[Purse, ...]:
+        """One for each meter: what they count is taken from all of its accounts alike. `levels` have one tag."""
+        tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
+        return tuple(
+            Purse(tag, tenant.policy, meter, accounts, *rest)
+            for meter in self._meters
+            if (accounts := tuple(account for level in levels for account in self._accounts(level, meter)))
+        )
+
+    def _accounts(self, level: _Level, meter: Meter) -> Iterable[Account]:
+        now = self._time()
+        for place, budget in level.budgets:
+            limit = meter.limit(budget)
+            if limit is None:
+                continue
+            start, end = window_bounds(budget.window, budget.timezone, now)
+            life_s = _USER_LIFE_S if level.many else _DAY_S + min(end - now, _LONGEST_S)
+            lease = self._leases.counter(
+                level.tag,
+                *("budget", level.name, meter.name, str(place), budget.window, budget.timezone, str(int(start))),
+                kind="sum",
+                limit=limit if budget.hard else MOST,
+                life_ms=int(1000 * life_s),
+                rebuild=partial(_base, level.known, start, meter),
+                ahead=not level.many,
+            )
+            yield Account(budget, level.owner, level.where, lease, limit, end)
+
+    async def _of_end_user(self, team: str, since: float, end_user: str) -> Spent:
+        """Asked for together with everyone whose counter is missing at the time."""
+        gathering = self._gatherings.get((team, since))
+        if gathering is None:
+            ask = partial(self._spending.spent_by_end_users, team, since)
+            gathering = self._gatherings[team, since] = _Gathering(ask)
+        try:
+            return await gathering.of(end_user)
+        finally:
+            if gathering.idle:
+                self._gatherings.pop((team, since), None)
+
+
+async def _base(known: Known, start: float, meter: Meter) -> int:
+    """Units on the ledger since `start`."""
+    return meter.of_ledger(await known(start))
+
+
+class _Gathering:
+    """Many who want to know one fact each: those who come while a question is under way go into the next one."""
+
+    def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, Spent]]]) -> None:
+        self._ask = ask
+        self._turn = asyncio.Lock()
+        self._waiting: set[str] = set()
+        self._answers: dict[str, Spent] = {}
+        self._people = 0
+
+    @property
+    def idle(self) -> bool:
+        return not self._people
+
+    async def of(self, name: str) -> Spent:
+        self._waiting.add(name)
+        self._people += 1
+        try:
+            async with self._turn:
+                if name in self._waiting:  # nobody asked since it came
+                    asked, self._waiting = self._waiting, set()
+                    try:
+                        found = await self._ask(tuple(asked))
+                    except BaseException:
+                        self._waiting |= asked  # the others ask for themselves
+                        raise
+                    self._answers |= {each: found.get(each, Spent()) for each in asked}
+                return self._answers[name]
+        finally:
+            self._people -= 1

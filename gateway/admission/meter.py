@@ -1,0 +1,90 @@
+"""What a budget counts: dollars, or tokens of backends that cost something."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Budget
+from gateway.domain.price import Price
+from gateway.domain.protocols import PriceList, Spent
+from gateway.domain.record import Attempt, Record
+from gateway.domain.units import NANO_PER_USD, PICO_PER_NANO, pico_to_nano_up
+
+_TOKEN = Price(PICO_PER_NANO, PICO_PER_NANO)
+"""Every token is one unit, whatever its class."""
+_NOTHING = Price(0, 0)
+
+
+class Meter(Protocol):
+    """Units are integers: nano-dollars, or tokens."""
+
+    name: str
+
+    def price(self, backend: Backend) -> Price | None:
+        """In thousandths of a unit per token. None: unknown, so that nothing can be held for it."""
+        ...
+
+    def limit(self, budget: Budget) -> int | None:
+        """Of a budget that counts this; None for others."""
+        ...
+
+    def of_attempt(self, attempt: Attempt) -> int | None:
+        """What an attempt took; None while nobody knows."""
+        ...
+
+    def of_request(self, cost_pico: int, record: Record) -> int:
+        """What a request took that cost so much."""
+        ...
+
+    def of_ledger(self, spent: Spent) -> int: ...
+
+
+class Dollars:
+    """Nano-dollars, rounded up."""
+
+    name = "usd"
+
+    def __init__(self, prices: PriceList) -> None:
+        self.price = prices.price
+
+    def limit(self, budget: Budget) -> int | None:
+        return None if budget.limit_usd is None else int(budget.limit_usd * NANO_PER_USD)
+
+    def of_attempt(self, attempt: Attempt) -> int | None:
+        return None if attempt.cost_pico is None else pico_to_nano_up(attempt.cost_pico)
+
+    def of_request(self, cost_pico: int, record: Record) -> int:
+        return pico_to_nano_up(cost_pico)
+
+    def of_ledger(self, spent: Spent) -> int:
+        return pico_to_nano_up(spent.pico)
+
+
+class Tokens:
+    """Input and output of every class. Backends whose price is zero and simulated ones count nothing: they are what an
+    exhausted tenant may still have. Those of unknown price count."""
+
+    name = "tokens"
+
+    def __init__(self, prices: PriceList) -> None:
+        self._prices = prices
+
+    def price(self, backend: Backend) -> Price | None:
+        known = self._prices.price(backend)
+        free = backend.kind == "simulated" if known is None else known.free
+        return _NOTHING if free else _TOKEN
+
+    def limit(self, budget: Budget) -> int | None:
+        return budget.limit_tokens
+
+    def of_attempt(self, attempt: Attempt) -> int | None:
+        if attempt.usage is None:
+            return None
+        return 0 if self.price(attempt.backend) is _NOTHING else attempt.usage.total
+
+    def of_request(self, cost_pico: int, record: Record) -> int:
+        return sum(self.of_attempt(attempt) or 0 for attempt in record.attempts)
+
+    def of_ledger(self, spent: Spent) -> int:
+        return spent.tokens

@@ -1,0 +1,170 @@
+"""The room's door: watches, delivers and escalates for ever, and answers what became of alerts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from types import MappingProxyType
+
+import orjson
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.alerts import letters
+from gateway.alerts.alert import KINDS, Alert, receivers, targets
+from gateway.alerts.letters import BATCH, Letter, Sent
+from gateway.alerts.receivers import TIMEOUT_S, Answer, Receivers
+from gateway.alerts.samples import sample
+from gateway.alerts.watch import Watch
+from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.protocols import Clock
+from gateway.ledger.rows import Row
+from gateway.state.sql import Database
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 2.0
+RESTS = 20
+"""A look at a large ledger may take seconds: so many times as long it rests afterwards."""
+
+
+class Alerts:
+    """Runs beside the ledger's writer. Any number of these may share one database."""
+
+    def __init__(
+        self,
+        database: Database,
+        policies: Callable[[], Mapping[str, Policy]],
+        *,
+        organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        receivers: Receivers | None = None,
+        interval_s: float = INTERVAL_S,
+        clock: Clock = time,
+    ) -> None:
+        self._database, self._policies, self._clock = database, policies, clock
+        self._watch = Watch(database, policies, organisations=organisations, clock=clock)
+        self._receivers = receivers or Receivers()
+        self._interval_s = interval_s
+        self._counts = {"created": 0, "delivered": 0, "failures": 0, "dead": 0, "escalated": 0}
+
+    async def open(self) -> None:
+        await self._receivers.open()
+
+    async def aclose(self) -> None:
+        await self._receivers.aclose()
+
+    def notice(self, rows: Iterable[Row]) -> None:
+        """Rows that are new in the ledger; the writer's `on_rows`."""
+        self._watch.notice(rows)
+
+    def used(self) -> dict[tuple[str, str, str], float]:
+        """Spent share of each budget, by team, window and limit, as of the last look at it."""
+        return self._watch.used()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return dict(self._counts)
+
+    async def run(self) -> None:
+        """Look and deliver for ever, each at its own pace."""
+        await asyncio.gather(self._look_forever(), self._deliver_forever())
+
+    async def _look_forever(self) -> None:
+        while True:
+            began = self._clock.monotonic()
+            try:
+                await self.check_once()
+            except SQLAlchemyError as error:
+                log.warning("alerts cannot be checked: %s", error)
+            await asyncio.sleep(max(self._interval_s, RESTS * (self._clock.monotonic() - began)))
+
+    async def _deliver_forever(self) -> None:
+        while True:
+            try:
+                await self.escalate_once()
+                busy = await self.deliver_once() == BATCH
+            except SQLAlchemyError as error:
+                busy = False
+                log.warning("alerts cannot be delivered: %s", error)
+            if not busy:
+                await asyncio.sleep(self._interval_s)
+
+    async def check_once(self) -> int:
+        """Write down the alerts that are due and were not yet; how many. Raises SQLAlchemyError."""
+        fired = await self._watch.look()
+        self._counts["created"] += len(fired)
+        for alert in fired:
+            _say(alert)
+        return len(fired)
+
+    async def deliver_once(self) -> int:
+        """Deliver what is due to be; how many were tried. Raises SQLAlchemyError."""
+        due = await self._database.run(partial(letters.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
+        answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
+        for letter, answer in zip(due, answers, strict=True):
+            await self._settle(letter, answer)
+        return len(due)
+
+    async def _settle(self, letter: Letter, answer: Answer) -> None:
+        now = self._clock.time()
+        if answer.accepted:
+            self._counts["delivered"] += 1
+            await self._database.run(partial(letters.delivered, letter=letter, now=now))
+            return
+        self._counts["failures"] += 1
+        dead = await self._database.run(partial(letters.refused, letter=letter, now=now, why=answer.said))
+        self._counts["dead"] += dead
+        level, outcome = (logging.ERROR, "given up") if dead else (logging.WARNING, "trying again")
+        log.log(level, "alert %s to %s: %s; %s", letter.id, letter.target, answer.said, outcome)
+
+    async def escalate_once(self) -> int:
+        """Tell others of what nobody acknowledged in time; how many alerts. Raises SQLAlchemyError."""
+        policies = self._policies()
+
+        def policy_of(team: str) -> AlertsPolicy | None:
+            found = policies.get(team)
+            return None if found is None else found.alerts
+
+        escalated = await self._database.run(partial(letters.escalate, policy_of=policy_of, now=self._clock.time()))
+        self._counts["escalated"] += len(escalated)
+        for id in escalated:
+            log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
+        return len(escalated)
+
+    async def sent(self, team: str | None = None, limit: int = 100) -> list[Sent]:
+        """The latest alerts and their letters, newest first. Raises SQLAlchemyError."""
+        return await self._database.run(partial(letters.latest, team=team, limit=limit), writes=False)
+
+    async def dead(self, team: str | None = None, limit: int = 100) -> list[Sent]:
+        """Letters that were given up, newest first. Raises SQLAlchemyError."""
+        return await self._database.run(partial(letters.dead, team=team, limit=limit), writes=False)
+
+    async def revive(self, team: str | None = None) -> int:
+        """Let dead letters be tried again; how many. Raises SQLAlchemyError."""
+        return await self._database.run(partial(letters.revive, team=team, now=self._clock.time()))
+
+    async def acknowledge(self, id: str, by: str) -> str | None:
+        """Its team; None where there is no such alert. Raises SQLAlchemyError."""
+        return await self._database.run(partial(letters.acknowledge, id=id, by=by, now=self._clock.time()))
+
+    async def test(self, team: str) -> dict[str, dict[str, Answer]]:
+        """Send one alert of each kind to every receiver of `team` now: target → kind → what it answered."""
+        policy = self._policies().get(team)
+        named = targets(receivers(policy), "critical") if policy else []
+        now = self._clock.time()
+        samples = [sample(kind, team, now) for kind in KINDS]
+        bodies = [(one, orjson.dumps({"id": one.id, **one.payload})) for one in samples]
+        todo = [(target, one.id, body) for target in named for one, body in bodies]
+        answers = iter(await self._receivers.deliver_all(todo))
+        return {target: {one.kind: next(answers) for one in samples} for target in named}
+
+
+def _say(alert: Alert) -> None:
+    """The log is a receiver too, and the only one that needs no address."""
+    log.log(
+        logging.ERROR if alert.severity == "critical" else logging.WARNING,
+        "%s alert: %s",
+        alert.severity,
+        alert.payload["text"],
+    )

@@ -1,0 +1,128 @@
+"""When a team's last hours are unlike its own past: pure decisions on hourly figures.
+
+A figure is compared by its modified z-score, 0.6745 (x - median) / MAD, where MAD is the median of the absolute
+deviations from the median: unlike mean and standard deviation, half of the past may be odd itself and neither moves
+(Iglewicz and Hoaglin 1993, "How to Detect and Handle Outliers", who call 3.5 an outlier). Spend is compared by its
+logarithm, since busy hours are a multiple of quiet ones, not so many dollars more.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from gateway.alerts.alert import Alert, Kind, alert
+from gateway.alerts.hours import HOUR_S, Hour, priced
+from gateway.domain.policy import Severity
+from gateway.domain.units import usd_text
+from gateway.domain.windows import iso
+
+PAST_HOURS = 28 * 24
+ENOUGH_HOURS = 24
+"""Hours with spend (or look-ups) before anything can be unlike them."""
+OUTLIER = 3.5
+TIMES = 3.0
+"""An hour must also cost so many times the median one: a steady past makes little things outliers."""
+LEAST_LOOKUPS = 50
+COLLAPSED = 0.5
+"""Of the usual hit rate."""
+_LEAST_LOG_MAD, _LEAST_RATE_MAD = 0.1, 0.03
+_PER_SIGMA = 0.6745
+
+
+def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
+    """How far `value` is from the median of `past`, in deviations as they are usual there. `past` is not empty."""
+    middle = median(past)
+    mad = median(abs(each - middle) for each in past)
+    return _PER_SIGMA * (value - middle) / max(mad, least_mad)
+
+
+def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
+    """What is odd about the current and the last hour; each is told once a day (of UTC)."""
+    current = int(now // HOUR_S)
+    last = {number: hours[number] for number in (current - 1, current) if number in hours}
+    past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
+    kinds = (
+        _spend_rate(team, past, last.values(), now),
+        _unpriced(team, last.values(), now),
+        _zero_cost(team, hours.values(), last.values(), now),
+        _hit_rate(team, past, last.values(), now),
+    )
+    return [one for one in kinds if one is not None]
+
+
+def _spend_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
+    """An hour that has not ended yet already counts: it can only become dearer."""
+    known = [hour.cost_pico for hour in past if hour.cost_pico > 0]
+    dearest = max((hour.cost_pico for hour in last), default=0)
+    if len(known) < ENOUGH_HOURS or dearest <= TIMES * median(known):
+        return None
+    z = robust_z(math.log(dearest), [math.log(cost) for cost in known], _LEAST_LOG_MAD)
+    if z <= OUTLIER:
+        return None
+    usual = int(median(known))
+    text = (
+        f"Team {team} spends {usd_text(dearest)} USD in an hour; {usd_text(usual)} USD is usual in an hour with spend "
+        f"(robust z-score {z:.1f} over {len(known)} hours)."
+    )
+    facts = {"spent_usd": usd_text(dearest), "usual_usd": usd_text(usual), "z": round(z, 2)}
+    return _anomaly(team, "spend_rate", "warning", now, text, facts)
+
+
+def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
+    counts = _by_backend((name, backend.unpriced) for hour in last for name, backend in hour.backends.items())
+    if not counts:
+        return None
+    text = (
+        f"{sum(counts.values())} attempts of team {team} have no price, on {', '.join(counts)}: what they cost is in "
+        "no sum and no budget. Give these backends a price."
+    )
+    return _anomaly(team, "unpriced", "warning", now, text, {"attempts": counts})
+
+
+def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
+    """A backend that costs money answered, and the row says that it was for nothing."""
+    paid = priced(hours)
+    counts = _by_backend(
+        (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid
+    )
+    if not counts:
+        return None
+    text = (
+        f"{sum(counts.values())} answers for team {team} cost 0 on {', '.join(counts)}, which did cost money before: "
+        "no tokens were reported or counted, or the price was changed to 0."
+    )
+    return _anomaly(team, "zero_cost", "warning", now, text, {"attempts": counts})
+
+
+def _hit_rate(team: str, past: Sequence[Hour], last: Iterable[Hour], now: float) -> Alert | None:
+    hits, lookups = (sum(getattr(hour, name) for hour in last) for name in ("hits", "lookups"))
+    rates = [hour.hits / hour.lookups for hour in past if hour.lookups * 2 >= LEAST_LOOKUPS]
+    if lookups < LEAST_LOOKUPS or len(rates) < ENOUGH_HOURS:
+        return None
+    rate, usual = hits / lookups, median(rates)
+    if rate >= COLLAPSED * usual or robust_z(rate, rates, _LEAST_RATE_MAD) >= -OUTLIER:
+        return None
+    text = (
+        f"The cache answers {rate:.0%} of team {team}'s look-ups; {usual:.0%} is usual. Prompts, models or cache "
+        "settings may have changed, or the cache was flushed."
+    )
+    return _anomaly(
+        team, "hit_rate", "info", now, text, {"hit_rate": round(rate, 4), "usual_hit_rate": round(usual, 4)}
+    )
+
+
+def _by_backend(counts: Iterable[tuple[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for name, count in counts:
+        if count:
+            sums[name] = sums.get(name, 0) + count
+    return dict(sorted(sums.items()))
+
+
+def _anomaly(team: str, kind: Kind, severity: Severity, now: float, text: str, facts: dict[str, Any]) -> Alert:
+    day = iso(now // 86400 * 86400)
+    base = {"window": "day", "window_start": day, "threshold": kind, **facts, "at": iso(now), "text": text}
+    return alert(f"{team}/anomaly/{kind}/{day}", kind, severity, team, base)

@@ -1,0 +1,74 @@
+"""What has been used of a budget, as the ledger says: by all who share it, or by each who has one of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, case, literal, select
+
+from gateway.alerts.thresholds import Account
+from gateway.domain.policy import Budget, Policy
+from gateway.ledger.entries import entries
+from gateway.ledger.forecast import Forecast, Point, forecast
+from gateway.ledger.points import spend_points
+from gateway.ledger.rows import TOKENS
+from gateway.ledger.sums import pico_sum, whole
+
+_SUBJECT = {"key": "key_id", "end_user": "end_user"}
+
+
+def shared(policy: Policy, budget: Budget) -> bool:
+    """Do all spend from one purse?"""
+    return budget.per not in _SUBJECT
+
+
+def used(connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]) -> int:
+    """Pico-dollars or tokens of everyone's rows in `window`."""
+    high, low = connection.execute(select(*pico_sum(_amount(budget))).where(_which(team, policy, budget, window))).one()
+    return whole(high, low)
+
+
+def used_by_each(
+    connection: Connection, team: str, policy: Policy, budget: Budget, window: tuple[float, float]
+) -> list[tuple[str, int]]:
+    """(key's id or end user's pseudonym, pico-dollars or tokens), the most first."""
+    subject = entries.c[_SUBJECT[budget.per]]
+    query = select(subject, *pico_sum(_amount(budget))).where(_which(team, policy, budget, window), subject != "")
+    found = connection.execute(query.group_by(subject)).all()
+    return sorted(((name, whole(high, low)) for name, high, low in found), key=lambda each: (-each[1], each[0]))
+
+
+def ahead(
+    connection: Connection, policy: Policy, account: Account, spent: int, window: tuple[float, float], now: float
+) -> Forecast | None:
+    """The forecast of a budget that all share."""
+    known = points(connection, policy, account, window, now)
+    return forecast(known, window, now, limit=account.limit, spent=spent)
+
+
+def points(
+    connection: Connection, policy: Policy, account: Account, window: tuple[float, float], now: float
+) -> list[Point]:
+    """How much of a budget that all share was used when, as far back as a forecast of `window` looks."""
+    budget = account.budget
+    return spend_points(connection, _whose(account.team, policy, budget), window, now, _amount(budget))
+
+
+def _whose(team: str, policy: Policy, budget: Budget) -> ColumnElement[bool]:
+    c = entries.c
+    return c.organisation == policy.organisation if budget.per == "organisation" else c.team == team
+
+
+def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float]) -> ColumnElement[bool]:
+    start, end = window
+    c = entries.c
+    ends = [c.at < end] if end != float("inf") else []
+    return and_(_whose(team, policy, budget), c.simulated.is_(False), c.at >= start, *ends)
+
+
+def _amount(budget: Budget) -> ColumnElement[Any]:
+    """What a row counts. Tokens that cost nothing count nothing; nobody knows that of unpriced ones."""
+    c = entries.c
+    if budget.limit_usd is not None:
+        return c.cost_pico
+    return case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))

@@ -1,0 +1,73 @@
+"""Who can be told: a target of a policy → the kind of receiver that delivers there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.alerts.posting import TIMEOUT_S, Poster
+from gateway.alerts.slack import Slack
+from gateway.alerts.smtp import Smtp
+from gateway.alerts.webhooks import Webhooks
+
+__all__ = ["TIMEOUT_S", "Answer", "Receivers"]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a receiver said, in words that hide its address."""
+
+    accepted: bool
+    said: str
+
+
+class Receiver(Protocol):
+    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
+        """(accepted?, what was said): `payload` to whom the operator's variable `env:NAME` names. Never raises.
+
+        `id` lets a receiver drop repetitions. Takes TIMEOUT_S at most.
+        """
+        ...
+
+
+class Receivers:
+    """All kinds at one door, opened once and closed once."""
+
+    def __init__(
+        self,
+        *,
+        poster: Poster | None = None,
+        webhooks: Webhooks | None = None,
+        slack: Slack | None = None,
+        smtp: Smtp | None = None,
+    ) -> None:
+        self._poster = poster or Poster()
+        self._kinds: dict[str, Receiver] = {
+            "env": webhooks or Webhooks(self._poster),
+            "slack": slack or Slack(self._poster),
+            "email": smtp or Smtp(),
+        }
+        self._open = False
+
+    async def open(self) -> None:
+        self._open = True
+
+    async def aclose(self) -> None:
+        self._open = False
+        await self._poster.aclose()
+
+    async def deliver(self, target: str, id: str, payload: bytes) -> Answer:
+        """`target` as `Notify.target` writes it: `env:NAME`, `slack:env:NAME` or `email:env:NAME`."""
+        if not self._open:
+            return Answer(False, "the gateway is stopping")
+        kind, _, rest = target.partition(":")
+        receiver = self._kinds.get(kind)
+        if receiver is None:
+            return Answer(False, f"{target} is no kind of receiver that this version knows")
+        return Answer(*await receiver.deliver(target if kind == "env" else rest, id, payload))
+
+    async def deliver_all(self, letters: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
+        """(target, id, payload) several at once, so that one receiver that hangs keeps no other waiting."""
+        return list(await asyncio.gather(*(self.deliver(*letter) for letter in letters)))

@@ -1,0 +1,43 @@
+"""What an alert of each kind looks like, to try receivers with; nothing of it happened."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+
+from gateway.alerts.alert import Alert, Kind, digest
+from gateway.alerts.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
+from gateway.alerts.hours import HOUR_S, Backend, Hour
+from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.domain.policy import Budget
+from gateway.domain.units import PICO_PER_USD
+from gateway.domain.windows import iso, window_bounds
+from gateway.ledger.forecast import Forecast
+
+
+def sample(kind: Kind, team: str, now: float) -> Alert:
+    """Marked as a test, in its payload and in its text."""
+    alert = _budget(kind, team, now) if kind in ("threshold", "forecast") else _anomaly(kind, team, now)
+    payload = {"test": True, **alert.payload, "text": f"This is a test, nothing happened: {alert.payload['text']}"}
+    return replace(alert, id=f"test/{team}/{kind}/{digest(iso(now), 12)}", payload=payload)
+
+
+def _budget(kind: Kind, team: str, now: float) -> Alert:
+    account = Account(team, Budget(limit_usd=Decimal(100), alerts=(1.0,)))
+    window = window_bounds("month", "UTC", now)
+    if kind == "threshold":
+        return due(account, 100 * PICO_PER_USD, window, now)[0]
+    totals = (90 * PICO_PER_USD, 110 * PICO_PER_USD, 130 * PICO_PER_USD)
+    return due_ahead(account, 50 * PICO_PER_USD, Forecast(*totals, now, now, None), window, now)[0]
+
+
+def _anomaly(kind: Kind, team: str, now: float) -> Alert:
+    """All four at once, out of hours in which everything was well and one in which nothing is."""
+    current = int(now // HOUR_S)
+    good = {"backend": Backend(PICO_PER_USD)}
+    hours = {
+        current - 2 - ago: Hour(PICO_PER_USD, LEAST_LOOKUPS, 2 * LEAST_LOOKUPS, good) for ago in range(ENOUGH_HOURS)
+    }
+    bad = {"backend": Backend(20 * PICO_PER_USD, free=3), "unpriced-backend": Backend(unpriced=3)}
+    hours[current] = Hour(20 * PICO_PER_USD, 0, 2 * LEAST_LOOKUPS, bad)
+    return next(alert for alert in found(team, hours, now) if alert.kind == kind)

@@ -1,0 +1,56 @@
+"""Alerts as messages for an incoming webhook of Slack, or of what reads the same (Mattermost, Rocket.Chat, Discord)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import orjson
+
+from gateway.alerts.posting import Poster
+from gateway.settings.environment import receiver
+
+_SIGNS = {"critical": ":rotating_light:", "warning": ":warning:", "info": ":information_source:"}
+_MOST_CHARACTERS = 2900
+"""Of a section's text; Slack takes 3000."""
+
+
+class Slack:
+    """`url_of` finds the URL behind a policy's `env:NAME`; it is asked anew for every call."""
+
+    def __init__(self, poster: Poster, *, url_of: Callable[[str], str] = receiver) -> None:
+        self._poster, self._url_of = poster, url_of
+
+    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
+        url = self._url_of(reference)
+        if not url:
+            return False, f"{reference} is not set in the gateway's environment"
+        return await self._poster.post(url, orjson.dumps(message(orjson.loads(payload))), {"idempotency-key": id})
+
+
+def message(payload: dict[str, Any]) -> dict[str, Any]:
+    """`text` for notifications and plain clients, `blocks` for the others."""
+    severity = str(payload.get("severity", "info"))
+    text = _escaped(str(payload["text"]))[:_MOST_CHARACTERS]
+    facts = [
+        f"*{name}* {_escaped(str(payload[name]))}" for name in ("team", "kind", "severity", "at") if name in payload
+    ]
+    return {
+        "text": f"{_SIGNS.get(severity, '')} {text}".strip(),
+        "blocks": [
+            {"type": "header", "text": {"type": "plain_text", "text": _title(payload), "emoji": True}},
+            {"type": "section", "text": {"type": "mrkdwn", "text": text}},
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": "  ".join(facts)}]},
+            {"type": "context", "elements": [{"type": "mrkdwn", "text": f"`{_escaped(str(payload.get('id', '')))}`"}]},
+        ],
+    }
+
+
+def _title(payload: dict[str, Any]) -> str:
+    what = str(payload.get("threshold") or payload.get("kind", "alert")).replace("_", " ")
+    return f"{_SIGNS.get(str(payload.get('severity')), '')} {payload.get('team', '')}: {what}".strip()[:150]
+
+
+def _escaped(text: str) -> str:
+    """The three characters that mean something in Slack's text."""
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

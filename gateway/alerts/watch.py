@@ -1,0 +1,204 @@
+"""Looks at what is new on the ledger and writes down the alerts that are due. Any number may share one database."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+
+from gateway.alerts import anomalies, hours, letters, measure
+from gateway.alerts.alert import Alert
+from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.domain.policy import AlertsPolicy, Budget, Policy
+from gateway.domain.protocols import Clock
+from gateway.domain.windows import window_bounds
+from gateway.ledger.rows import Row
+from gateway.state.sql import Database
+
+LOOK_BACK_S = 3600.0
+"""At its start a new process looks at the windows of an hour ago too, in case nobody did."""
+FORECAST_EVERY_S = 300.0
+ANOMALIES_EVERY_S = 60.0
+OWNER = "organisation "
+"""Before an organisation's name, where a team's would stand; no team's name has a space."""
+_GRAIN_S = 900
+"""No window in any time zone begins within a quarter of an hour."""
+
+Window = tuple[float, float]
+
+
+class Watch:
+    """Beside the writer, whose new rows it is told of. Sums and forecasts run in a thread: the ledger may be large."""
+
+    def __init__(
+        self,
+        database: Database,
+        policies: Callable[[], Mapping[str, Policy]],
+        *,
+        organisations: Mapping[str, Sequence[Budget]] = MappingProxyType({}),
+        clock: Clock = time,
+    ) -> None:
+        """`organisations`: their own budgets, which all their teams share. They are watched as teams are."""
+        self._database, self._policies, self._clock = database, policies, clock
+        self._organisations = {
+            name: Policy(team="organisation", organisation=name).model_copy(
+                update={"team": OWNER + name, "budget": tuple(budgets), "alerts": AlertsPolicy(anomalies=False)}
+            )
+            for name, budgets in organisations.items()
+            if budgets
+        }
+        self._seen: Mapping[str, Policy] | None = None
+        self._touched: dict[str, set[float]] = {}
+        self._heard: dict[str, int] = {}
+        """Pico-dollars of all rows that a team's spend was noticed by."""
+        self._summed: dict[tuple[str, Window], tuple[int, int]] = {}
+        """By team and current window, what the ledger said last, and what had been heard before."""
+        self._known: set[str] = set()
+        self._used: dict[tuple[str, str, str], tuple[float, float]] = {}
+        self._rests: dict[tuple[str, str], float] = {}
+        """(team, budget or "anomalies") → when it is looked at again."""
+        self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
+        """Team → (first hour that is not in it, the hours before)."""
+
+    def notice(self, rows: Iterable[Row]) -> None:
+        """Rows that are new in the ledger."""
+        for row in rows:
+            if not row.simulated:
+                grain = row.at // _GRAIN_S * _GRAIN_S
+                self._touched.setdefault(row.team, set()).add(grain)
+                self._heard[row.team] = self._heard.get(row.team, 0) + (row.cost_pico or 0)
+                if row.organisation in self._organisations:
+                    self._touched.setdefault(OWNER + row.organisation, set()).add(grain)
+
+    async def look(self) -> list[Alert]:
+        """Write down what is due and was not yet. Raises SQLAlchemyError; then it looks again at the same."""
+        policies, now = self._policies(), self._clock.time()
+        touched, self._touched = self._touched, {}
+        if policies is not self._seen:
+            # At the start, or with other budgets, every team must be looked at.
+            self._used.clear()
+            self._summed.clear()
+            self._rests.clear()
+            back = {now, now - LOOK_BACK_S} if self._seen is None else {now}
+            for team in [*policies, *(policy.team for policy in self._organisations.values())]:
+                touched.setdefault(team, set()).update(back)
+        try:
+            found = await asyncio.to_thread(self._look, policies, touched, now)
+        except BaseException:
+            for team, times in touched.items():
+                self._touched.setdefault(team, set()).update(times)
+            raise
+        self._seen = policies
+        return found
+
+    def used(self) -> dict[tuple[str, str, str], float]:
+        """Spent share of each budget, the highest where each key or end user has one, by team, window and limit."""
+        now = self._clock.time()
+        return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
+
+    def _look(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
+        fired = []
+        for team, times in touched.items():
+            policy = self._organisations.get(team.removeprefix(OWNER)) if team.startswith(OWNER) else policies.get(team)
+            if policy is None:
+                continue
+            for budget in policy.budget:
+                for window in sorted({window_bounds(budget.window, budget.timezone, at) for at in {*times, now}}):
+                    fired += self._look_at_budget(team, policy, budget, window, now)
+            if policy.alerts.anomalies and self._rested(team, "anomalies", ANOMALIES_EVERY_S, now):
+                fired += self._tell(self._anomalies(team, now), team, policy, None, now)
+        return fired
+
+    def _look_at_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
+        if not measure.shared(policy, budget):
+            return self._look_at_each(team, policy, budget, window, now)
+        account = Account(team, budget)
+        countable = budget.per == "team" and budget.limit_usd is not None
+        spent = self._at_most(team, window) if countable else None
+        if spent is None or self._calls(account, spent, window, now):
+            spent = self._sum(team, policy, budget, window, now, keep=countable)
+        found = due(account, spent, window, now)
+        if window[0] <= now < window[1]:
+            self._note(account, spent, window)
+            if "forecast" in budget.alerts and self._rested(team, budget.model_dump_json(), FORECAST_EVERY_S, now):
+                with self._database.read() as connection:
+                    ahead = measure.ahead(connection, policy, account, spent, window, now)
+                found += due_ahead(account, spent, ahead, window, now)
+        return self._tell(found, team, policy, budget, now)
+
+    def _look_at_each(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
+        """A key's own budget is told of for that key; of end users, who may be thousands, that some came so far."""
+        with self._database.read() as connection:
+            each = measure.used_by_each(connection, team, policy, budget, window)
+        if window[0] <= now < window[1]:
+            self._note(Account(team, budget), each[0][1] if each else 0, window)
+        found: list[Alert] = []
+        if budget.per == "key":
+            for key, spent in each:
+                found += due(Account(team, budget, key), spent, window, now)
+        else:
+            for threshold in budget.alerts:
+                one = budget.model_copy(update={"alerts": (threshold,)})
+                far = [name for name, spent in each if due(Account(team, one), spent, window, now)]
+                found += due(Account(team, one, subjects=far), each[0][1], window, now) if far else []
+        return self._tell(found, team, policy, budget, now)
+
+    def _anomalies(self, team: str, now: float) -> list[Alert]:
+        current = int(now // hours.HOUR_S)
+        until, past = self._past.get(team, (0, {}))
+        with self._database.read() as connection:
+            if until != current - 1:
+                since = float((current - anomalies.PAST_HOURS) * hours.HOUR_S)
+                past = hours.read(connection, team, since, float((current - 1) * hours.HOUR_S))
+                self._past[team] = current - 1, past
+            last = hours.read(connection, team, float((current - 1) * hours.HOUR_S), now + hours.HOUR_S)
+        return anomalies.found(team, past | last, now)
+
+    def _tell(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
+        """Those of `found` that nobody wrote down before, written down now."""
+        fresh = [alert for alert in found if alert.id not in self._known]
+        if not fresh:
+            return []
+        receivers = [*policy.alerts.notify, *(budget.notify if budget else ())]
+        with self._database.begin() as connection:
+            fired = [alert for alert in fresh if letters.write(connection, alert, team, receivers, policy.alerts, now)]
+        self._known.update(alert.id for alert in fresh)
+        return fired
+
+    def _rested(self, team: str, what: str, every_s: float, now: float) -> bool:
+        due_at = self._rests.get((team, what), -math.inf)
+        if due_at - every_s <= now < due_at:  # a clock that was set back does not make it wait for longer
+            return False
+        self._rests[team, what] = now + every_s
+        return True
+
+    def _note(self, account: Account, spent: int, window: Window) -> None:
+        budget = account.budget
+        limit = f"{budget.limit_usd.normalize():f}" if budget.limit_usd is not None else f"{budget.limit_tokens} tokens"
+        label = budget.window if budget.per == "team" else f"{budget.window} per {budget.per.replace('_', ' ')}"
+        self._used[account.team, label, limit] = (spent / account.limit, window[1])
+
+    def _at_most(self, team: str, window: Window) -> int | None:
+        """What is spent, or a little more, without asking the ledger; None where it must be asked.
+
+        A sum takes long in a large ledger. Beside SQLite's only writer, nothing is spent but what was heard of.
+        """
+        known = self._summed.get((team, window))
+        return None if known is None else known[0] + self._heard.get(team, 0) - known[1]
+
+    def _calls(self, account: Account, at_most: int, window: Window, now: float) -> bool:
+        """Might it call for a new alert to have spent `at_most`, or less?"""
+        return self._summed[account.team, window][0] < account.limit <= at_most or any(
+            alert.id not in self._known for alert in due(account, at_most, window, now)
+        )
+
+    def _sum(self, team: str, policy: Policy, budget: Budget, window: Window, now: float, *, keep: bool) -> int:
+        heard = self._heard.get(team, 0)
+        with self._database.read() as connection:
+            spent = measure.used(connection, team, policy, budget, window)
+        if keep and self._database.sqlite and window[0] <= now < window[1]:
+            self._summed = {known: sums for known, sums in self._summed.items() if now < known[1][1]}
+            self._summed[team, window] = spent, heard
+        return spent

@@ -1,0 +1,59 @@
+"""Posts alerts to a URL as they are, signed as Standard Webhooks has it where the operator set a secret.
+
+https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import time
+from collections.abc import Callable
+
+from gateway.alerts.posting import Poster
+from gateway.settings.environment import receiver, receiver_secret
+
+_PREFIX = "whsec_"
+
+
+class Webhooks:
+    """`url_of` and `secret_of` find what is behind a policy's `env:NAME`; they are asked anew for every call."""
+
+    def __init__(
+        self,
+        poster: Poster,
+        *,
+        url_of: Callable[[str], str] = receiver,
+        secret_of: Callable[[str], str] = receiver_secret,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._poster, self._url_of, self._secret_of, self._time = poster, url_of, secret_of, clock
+
+    async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
+        url, secret = self._url_of(reference), self._secret_of(reference)
+        if not url:
+            return False, f"{reference} is not set in the gateway's environment"
+        at = int(self._time())
+        headers = {"idempotency-key": id, "webhook-id": id, "webhook-timestamp": str(at)}
+        if secret:
+            headers["webhook-signature"] = signature(secret, id, at, payload)
+        return await self._poster.post(url, payload, headers)
+
+
+def signature(secret: str, id: str, at: int, payload: bytes) -> str:
+    """`v1,` and the HMAC-SHA256 of id, time in Unix seconds and body, in base64.
+
+    `secret` is `whsec_` and base64 of the key, as the standard writes it, or else the key itself.
+    """
+    signed = b".".join((id.encode(), str(at).encode(), payload))
+    return "v1," + base64.b64encode(hmac.digest(_key(secret), signed, "sha256")).decode()
+
+
+def _key(secret: str) -> bytes:
+    if secret.startswith(_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(_PREFIX), validate=True)
+        except binascii.Error:  # somebody's own word that happens to begin so
+            pass
+    return secret.encode()

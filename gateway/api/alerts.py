@@ -1,0 +1,64 @@
+"""/admin/alerts: what people were told, acknowledged from afar; closed unless the operator opens the admin API."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway.alerts import letters
+from gateway.api.door import Door, json_response
+from gateway.api.wire import read_object
+from gateway.domain.protocols import Clock
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NotFound
+from gateway.state.sql import Database
+
+MOST = 1000
+
+
+class AlertRoutes:
+    """What `thriftgate alerts list`, `acknowledge` and `dead-letters` do on the machine."""
+
+    def __init__(self, *, door: Door, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+        admin = door.needs("admin")
+        self.routes = [
+            Route("/admin/alerts", admin(self.listing)),
+            Route("/admin/alerts", admin(self.change), methods=["POST"]),
+        ]
+
+    async def listing(self, request: Request, tenant: Tenant) -> Response:
+        """`?team=`, `?limit=` (100), `?dead=1` for letters that are not tried any more; the latest first."""
+        asked = request.query_params
+        limit = asked.get("limit", "100")
+        if not limit.isdecimal() or not 0 < int(limit) <= MOST:
+            raise BadRequest(f"limit must be a number from 1 to {MOST}.", param="limit")
+        read = letters.dead if asked.get("dead") in ("1", "true") else letters.latest
+        found = await self._database.run(partial(read, team=asked.get("team"), limit=int(limit)), writes=False)
+        return json_response([asdict(one) for one in found])
+
+    async def change(self, request: Request, tenant: Tenant) -> Response:
+        """`{"acknowledge": "ID"}`, or `{"retry_dead_letters": true, "team"?}`."""
+        asked = await read_object(request)
+        now = self._clock.time()
+        if isinstance(id := asked.get("acknowledge"), str):
+            team = await self._database.run(partial(letters.acknowledge, id=id, by=tenant.key.id, now=now))
+            if team is None:
+                raise NotFound(f"There is no alert {id!r}; GET /admin/alerts lists them.")
+            return json_response({"id": id, "team": team, "acknowledged": True})
+        if asked.get("retry_dead_letters") is True:
+            count = await self._database.run(partial(letters.revive, team=_team(asked), now=now))
+            return json_response({"retried": count})
+        raise BadRequest('Send {"acknowledge": "ID"} or {"retry_dead_letters": true}.', param="acknowledge")
+
+
+def _team(asked: dict[str, Any]) -> str | None:
+    team = asked.get("team")
+    if team is not None and not isinstance(team, str):
+        raise BadRequest("team must be a team's name.", param="team")
+    return team

@@ -1,0 +1,146 @@
+"""One answer to "what was spent": the report, how budgets and credits stand, and what routing saved."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection
+from starlette.responses import Response
+
+from gateway.alerts.standing import standings
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Budget, Policy
+from gateway.domain.price import Price
+from gateway.domain.protocols import Clock
+from gateway.errors import BadRequest
+from gateway.ledger import focus, savings
+from gateway.ledger.dimensions import dimensions
+from gateway.ledger.discounts import Drawn, drawn
+from gateway.ledger.formats import as_object, dollars
+from gateway.ledger.period import parse_when
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.report import Report, read_usage, teams
+from gateway.ledger.sums import snapshot
+from gateway.settings.prices import PriceSettings
+from gateway.state.sql import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """`team` None: all; `since` and `until` in Unix seconds; `by` as `dimensions` reads it."""
+
+    by: str = "model"
+    team: str | None = None
+    since: float | None = None
+    until: float | None = None
+    savings: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Figures of one moment; budgets, credits and savings as JSON values."""
+
+    report: Report
+    budgets: list[dict[str, Any]]
+    credits: list[dict[str, Any]]
+    savings: dict[str, Any] | None
+
+    def as_object(self) -> dict[str, Any]:
+        """What `thriftgate usage --json`, `/v1/usage` and `/admin/usage` say."""
+        beside = {"budgets": self.budgets, "credits": self.credits}
+        return as_object(self.report) | beside | ({} if self.savings is None else {"savings": self.savings})
+
+    def as_json(self) -> bytes:
+        return orjson.dumps(self.as_object(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+
+
+async def told(spend: Spend, query: Mapping[str, str], team: str | None) -> Response:
+    """The answer to `?since=7d&until=&by=model&savings=true`, of `team` or of all. Raises BadRequest."""
+    now = time.time()
+    try:
+        since, until = (parse_when(query[name], now) if name in query else None for name in ("since", "until"))
+        savings = query.get("savings", "false") == "true"
+        found = await spend.read(Asked(query.get("by", "model"), team, since, until, savings))
+    except ValueError as error:
+        raise BadRequest(str(error)) from error
+    return Response(found.as_json(), media_type="application/json")
+
+
+class Spend:
+    """Reads the ledger, whoever asks; nothing of it changes."""
+
+    def __init__(
+        self,
+        database: Database,
+        prices: Catalogue,
+        *,
+        policy_of: Callable[[str], Policy],
+        backends: Callable[[], Sequence[Backend]],
+        organisations: Mapping[str, tuple[Budget, ...]],
+        terms: PriceSettings,
+        clock: Clock = time,
+    ) -> None:
+        self._database, self._prices, self._policy_of, self._backends = database, prices, policy_of, backends
+        self._organisations, self._terms, self._clock = organisations, terms, clock
+
+    async def read(self, asked: Asked) -> Spent:
+        """Raises ValueError for what cannot be grouped by, SQLAlchemyError."""
+        by = dimensions(asked.by)
+        return await asyncio.to_thread(self._read, by, asked)
+
+    async def focus(self, asked: Asked) -> list[dict[str, Any]]:
+        """FOCUS rows of the same attempts. Raises SQLAlchemyError."""
+        return await asyncio.to_thread(self._focus, asked)
+
+    def _read(self, by: tuple[str, ...], asked: Asked) -> Spent:
+        period = {"since": asked.since, "until": asked.until}
+        with snapshot(self._database) as connection:
+            (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, **period)
+            names = teams(connection, **period) if asked.team is None else [asked.team]
+            policies = {name: self._policy_of(name) for name in names}
+            # A team sees nothing of what its organisation's other teams spend.
+            above = self._organisations if asked.team is None else {}
+            budgets = standings(connection, policies, above, self._clock.time())
+            credits = [] if asked.team is not None else self._credits(connection)
+            statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
+        return Spent(report, budgets, credits, None if statements is None else savings.as_object(statements))
+
+    def _references(self, policies: Mapping[str, Policy]) -> dict[str, tuple[Backend, Price] | None]:
+        found: dict[str, tuple[Backend, Price] | None] = {}
+        for team, policy in policies.items():
+            reference = savings.reference_of(policy, self._backends(), self._prices)
+            price = None if reference is None else self._prices.price(reference)
+            found[team] = None if reference is None or price is None else (reference, price)
+        return found
+
+    def _credits(self, connection: Connection) -> list[dict[str, Any]]:
+        return [_credit(one) for one in drawn(connection, self._terms.credits, self._providers())]
+
+    def _providers(self) -> dict[str, str]:
+        return {backend.name: self._prices.provider(backend) for backend in self._backends()}
+
+    def _focus(self, asked: Asked) -> list[dict[str, Any]]:
+        with snapshot(self._database) as connection:
+            found: Iterable[dict[str, Any]] = focus.rows(
+                connection, self._providers(), team=asked.team, since=asked.since, until=asked.until
+            )
+            return list(found)
+
+
+def _credit(one: Drawn) -> dict[str, Any]:
+    credit = one.credit
+    return {
+        "name": credit.name,
+        "of": credit.target,
+        "valid_from": credit.valid_from and credit.valid_from.isoformat(),
+        "valid_until": credit.valid_until and credit.valid_until.isoformat(),
+        "usd": f"{credit.usd:f}",
+        "used_usd": dollars(one.used_pico),
+        "left_usd": dollars(one.left_pico),
+        "over_usd": dollars(one.over_pico),
+    }

@@ -1,0 +1,128 @@
+"""`thriftgate alerts`: what people were told, whether receivers listen, who looks after it."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.alerts.alerts import Alerts
+from gateway.alerts.letters import GIVE_UP_S, Sent
+from gateway.alerts.receivers import Answer
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.domain.policy import Policy
+from gateway.policy.load import load_policies
+from gateway.settings.gateway import Settings
+
+Result = TypeVar("Result")
+
+
+@click.group()
+def alerts() -> None:
+    """Alerts: what was sent, whether receivers listen, who looks after it."""
+
+
+@alerts.command("list")
+@common
+@click.option("--team", help="Only this team's.")
+def list_alerts(context: Context, team: str | None) -> None:
+    """The latest alerts, newest first, and what became of them."""
+    sent = _with(context.settings(), {}, lambda room: room.sent(team))
+    table = Table("alert", "team", "severity", "when", "receiver", "delivered", "tries", "acknowledged", "last error")
+    for one in sent:
+        done = _moment(one.delivered_at) if one.dead_at is None else "given up"
+        acknowledged = f"{_moment(one.acknowledged_at)} {one.acknowledged_by}".strip() if not one.target else ""
+        table.add_row(
+            one.id, one.team, one.severity, _moment(one.created_at), one.target or "log only", done,
+            str(one.tries), acknowledged, one.last_error,
+        )  # fmt: skip
+    context.print(_values(sent), lambda: Console().print(table) if sent else click.echo("No alerts yet."))
+
+
+@alerts.command("test")
+@common
+@click.option("--team", required=True, help="Whose receivers.")
+def test_alerts(context: Context, team: str) -> None:
+    """Send one alert of each kind to every receiver in the team's policy, and show what it answered.
+
+    Exit status: 0 when every receiver accepted all of them, 1 otherwise.
+    """
+    settings = context.settings()
+    policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
+    answers = _with(settings, {team: policy}, lambda room: room.test(team))
+    values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}
+    lines = [line for target, kinds in answers.items() for line in _told(target, kinds)]
+    nobody = f"The policy of team {team} names no receiver (alerts.notify, budget.notify)."
+    context.print(values, "\n".join(lines) or nobody)
+    if any(not one.accepted for kinds in answers.values() for one in kinds.values()):
+        sys.exit(1)
+
+
+@alerts.command()
+@common
+@click.argument("id")
+def acknowledge(context: Context, id: str) -> None:
+    """Say that somebody looks after the alert ID: it is not escalated any more."""
+    team = _with(context.settings(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
+    if team is None:
+        raise click.ClickException(f"There is no alert {id}; `thriftgate alerts list` shows them.")
+    context.print({"id": id, "team": team, "acknowledged": True}, f"Acknowledged: {id}")
+
+
+@alerts.command("dead-letters")
+@common
+@click.option("--team", help="Only this team's.")
+@click.option("--retry", is_flag=True, help="Let a running gateway try them again.")
+def dead_letters(context: Context, team: str | None, retry: bool) -> None:
+    """Letters that no receiver accepted for three days, and that are not tried any more."""
+    settings = context.settings()
+    if retry:
+        count = _with(settings, {}, lambda room: room.revive(team))
+        context.print({"retried": count}, f"{count} letter(s) will be tried again.")
+        return
+    dead = _with(settings, {}, lambda room: room.dead(team))
+    table = Table("letter", "team", "receiver", "written", "given up", "tries", "last error")
+    for one in dead:
+        moments = _moment(one.created_at), _moment(one.dead_at)
+        table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)
+    none = f"No dead letters; one is after {GIVE_UP_S / 86400:.0f} days without an answer of 2xx."
+    context.print(_values(dead), lambda: Console().print(table) if dead else click.echo(none))
+
+
+def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
+    with open_database(settings) as database:
+        room = Alerts(database, lambda: policies)
+
+        async def asked() -> Result:
+            await room.open()
+            try:
+                return await ask(room)
+            finally:
+                await room.aclose()
+
+        return asyncio.run(asked())
+
+
+def _told(target: str, kinds: dict[str, Answer]) -> list[str]:
+    """One line for a receiver that answered the same to all."""
+    said = {("accepted" if one.accepted else "not accepted") + f": {one.said}" for one in kinds.values()}
+    if len(said) == 1:
+        return [f"{target}: {said.pop()} ({len(kinds)} alerts: {', '.join(kinds)})"]
+    return [f"{target} {kind}: {'' if one.accepted else 'not '}accepted: {one.said}" for kind, one in kinds.items()]
+
+
+def _values(sent: list[Sent]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in sent]
+
+
+def _moment(at: float | None) -> str:
+    return "–" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,130 @@
+"""`thriftgate breakeven`: would a machine of one's own have been cheaper than the API?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from decimal import Decimal
+from pathlib import Path
+from typing import get_args
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.domain.backend import Billing
+from gateway.domain.units import parse_usd, usd_to_pico
+from gateway.ledger import breakeven as ledger
+from gateway.ledger.formats import cents
+from gateway.ledger.period import parse_when
+from gateway.ledger.sums import snapshot
+from gateway.ledger.throughput import measured
+
+
+@click.command()
+@common
+@click.option("--since", default="30d", show_default=True, help="From here on: 2026-01-31, or 7d.")
+@click.option("--team", help="Only this team's load.")
+@click.option("--model", default="", help="Only hosted models whose name has this in it.")
+@click.option("--size", default="", help="Only machines with a model of this size, such as 8b or 70b.")
+@click.option(
+    "--billing",
+    type=click.Choice(get_args(Billing)),
+    default="on_demand",
+    show_default=True,
+    help="Of the packaged table.",
+)
+@click.option("--hour-usd", help="A machine of your own instead of the table: USD per hour.")
+@click.option("--tokens-per-second", type=click.FloatRange(min=0, min_open=True), help="And what it yields.")
+@click.option(
+    "--plot", type=click.Path(path_type=Path), metavar="FILE", help="Also a picture (PNG, SVG); needs matplotlib."
+)
+def breakeven(
+    context: Context, since: str, team: str | None, model: str, size: str, billing: str,
+    hour_usd: str | None, tokens_per_second: float | None, plot: Path | None,
+) -> None:  # fmt: skip
+    """Self-hosting against the API, from what this ledger bought.
+
+    For each hosted model and each machine: the utilisation from which on the machine is cheaper, what this load would
+    use of it, and what it would have cost. Machines are those of gateway.yaml with machine_hour_usd, with the throughput
+    that was measured, and a packaged table of GPUs with its sources.
+
+    \\b
+    thriftgate breakeven --since 30d
+    thriftgate breakeven --model gpt-4o --hour-usd 2.10 --tokens-per-second 1800
+    """
+    now = time.time()
+    try:
+        begin = parse_when(since, now)
+        machines = _given(hour_usd, tokens_per_second)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    with open_database(context.settings()) as database, snapshot(database) as connection:
+        found = ledger.loads(connection, begin, now, team=team, pattern=model)
+        backends = context.settings().config.backends or ()
+        own = list(ledger.owned(backends, measured(connection, backends, now)))
+    if not machines:
+        machines = [one for one in (*own, *ledger.hardware(billing)) if not size or one.size == size]
+    rows = ledger.compare(found, machines, begin, now)
+    if plot is not None and rows:
+        _plot(rows, plot)
+    context.print(ledger.as_object(rows), lambda: _show(rows))
+
+
+def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger.Machine]:
+    """Raises ValueError."""
+    if hour_usd is None and tokens_per_second is None:
+        return []
+    if hour_usd is None or tokens_per_second is None:
+        raise ValueError("give both --hour-usd and --tokens-per-second")
+    price = parse_usd(hour_usd)
+    return [ledger.Machine("given", "", usd_to_pico(price), Decimal(str(tokens_per_second)), "command line")]
+
+
+def _show(rows: Sequence[ledger.Comparison]) -> None:
+    if not rows:
+        click.echo("No hosted model cost anything in that time, or no machine fits.")
+        return
+    console = Console()
+    table = Table(box=SIMPLE_HEAD)
+    for title in ("model", "machine", "size"):
+        table.add_column(title, overflow="fold")
+    for title in ("API USD", "own USD", "machines", "needed", "used", "cheaper"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for one in rows:
+        table.add_row(
+            one.load.model, one.machine.name, one.machine.size, cents(one.load.cost_pico), cents(one.self_host_pico),
+            str(one.machines), f"{one.needed:.1%}" if one.needed <= 1 else "never", f"{one.utilisation:.1%}",
+            "own" if one.pays else "API",
+        )  # fmt: skip
+    console.print(table)
+    for sentence in (*ledger.METHOD, *sorted({f"{one.machine.name}: {one.machine.source}" for one in rows})):
+        console.print(Text(sentence))
+
+
+def _plot(rows: Sequence[ledger.Comparison], path: Path) -> None:
+    """Cost of a million tokens by utilisation: one line for each machine, one for what each API took."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise click.ClickException("--plot needs matplotlib: pip install 'thriftgate[loadtest]'.") from None
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    shares = [share / 100 for share in range(1, 101)]
+    for machine in dict.fromkeys(one.machine for one in rows):
+        full = float(machine.hour_pico / (machine.tokens_per_second * 3600)) / 10**6
+        axes.plot(
+            [100 * share for share in shares],
+            [full / share for share in shares],
+            label=f"{machine.name} {machine.size}",
+        )
+    for load in dict.fromkeys(one.load for one in rows):
+        axes.axhline(float(load.cost_pico / load.tokens) / 10**6, linestyle="--", color="grey")
+        axes.annotate(load.model, (100, float(load.cost_pico / load.tokens) / 10**6), ha="right", va="bottom")
+    axes.set(yscale="log", xlabel="utilisation of the machine, %", ylabel="USD per 1M tokens (input counts a tenth)")
+    axes.legend()
+    figure.savefig(path)

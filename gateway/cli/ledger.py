@@ -1,0 +1,231 @@
+"""`thriftgate ledger`: is it what was written, what is not in it yet, what may leave it, what it lacks a price for."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from gateway.backends.discover import discover
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.domain.backend import Backend
+from gateway.domain.end_user import Pseudonyms
+from gateway.domain.protocols import PriceList
+from gateway.domain.units import usd_text
+from gateway.ledger import anchor, end_users, unpriced
+from gateway.ledger.append import append
+from gateway.ledger.catalogue import Register
+from gateway.ledger.period import parse_when
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.reprice import repriced
+from gateway.ledger.retention import DAY_S, count_old
+from gateway.ledger.sums import snapshot
+from gateway.ledger.verify import Verdict
+from gateway.ledger.verify import verify as verified
+from gateway.ledger.writer import Writer
+from gateway.settings.gateway import Settings
+
+
+@click.group()
+def ledger() -> None:
+    """Check, drain, roll up and reprice the ledger; forget an end user."""
+
+
+@ledger.command()
+@common
+def drain(context: Context) -> None:
+    """Write the journals of this data directory into the ledger.
+
+    A running gateway does so by itself; this is for after it has ended.
+    """
+    settings = context.settings()
+    count = asyncio.run(_with_writer(settings, None, lambda writer: writer.drain_once()))
+    context.print({"rows": count}, f"{count} row(s) written.")
+
+
+@ledger.command()
+@common
+def verify(context: Context) -> None:
+    """Check that no row was edited, deleted, inserted, moved or cut off.
+
+    Every row is hashed together with the hash before it; the newest hash also lies in ledger.anchor in the data
+    directory. Compare that with your log (`the ledger's chain`) where the host itself is not trusted.
+
+    Exit status: 0 when all is as it was written, 1 otherwise.
+    """
+    settings = context.settings()
+    try:
+        anchors = anchor.read(settings.paths.anchor)  # before the ledger: a running gateway moves both
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+    with open_database(settings) as database, snapshot(database) as connection:
+        verdict = verified(connection, anchors)
+    context.print({**asdict(verdict), "ok": not verdict.findings}, lambda: _tell(verdict))
+    if verdict.findings:
+        sys.exit(1)
+
+
+def _tell(verdict: Verdict) -> None:
+    for chain in verdict.chains:
+        head = "its anchor is on another host" if chain.anchored is None else f"anchored at {chain.anchored}"
+        gone = f", {chain.removed} of them rolled up" if chain.removed else ""
+        click.echo(f"chain {chain.chain}, begun {_moment(chain.begun_at)}: {chain.entries} entries{gone}; {head}")
+    if verdict.outside:
+        click.echo(f"{verdict.outside} row(s) are older than chains: nobody can tell whether they were altered.")
+    for one in verdict.findings:
+        places = (one.chain and f"chain {one.chain}", f"entry {one.seq}" if one.seq else "", one.row)
+        where = " ".join(filter(None, places))
+        click.echo(f"WRONG: {where or 'the ledger'}: {one.what}")
+    if not verdict.findings:
+        click.echo("All is as it was written." if verdict.chains else "There is no chain yet.")
+
+
+@ledger.command()
+@common
+@click.option("--days", type=click.IntRange(min=1), help="Keep so many days; default: ledger.keep_days.")
+@click.option("--dry-run", is_flag=True, help="Say how many rows are old, and change nothing.")
+def retain(context: Context, days: int | None, dry_run: bool) -> None:
+    """Replace rows older than ledger.keep_days by sums of quarter hours; totals stay exact.
+
+    A running gateway does so by itself, and then this leaves it to it.
+    """
+    settings = context.settings()
+    keep = days or settings.config.ledger.keep_days
+    if keep is None:
+        raise click.UsageError("Rows are kept for ever: set ledger.keep_days in gateway.yaml, or give --days.")
+    now = time.time()
+    if dry_run:
+        with open_database(settings) as database, database.read() as connection:
+            old = count_old(connection, keep, now)
+    else:
+        old = asyncio.run(_with_writer(settings, keep, lambda writer: writer.retain_all()))
+    day = _moment(now - keep * DAY_S)
+    verb = "would become" if dry_run else "became"
+    context.print({"rows": old, "before": day, "dry_run": dry_run}, f"{old} row(s) from before {day} {verb} sums.")
+
+
+@ledger.command("unpriced")
+@common
+@click.option("--since", help="From here on: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="Up to here, likewise.")
+def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
+    """Attempts whose price nobody knew, and those that cost nothing though their backend has a price."""
+    settings = context.settings()
+    begin, end = _period(since, until)
+    backends = asyncio.run(_backends(settings))
+    with open_database(settings) as database, snapshot(database) as connection:
+        found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
+    table = Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today")
+    for one in found:
+        table.add_row(
+            one.backend, one.model, one.why, str(one.rows), str(one.tokens),
+            _moment(one.first_at), _moment(one.last_at), one.price_source or "no",
+        )  # fmt: skip
+    context.print(
+        [asdict(one) for one in found],
+        lambda: Console().print(table) if found else click.echo("Every attempt has a price."),
+    )
+
+
+@ledger.command()
+@common
+@click.option("--model", required=True, help="The backend's name for its model, or the backend's own name.")
+@click.option("--since", help="From here on: 2026-01-31, or 7d for the last seven days.")
+@click.option("--until", help="Up to here, likewise.")
+@click.option("--zero", is_flag=True, help="Rows that cost nothing, instead of those without a price.")
+@click.option("--yes", is_flag=True, help="Write it; without, only say what would be written.")
+def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
+    """Give attempts the price that is known for them now.
+
+    Nothing written is changed: each row is superseded by one that names it, and reports count the newest.
+    Rows that retention has made sums of are out of reach.
+    """
+    settings = context.settings()
+    begin, end = _period(since, until)
+    if (keep := settings.config.ledger.keep_days) is not None:  # what is rolled up meanwhile would count twice
+        begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
+    backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
+    which = unpriced.which(why=unpriced.free if zero else unpriced.unpriced, model=model, since=begin, until=end)
+    with open_database(settings) as database, snapshot(database) as connection:
+        found = list(repriced(unpriced.rows(connection, which), prices_on, backends))
+        left = unpriced.count(connection, which) - len(found)
+    cost = usd_text(sum(row.cost_pico or 0 for row in found))
+    if yes and found:
+        append(settings.paths.journal, found, "reprice")
+        asyncio.run(_with_writer(settings, None, lambda writer: writer.drain_once()))
+    what = "superseded" if yes else "to supersede (give --yes)"
+    context.print(
+        {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
+        f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay: no other price is known for them.",
+    )
+
+
+@ledger.command()
+@common
+@click.option("--end-user", required=True, help="As clients name it, or its pseudonym (eu_…).")
+def forget(context: Context, end_user: str) -> None:
+    """Erase whom a pseudonym stands for. Rows stay under the pseudonym, so that the chain holds."""
+    settings = context.settings()
+    try:
+        pseudonyms = Pseudonyms(end_users.secret(settings.paths.pseudonyms))
+    except (OSError, ValueError) as error:
+        raise click.ClickException(f"{settings.paths.pseudonyms}: {error}") from error
+    with open_database(settings) as database, database.begin() as connection:
+        pseudonym, erased = end_users.forget(connection, end_user, pseudonyms, time.time())
+        rows = end_users.rows_of(connection, pseudonym)
+    context.print(
+        {"pseudonym": pseudonym, "erased": erased, "rows": rows},
+        f"{erased} name(s) erased; {rows} row(s) stay under {pseudonym}.",
+    )
+
+
+async def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
+    with open_database(settings) as database:
+        writer = Writer(settings.paths.journal, database, keep_days=keep_days)
+        try:
+            return await work(writer)
+        finally:
+            await writer.aclose()
+
+
+async def _backends(settings: Settings) -> dict[str, Backend]:
+    listed = settings.config.backends
+    found = list(listed) if listed is not None else await discover(settings.config, None, False)
+    return {backend.name: backend for backend in found}
+
+
+def _prices(settings: Settings) -> Callable[[date], PriceList]:
+    """The price list as it was on a day."""
+    register, terms = Register.load(own=settings.paths.prices), settings.config.prices
+    known: dict[date, Catalogue] = {}
+
+    def on(day: date) -> PriceList:
+        if day not in known:
+            known[day] = Catalogue(register, terms, today=lambda: day)
+        return known[day]
+
+    return on
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()
+
+
+def _period(since: str | None, until: str | None) -> tuple[float | None, float | None]:
+    now = time.time()
+    try:
+        return (parse_when(since, now) if since else None), (parse_when(until, now) if until else None)
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

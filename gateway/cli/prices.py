@@ -1,0 +1,223 @@
+"""`thriftgate prices`: the list, what each backend costs by it, and how the operator brings it up to date."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.domain.price import Price
+from gateway.domain.units import pico_to_usd
+from gateway.ledger import litellm_map
+from gateway.ledger.catalogue import OPTIONAL, Classes, Listed, Register, load_own
+from gateway.ledger.prices import Catalogue
+
+_UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")
+_USUAL = ("input", "output", *OPTIONAL)
+
+
+@click.group()
+def prices() -> None:
+    """What models cost, and where the figures are from."""
+
+
+@prices.command("list")
+@common
+@click.argument("pattern", default="")
+def list_prices(context: Context, pattern: str) -> None:
+    """The packaged price list and the operator's entries above it, in USD per 1M tokens.
+
+    PATTERN, a part of a model's name, narrows it. --json has all there is: cache, batch, long-context and regional
+    prices, and the page that each is from.
+
+    \b
+    thriftgate prices list gpt-4o
+    """
+    entries = [
+        (listed, price)
+        for listed, price in Catalogue.of(context.settings()).entries()
+        if pattern.lower() in listed.name.lower()
+    ]
+    rows = [_entry(listed, price) for listed, price in entries]
+    table = Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
+    table.add_column("model", no_wrap=True)
+    for title in ("input", "cached", "output", "batch", "long", "as of"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for listed, price in entries:
+        usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
+        table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of)
+    context.print(rows, lambda: Console().print(table))
+
+
+@prices.command("check")
+@common
+def check_prices(context: Context) -> None:
+    """The price of each backend in gateway.yaml, and where it is from.
+
+    Discounts, regions and the operator's own entries are in it. A backend without a price is named as unpriced: what
+    it costs is in no total and no budget.
+    """
+    settings = context.settings()
+    catalogue = Catalogue.of(settings)
+    rows = []
+    for backend in settings.config.backends or ():
+        price = catalogue.price(backend)
+        rows.append(
+            {
+                "backend": backend.name,
+                "input": None if price is None else f"{pico_to_usd(price.input * 10**6):f}",
+                "output": None if price is None else f"{pico_to_usd(price.output * 10**6):f}",
+                "source": price.source if price else _UNPRICED[backend.kind == "simulated"],
+            }
+        )
+    table = Table("backend", "input", "output", "source", title="USD per 1M tokens")
+    for row in rows:
+        table.add_row(row["backend"], row["input"] or "–", row["output"] or "–", row["source"])
+    context.print(rows, lambda: Console().print(table) if rows else click.echo("No backends in gateway.yaml."))
+
+
+_from = click.option(
+    "--from", "source", type=click.Path(path_type=Path), metavar="FILE",
+    help="litellm's map of prices (JSON); default: the one in the installed litellm.",
+)  # fmt: skip
+
+
+@prices.command("diff")
+@common
+@_from
+def diff_prices(context: Context, source: Path | None) -> None:
+    """What litellm's map says otherwise than our list. Nothing is written.
+
+    The map is read as plain JSON; litellm itself is not imported and need not be installed.
+    """
+    found, path = _compared(context, source)
+    context.print(_comparison(found, path), lambda: _show(found, path))
+
+
+@prices.command("update")
+@common
+@_from
+@click.option("--new", "with_new", is_flag=True, help="Also models that our list does not know yet.")
+def update_prices(context: Context, source: Path | None, with_new: bool) -> None:
+    """Put litellm's newer prices above the packaged list, in prices.json of the data directory.
+
+    Entries that are negative, absurd (more than tenfold or a tenth of what they were) or missing are refused, each with
+    file and key. A running gateway takes the file up when it is restarted.
+
+    Exit status: 0 when nothing was refused among what was to be written, 1 otherwise.
+    """
+    found, path = _compared(context, source)
+    target = context.settings().paths.prices
+    changes = tuple(change for change in found.changes if with_new or not change.new)
+    if changes:
+        before = load_own(target)
+        content = litellm_map.own_file(changes, before.models if before else (), str(path), _today())
+        _write(target, content)
+    refused = [one.text for one in found.refused if with_new or one.known]
+    told = {"written": [change.listed.name for change in changes], "file": str(target), "refused": refused}
+    lines = [f"refused: {line}" for line in refused] + [f"{len(changes)} prices written to {target}."]
+    context.print(told, "\n".join(lines))
+    if refused:
+        sys.exit(1)
+
+
+def _compared(context: Context, source: Path | None) -> tuple[litellm_map.Comparison, Path]:
+    path = source or litellm_map.installed()
+    if path is None:
+        raise click.UsageError("litellm is not installed; name a copy of its map with --from FILE.")
+    register = Register.load(own=context.settings().paths.prices)
+    return litellm_map.compare(register, litellm_map.read(path), str(path), _today()), path
+
+
+def _write(target: Path, content: bytes) -> None:
+    """The old file or the new one, whatever happens in between."""
+    target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = target.with_suffix(".new")
+    fresh.write_bytes(content)
+    fresh.replace(target)
+
+
+def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
+    return {
+        "from": str(path),
+        "same": found.same,
+        "changed": {change.listed.name: change.differs for change in found.changes if not change.new},
+        "new": [change.listed.name for change in found.changes if change.new],
+        "gone": found.gone,
+        "refused": [one.text for one in found.refused],
+    }
+
+
+def _show(found: litellm_map.Comparison, path: Path) -> None:
+    table = Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
+    for change in found.changes:
+        for what, (was, now) in change.differs.items():
+            table.add_row(change.listed.name, what, _said(was), _said(now))
+    new = sum(change.new for change in found.changes)
+    if table.row_count:
+        Console().print(table)
+    for one in found.refused:
+        if one.known:
+            click.echo(f"refused: {one.text}")
+    if found.gone:
+        click.echo(f"Not in the map: {', '.join(found.gone)}.")
+    unknown = sum(not one.known for one in found.refused)
+    click.echo(f"The same: {found.same}. Unknown to our list: {new}, and {unknown} without usable prices (--json).")
+
+
+def _said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {text}" for name, text in value.items())
+    return "–" if value is None else str(value)
+
+
+def _entry(listed: Listed, price: Price) -> dict[str, Any]:
+    classes = {name: _or_none(getattr(listed, name)) for name in _USUAL}
+    tiers = {"batch": _classes(listed.batch), "beyond": _classes(listed.beyond)}
+    if listed.beyond is not None and tiers["beyond"] is not None:
+        tiers["beyond"]["tokens"] = listed.beyond.tokens
+    return {
+        "model": listed.name,
+        **classes,
+        **tiers,
+        "regions": {region: f"{factor:f}" for region, factor in listed.regions.items()},
+        "window_tokens": listed.window_tokens,
+        "valid_from": listed.valid_from and listed.valid_from.isoformat(),
+        "as_of": price.as_of,
+        "source": price.source,
+        "page": listed.source,
+    }
+
+
+def _classes(classes: Classes | None) -> dict[str, Any] | None:
+    if classes is None:
+        return None
+    return {name: f"{usd:f}" for name in _USUAL if (usd := getattr(classes, name)) is not None}
+
+
+def _or_none(usd: Decimal | None) -> str | None:
+    return None if usd is None else f"{usd:f}"
+
+
+def _or_dash(usd: Decimal | None) -> str:
+    return _or_none(usd) or "–"
+
+
+def _pair(classes: Classes | None) -> str:
+    return "–" if classes is None else f"{classes.input:f} / {classes.output:f}"
+
+
+def _above(listed: Listed) -> str:
+    return "–" if listed.beyond is None else f"{_pair(listed.beyond)} >{listed.beyond.tokens // 1000}k"
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

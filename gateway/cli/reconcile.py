@@ -1,0 +1,85 @@
+"""`thriftgate reconcile`: a provider's own figures beside the ledger's."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.domain.units import parse_usd, usd_to_pico
+from gateway.ledger import invoices
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.reconcile import as_object
+from gateway.ledger.reconcile import reconcile as compare
+from gateway.ledger.sums import snapshot
+
+MOST_SHOWN = 50
+
+
+@click.command()
+@common
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--provider", "dialect", type=click.Choice(get_args(invoices.Dialect)), required=True, help="Whose export FILE is."
+)
+@click.option("--backend", "backends", multiple=True, help="Compare with these backends only. Repeatable.")
+@click.option("--tolerance", default="0.005", show_default=True, help="USD by which a line may differ: invoices round.")
+def reconcile(
+    context: Context, file: Path, dialect: invoices.Dialect, backends: tuple[str, ...], tolerance: str
+) -> None:
+    """A provider's export of usage or cost against the ledger.
+
+    FILE is CSV with a header, a JSON list, or a page of OpenAI's or Anthropic's usage and cost APIs. It needs a time
+    (date, start_time, starting_at …) and whatever it has of: model, request_id, requests, input_tokens, output_tokens,
+    cost_usd. With request_id on every line (the x-request-id that the gateway answered with) each request is compared,
+    else each model on each day of UTC.
+
+    \b
+    thriftgate reconcile usage.csv --provider openai
+    thriftgate reconcile invoice.json --provider generic --backend mistral-large --json
+
+    Exit status: 0 when everything matched, 1 otherwise.
+    """
+    settings = context.settings()
+    try:
+        tolerance_pico = usd_to_pico(parse_usd(tolerance))
+    except ValueError as error:
+        raise click.UsageError(f"--tolerance {error}") from error
+    catalogue, configured = Catalogue.of(settings), settings.config.backends or ()
+    names = backends or [one.name for one in configured if dialect in ("generic", catalogue.provider(one))]
+    with open_database(settings) as database, snapshot(database) as connection:
+        listed = "" if backends else dialect
+        found = compare(connection, invoices.read(file, dialect), names, listed, tolerance_pico=tolerance_pico)
+    told = as_object(found)
+    context.print(told, lambda: _show(told))
+    if any(count for kind, count in found.counts.items() if kind != "matched"):
+        sys.exit(1)
+
+
+def _show(told: dict[str, Any]) -> None:
+    console = Console()
+    table = Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
+    table.add_column("", overflow="fold")
+    for title in ("", "input", "output", "USD"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for pair in told["pairs"][:MOST_SHOWN]:
+        table.add_row(pair["name"], pair["kind"], *_figures(pair["difference"]))
+    for name, side in told["total"].items():
+        table.add_row("total", name, *_figures(side))
+    console.print(table)
+    if len(told["pairs"]) > MOST_SHOWN:
+        click.echo(f"{len(told['pairs']) - MOST_SHOWN} more with --json.")
+    click.echo(", ".join(f"{kind}: {count}" for kind, count in told["counts"].items()) + ".")
+    if told["unpriced"]:
+        click.echo(f"Attempts here without a known price: {told['unpriced']}; reprice them first.")
+
+
+def _figures(side: dict[str, Any]) -> list[str]:
+    return ["–" if side[name] is None else str(side[name]) for name in ("input_tokens", "output_tokens", "usd")]

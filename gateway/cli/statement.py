@@ -1,0 +1,86 @@
+"""What stands below the table of `thriftgate usage`: budgets, credits and the savings statement, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from gateway.api.spend import Spent
+from gateway.ledger.formats import cents
+
+
+def show(found: Spent, console: Console) -> None:
+    """Nothing where there is nothing to say."""
+    for line in (*map(_budget, found.budgets), *map(_credit, found.credits)):
+        console.print(Text(line))
+    if found.savings is not None:
+        _savings(found.savings, console)
+
+
+def _budget(one: Mapping[str, Any]) -> str:
+    unit = "usd" if "limit_usd" in one else "tokens"
+    whose = one["subject"] or one["team"] or one["organisation"]
+    spent, limit = (_amount(one[f"{what}_{unit}"], unit) for what in ("spent", "limit"))
+    until = f" until {one['end']}" if one["end"] else ""
+    soft = "" if one["hard"] else ", not enforced"
+    return f"Budget {one['budget']} of {whose}: {spent} of {limit} ({one['used']:.1%}){until}{soft}.{_ahead(one, unit)}"
+
+
+def _ahead(one: Mapping[str, Any], unit: str) -> str:
+    ahead = one["forecast"]
+    if not ahead:
+        return ""
+    said = ""
+    if ahead[f"total_{unit}"] is not None:
+        low, middle, high = (_amount(ahead[f"total_{unit}{which}"], unit) for which in ("_low", "", "_high"))
+        said = f" Forecast: {middle} ({low} to {high}, four times in five)."
+    if ahead["exhausted_at"] is not None:
+        latest = ahead["exhausted_at_high"] or "after its end"
+        said += f" Used up at {ahead['exhausted_at']} ({ahead['exhausted_at_low']} to {latest})."
+    return said
+
+
+def _amount(value: Any, unit: str) -> str:
+    return f"{value:,} tokens" if unit == "tokens" else f"{_usd(value)} USD"
+
+
+def _usd(text: str | None) -> str:
+    return "–" if text is None else cents(int(Decimal(text) * 10**12))
+
+
+def _credit(one: Mapping[str, Any]) -> str:
+    over = f", {_usd(one['over_usd'])} USD beyond it" if Decimal(one["over_usd"]) else ""
+    return f"Credit {one['name']} ({one['of']}): {_usd(one['used_usd'])} of {one['usd']} USD used{over}."
+
+
+def _savings(savings: Mapping[str, Any], console: Console) -> None:
+    table = Table(title="Savings, USD", box=SIMPLE_HEAD)
+    for title in ("team", "reference"):
+        table.add_column(title, overflow="fold")
+    for title in ("requests", "baseline", "cost", "of which overhead", "saved"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in _rows(savings["teams"]):
+        table.add_row(*row)
+    total = savings["total"]
+    table.add_row(
+        "total", "", "", *(_usd(total[f"{name}_usd"]) for name in ("baseline", "cost")), "", _usd(total["saved_usd"])
+    )
+    console.print(table)
+    for sentence in savings["method"]:
+        console.print(Text(sentence))
+
+
+def _rows(teams: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for one in teams:
+        overhead = sum(map(Decimal, one["overhead_usd"].values()))
+        figures = (_usd(one[f"{name}_usd"]) for name in ("baseline", "cost"))
+        yield (
+            one["team"], one["reference"] or "none has a price", f"{one['requests']:,}",
+            *figures, _usd(f"{overhead:f}"), _usd(one["saved_usd"]),
+        )  # fmt: skip

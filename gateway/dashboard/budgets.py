@@ -1,0 +1,66 @@
+"""How a team's budgets stand, each with the course of its spend: what the page draws beside limit and forecast."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sqlalchemy import Connection
+
+from gateway.alerts import measure
+from gateway.alerts.standing import standings
+from gateway.alerts.thresholds import Account
+from gateway.domain.policy import Budget, Policy
+from gateway.domain.windows import iso, window_bounds
+from gateway.ledger.forecast import Point
+from gateway.ledger.formats import dollars
+
+MOST_POINTS = 120
+"""Of a course: about as many as a small plot can show."""
+
+
+def of(connection: Connection, team: str, policy: Policy, now: float) -> list[dict[str, Any]]:
+    """Every budget of `policy`, with `standings` as the usage report tells them.
+
+    A budget that each key or end user has for itself has a standing for each that spent something. An organisation's
+    budgets stand in no policy: what its other teams spend is none of this team's business.
+    """
+    return [_budget(connection, team, policy, budget, now) for budget in policy.budget]
+
+
+def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, now: float) -> dict[str, Any]:
+    window = start, end = window_bounds(budget.window, budget.timezone, now)
+    alone = policy.model_copy(update={"budget": (budget,)})
+    account = Account(team, budget)
+    usd, endless = budget.limit_usd is not None, math.isinf(end)
+    course: list[Point] = []
+    if not endless and measure.shared(policy, budget):
+        course = cumulated(measure.points(connection, policy, account, window, now), window)
+    return {
+        "title": budget.title,
+        "per": budget.per,
+        "window": budget.window,
+        "timezone": budget.timezone,
+        "start": None if endless else iso(start),
+        "end": None if endless else iso(end),
+        "passed": None if endless else (now - start) / (end - start),
+        "unit": "usd" if usd else "tokens",
+        "limit": dollars(account.limit) if usd else str(account.limit),
+        "hard": budget.hard,
+        "on_exhausted": budget.on_exhausted,
+        "alerts": [one if one == "forecast" else f"{one * 100:.4g}%" for one in budget.alerts],
+        "standings": standings(connection, {team: alone}, {}, now),
+        "course": [[iso(at), dollars(amount) if usd else str(amount)] for at, amount in course],
+    }
+
+
+def cumulated(points: list[Point], window: tuple[float, float]) -> list[Point]:
+    """What was spent in `window` by when, in at most `MOST_POINTS` steps, the last of them exact."""
+    start, end = window
+    total, sums = 0, list[Point]()
+    for at, amount in points:
+        if start <= at < end:
+            total += amount
+            sums.append((at, total))
+    stride = max(1, math.ceil(len(sums) / MOST_POINTS))
+    return sums[::-1][::stride][::-1]

@@ -1,0 +1,126 @@
+"""Who answered, how hard it was and what came from the cache: one pass over the ledger, read in three ways."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
+
+from gateway.domain.backend import RANK
+from gateway.ledger.dimensions import CACHE
+from gateway.ledger.entries import IDLE, entries, within
+from gateway.ledger.formats import dollars
+from gateway.ledger.sums import pico_sum, whole
+
+_ANSWERS = ("ok", "interrupted")
+STEPS = 10
+"""Difficulty is told to one decimal: rolled-up sums know no more of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """Attempts that are alike, or answers from the cache, whose `tier` is `CACHE`."""
+
+    tier: str
+    cache: str
+    kind: str
+    outcome: str
+    tenths: int | None
+    """Of difficulty; None where nothing was graded."""
+    attempts: int
+    unpriced: int
+    """Attempts with tokens and without a price."""
+    unknown: int
+    """Answers of which nobody knows what they saved."""
+    cost_pico: int
+    saved_pico: int
+
+    @property
+    def answered(self) -> bool:
+        """Did it serve a client?"""
+        return self.outcome in _ANSWERS and self.kind == ""
+
+
+def cells(connection: Connection, team: str, since: float, until: float) -> list[Cell]:
+    """Of the team's entries in `[since, until)` (Unix seconds), simulated ones left out."""
+    c: Any = entries.c
+    tier = case((c.kind == IDLE, IDLE), (c.attempt == 0, CACHE), else_=c.tier)
+    by = (tier, case((c.attempt == 0, c.cache), else_=""), c.kind, c.outcome, _tenths(connection))
+    inputs = c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
+    others = c.audio_input_tokens + c.image_input_tokens + c.audio_tokens + c.image_tokens
+    bought = and_(c.attempt > 0, inputs + others + c.output_tokens + c.reasoning_tokens > 0)
+    labelled = [column.label(f"g{place}") for place, column in enumerate(by)]
+    found = connection.execute(
+        select(*labelled, func.sum(c.attempts), _sum(and_(bought, c.cost_pico.is_(None))), _sum(c.saved_pico.is_(None)))
+        .add_columns(*pico_sum(c.cost_pico), *pico_sum(c.saved_pico))
+        .where(c.simulated.is_(False), *within(since, until, team))
+        .group_by(*(column.name for column in labelled))
+    ).all()
+    return [_cell(*row) for row in found]
+
+
+def _cell(tier: str, cache: str, kind: str, outcome: str, tenths: int | None, *sums: Any) -> Cell:
+    attempts, unpriced, unknown = map(int, sums[:3])
+    return Cell(tier, cache, kind, outcome, tenths, attempts, unpriced, unknown, whole(*sums[3:5]), whole(*sums[5:]))
+
+
+def _tenths(connection: Connection) -> ColumnElement[int]:
+    rounded = entries.c.difficulty * STEPS + 0.5
+    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    return cast(rounded if connection.dialect.name == "sqlite" else func.floor(rounded), Integer)
+
+
+def _sum(condition: ColumnElement[bool]) -> ColumnElement[Any]:
+    return func.sum(case((condition, entries.c.attempts), else_=0))
+
+
+def tiers(found: list[Cell]) -> list[dict[str, Any]]:
+    """For each tier, weak to strong: answers given, answers taken back for a stronger one, cost of all attempts."""
+    names = {cell.tier for cell in found} - {CACHE}
+    return [_tier(name, [cell for cell in found if cell.tier == name]) for name in sorted(names, key=_rank)]
+
+
+def _tier(name: str, found: list[Cell]) -> dict[str, Any]:
+    return {
+        "tier": name,
+        "answers": sum(cell.attempts for cell in found if cell.answered),
+        "escalated": sum(cell.attempts for cell in found if cell.outcome == "escalated" and cell.kind == ""),
+        "unpriced": sum(cell.unpriced for cell in found),
+        "cost_usd": dollars(sum(cell.cost_pico for cell in found)),
+    }
+
+
+def _rank(tier: str) -> tuple[int, str]:
+    return RANK[tier] if tier in RANK else len(RANK), tier
+
+
+def cache(found: list[Cell]) -> list[dict[str, Any]]:
+    """For each way of hitting the cache: answers, what they saved, and for how many of them nobody knows that."""
+    hits = [cell for cell in found if cell.tier == CACHE]
+    lines = [_hits(kind, [cell for cell in hits if cell.cache == kind]) for kind in {cell.cache for cell in hits}]
+    return sorted(lines, key=lambda line: (-line["answers"], line["kind"]))
+
+
+def _hits(kind: str, found: list[Cell]) -> dict[str, Any]:
+    return {
+        "kind": kind,
+        "answers": sum(cell.attempts for cell in found),
+        "unpriced": sum(cell.unknown for cell in found),
+        "saved_usd": dollars(sum(cell.saved_pico for cell in found)),
+    }
+
+
+def difficulty(found: list[Cell]) -> list[dict[str, Any]]:
+    """For each tenth of difficulty, easy to hard: answers by the tier that gave them; empty if nothing was graded."""
+    graded = [cell for cell in found if cell.answered and cell.tenths is not None and cell.tier != CACHE]
+    if not graded:
+        return []
+    lines = []
+    for step in range(STEPS + 1):
+        answers: dict[str, int] = {}
+        for cell in graded:
+            if cell.tenths == step:
+                answers[cell.tier] = answers.get(cell.tier, 0) + cell.attempts
+        lines.append({"difficulty": step / STEPS, "answers": answers})
+    return lines

@@ -1,0 +1,36 @@
+"""Whom a client asks for: what its request says, and the pseudonym under which that is written down."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+MOST_CHARACTERS = 512
+"""Of a name that are looked at."""
+PREFIX = "eu_"
+_DIGEST_BYTES = 14
+
+
+def named(body: dict[str, Any]) -> str:
+    """`safety_identifier` or `user` as OpenAI's dialects have them, `metadata.user_id` as Anthropic's; else empty.
+
+    Claude Code appends `_session_…`, which would make every session another end user.
+    """
+    name = body.get("safety_identifier") or body.get("user")
+    if name is None and type(metadata := body.get("metadata")) is dict:
+        name = metadata.get("user_id")
+        if type(name) is str:
+            name = name.partition("_session_")[0]
+    return name[:MOST_CHARACTERS] if type(name) is str else ""
+
+
+class Pseudonyms:
+    """The same name always has the same one, which only who has the secret can tell."""
+
+    def __init__(self, secret: bytes) -> None:
+        """`secret`: up to 64 bytes."""
+        self._secret = secret
+
+    def of(self, name: str) -> str:
+        digest = blake2b(name.encode(errors="replace"), key=self._secret, digest_size=_DIGEST_BYTES)
+        return PREFIX + digest.hexdigest()

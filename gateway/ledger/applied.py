@@ -1,0 +1,42 @@
+"""The unit prices that a row's cost was reckoned with, written so that its parts can be added up from the row alone."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from gateway.domain.price import Price
+
+_CLASSES = tuple(field.name for field in fields(Price) if field.name not in ("source", "as_of", "beyond"))
+
+
+def text_of(price: Price) -> str:
+    """`input=150000 output=600000`: pico-dollars a token; a class that is missing costs what its parent does."""
+    classes = ((name, getattr(price, name)) for name in _CLASSES)
+    return " ".join(f"{name}={pico}" for name, pico in classes if pico is not None)
+
+
+def price_of(prices: str) -> Price:
+    """What `text_of` wrote, read back. Raises ValueError, TypeError for anything else."""
+    classes: dict[str, Any] = {name: int(pico) for name, pico in (part.split("=") for part in prices.split())}
+    return Price(**classes)
+
+
+class Terms:
+    """A price, and how rows name it: written out once for all attempts that it holds for."""
+
+    __slots__ = ("_above", "_text", "price", "source")
+
+    def __init__(self, price: Price) -> None:
+        self.price = price
+        self.source = f"{price.source} ({price.as_of})" if price.as_of else price.source
+        self._text, self._above = text_of(price), dict[int, str]()
+
+    def text(self, input_tokens: int) -> str:
+        """The prices of a call with so much input, as a row has them."""
+        if self.price.beyond is None or input_tokens <= self.price.beyond[0]:
+            return self._text
+        tier = self.price.tier(input_tokens)
+        if id(tier) not in self._above:  # it lives as long as the price that it belongs to
+            self._above[id(tier)] = text_of(tier)
+        return self._above[id(tier)]

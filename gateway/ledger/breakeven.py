@@ -1,0 +1,163 @@
+"""When a machine of one's own is cheaper than an API: what this ledger bought, and what machines cost and yield."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, func, select
+
+from gateway.domain.backend import Backend
+from gateway.domain.units import PICO_PER_USD, usd_to_pico
+from gateway.ledger.dimensions import column
+from gateway.ledger.entries import IDLE, entries, within
+from gateway.ledger.formats import dollars
+from gateway.ledger.prices import READING_SHARE, prior
+from gateway.ledger.sums import pico_sum, whole
+
+HARDWARE = Path(__file__).with_name("hardware.json")
+METHOD = (
+    "Load: output tokens, and a tenth of the input tokens, since a machine reads some ten times as fast as it writes.",
+    "Utilisation needed = price of an hour / (the machine's tokens a second x 3600 x what the API took for a token).",
+    "Machines: as many as the busiest hour of the period would have kept busy; they are paid for all hours of it.",
+    "Is the smaller model good enough? These figures do not know; a hold-out does (trials.holdout).",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What one costs by the hour and yields, in tokens a second, with one size of model."""
+
+    name: str
+    size: str
+    hour_pico: int
+    tokens_per_second: Decimal
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What one hosted model did for us: requests, tokens by weight, their cost, and the busiest hour's tokens."""
+
+    model: str
+    requests: int
+    tokens: Decimal
+    cost_pico: int
+    busiest: Decimal
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    load: Load
+    machine: Machine
+    hours: Decimal
+
+    @property
+    def needed(self) -> Decimal:
+        """Share of the machine's capacity from which on it is cheaper than the API; above 1 it never is."""
+        return self.machine.hour_pico * self.load.tokens / (self.machine.tokens_per_second * 3600 * self.load.cost_pico)
+
+    @property
+    def utilisation(self) -> Decimal:
+        """Share of the machines' capacity that this load would use."""
+        return self.load.tokens / (self.machine.tokens_per_second * 3600 * self.hours * self.machines)
+
+    @property
+    def machines(self) -> int:
+        return max(1, math.ceil(self.load.busiest / (self.machine.tokens_per_second * 3600)))
+
+    @property
+    def self_host_pico(self) -> int:
+        return int(self.machine.hour_pico * self.machines * self.hours)
+
+    @property
+    def pays(self) -> bool:
+        return self.self_host_pico < self.load.cost_pico
+
+
+def hardware(billing: str, path: Path = HARDWARE) -> Iterator[Machine]:
+    """The packaged table's machines that can be had with `billing`: on_demand, spot or reserved."""
+    table = orjson.loads(path.read_bytes())
+    costs = {entry["name"]: entry for entry in table["machines"] if billing in entry}
+    for entry in table["throughput"]:
+        if (cost := costs.get(entry["machine"])) is not None:
+            hour_pico = usd_to_pico(Decimal(str(cost[billing])))
+            source = f"{cost['source']} ({cost['as_of']}); {entry['source']} ({entry['as_of']})"
+            yield Machine(cost["name"], entry["size"], hour_pico, Decimal(entry["tokens_per_second"]), source)
+
+
+def owned(backends: Iterable[Backend], measured: Mapping[str, Decimal]) -> Iterator[Machine]:
+    """Machines in gateway.yaml; `measured`: backend → tokens a second, where it is known."""
+    for backend in backends:
+        if backend.price is not None and backend.price.machine_hour_usd:
+            rate = measured.get(backend.name)
+            how = "gateway.yaml, throughput " + ("assumed" if rate is None else "measured")
+            hour_pico = usd_to_pico(backend.price.machine_hour_usd)
+            yield Machine(backend.name, backend.model, hour_pico, rate or prior(backend), how)
+
+
+def loads(
+    connection: Connection, since: float, until: float, *, team: str | None = None, pattern: str = ""
+) -> list[Load]:
+    """Hosted models that cost something in `[since, until)` (Unix seconds), the dearest first."""
+    c = entries.c
+    hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
+    sent = (
+        c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
+        + c.audio_input_tokens + c.image_input_tokens
+    )  # fmt: skip
+    came = c.output_tokens + c.reasoning_tokens + c.audio_tokens + c.image_tokens
+    asked = [c.tier == "hosted", c.attempt > 0, c.kind != IDLE, c.simulated.is_(False), *within(since, until, team)]
+    query = (
+        select(c.model, hour, func.sum(c.attempts), func.sum(sent), func.sum(came), *pico_sum(c.cost_pico))
+        .where(*asked, c.cost_pico > 0)
+        .group_by(c.model, hour)
+    )
+    hours: dict[str, list[tuple[int, Decimal, int]]] = defaultdict(list)
+    for model, _, requests, read, written, high, low in connection.execute(query):
+        if pattern.lower() in model.lower():
+            hours[model].append((int(requests), int(written) + int(read) * READING_SHARE, whole(high, low)))
+    found = (_load(model, spans) for model, spans in hours.items())
+    return sorted((load for load in found if load.tokens), key=lambda load: -load.cost_pico)
+
+
+def _load(model: str, spans: Sequence[tuple[int, Decimal, int]]) -> Load:
+    requests, tokens, costs = zip(*spans, strict=True)
+    return Load(model, sum(requests), sum(tokens, Decimal(0)), sum(costs), max(tokens))
+
+
+def compare(found: Sequence[Load], machines: Sequence[Machine], since: float, until: float) -> list[Comparison]:
+    hours = Decimal(str(until - since)) / 3600
+    return [Comparison(load, machine, hours) for load in found for machine in machines]
+
+
+def as_object(found: Sequence[Comparison]) -> dict[str, Any]:
+    """JSON values: amounts as exact decimal text of USD, shares as text rounded to four places."""
+    return {"currency": "USD", "method": METHOD, "rows": [_object(one) for one in found]}
+
+
+def _object(one: Comparison) -> dict[str, Any]:
+    per_million = one.load.cost_pico / one.load.tokens * 10**6 / PICO_PER_USD
+    return {
+        "model": one.load.model,
+        "requests": one.load.requests,
+        "api_usd": dollars(one.load.cost_pico),
+        "api_usd_per_1m_tokens": f"{per_million:.4f}",
+        "machine": one.machine.name,
+        "size": one.machine.size,
+        "machine_hour_usd": dollars(one.machine.hour_pico),
+        "tokens_per_second": f"{one.machine.tokens_per_second.normalize():f}",
+        "utilisation_needed": f"{one.needed:.4f}",
+        "utilisation": f"{one.utilisation:.4f}",
+        "machines": one.machines,
+        "hours": f"{one.hours:.2f}",
+        "self_host_usd": dollars(one.self_host_pico),
+        "pays": one.pays,
+        "source": one.machine.source,
+    }

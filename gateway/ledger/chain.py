@@ -1,0 +1,94 @@
+"""The chain of hashes that a writer's entries stand in: each is hashed together with the hash before it.
+
+Entries are rows of the ledger and roll-ups, numbered from 1 without a gap. The hash of an entry is SHA-256 over the
+hash before it and its own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document" (1991).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.ledger.rows import FIELDS, LEAST, Row, Values
+
+_DEFAULTS = tuple(Row._field_defaults.get(name) for name in FIELDS)
+_FLOATS = tuple(FIELDS.index(name) for name in ("at", "first_byte_ms", "duration_ms", "difficulty"))
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The newest entry of a chain; `seq` 0: it has none yet."""
+
+    chain: str
+    seq: int
+    hash: bytes
+
+
+def genesis(chain: str, begun_at: float, outside: int) -> bytes:
+    """What the first entry follows; so nobody can change later how many rows were `outside` of any chain."""
+    return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
+
+
+def canonical(values: Values) -> bytes:
+    """A row's bytes: the values of its columns as JSON, up to the last that is not its column's default.
+
+    So a column that a later version adds changes the bytes of no earlier row.
+    """
+    length = len(values)
+    while length > LEAST and values[length - 1] == _DEFAULTS[length - 1]:
+        length -= 1
+    for place in _FLOATS:
+        if place < length and type(values[place]) is int:  # as JSON may write it, and no database gives it back
+            return orjson.dumps(_with_floats(values)[:length])
+    return orjson.dumps(values[:length])
+
+
+def _with_floats(values: Values) -> Values:
+    return tuple(float(v) if n in _FLOATS and v is not None else v for n, v in enumerate(values))
+
+
+def following(before: bytes, entry: bytes) -> bytes:
+    """The hash of `entry` (canonical bytes) after the hash `before`."""
+    return hashlib.sha256(before + entry).digest()
+
+
+def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
+    """`rows`, each with its number and hash appended, and the head that they make."""
+    seq, last, chained = head.seq, head.hash, []
+    for row in rows:
+        seq += 1
+        last = following(last, canonical(row))
+        chained.append((*row, seq, last))
+    return chained, Head(head.chain, seq, last)
+
+
+@dataclass(frozen=True, slots=True)
+class Rollup:
+    """An entry that says which rows were replaced by sums. Of rows in no chain, numbers and hashes are None."""
+
+    id: str
+    at: float
+    of_chain: str
+    first_seq: int | None
+    last_seq: int | None
+    before_hash: bytes | None
+    after_hash: bytes | None
+    rows: int
+    sums: int
+    sums_hash: bytes
+
+    def canonical(self) -> bytes:
+        parts: list[Any] = [getattr(self, name) for name in self.__slots__]
+        return orjson.dumps([part.hex() if isinstance(part, bytes) else part for part in parts])
+
+
+def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
+    """Over the rows of one roll-up in `ledger_sums`, in their order."""
+    whole = hashlib.sha256()
+    for values in sums:
+        whole.update(orjson.dumps(tuple(values), option=orjson.OPT_APPEND_NEWLINE))
+    return whole.digest()

@@ -1,0 +1,79 @@
+"""What a report may be grouped by, where that stands in the ledger, and how people write its values."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from sqlalchemy import ColumnElement, Integer, cast, func
+
+COLUMNS = {
+    "team": "team",
+    "key": "key_id",
+    "model": "model",
+    "backend": "backend",
+    "day": "at",
+    "hour": "at",
+    "tag": "tags",
+    "tier": "tier",
+    "dialect": "dialect",
+    "cache": "cache",
+    "organisation": "organisation",
+    "cost_centre": "cost_centre",
+    "end_user": "end_user",
+    "session": "session",
+    "region": "region",
+    "outcome": "outcome",
+}
+"""Dimension → the ledger's column."""
+TAG = "tag:"
+"""Before a tag's name: one group for each of its values, so that the groups add up; plain `tag` counts a request once
+for each of its tags."""
+CACHE = "(cache)"
+"""Stands where a backend would, for answers that none was asked for."""
+_SECONDS = {"day": 86400, "hour": 3600}
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def dimensions(by: str) -> tuple[str, ...]:
+    """`"team,model"` → `("team", "model")`. Raises ValueError."""
+    names = tuple(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
+    unknown = [name for name in names if name not in COLUMNS and not (name.startswith(TAG) and name != TAG)]
+    if unknown or not names:
+        known = ", ".join([*COLUMNS, f"{TAG}NAME"])
+        raise ValueError(f"cannot group by {by!r}; use one or more of {known}, separated by commas")
+    return names
+
+
+def column(table: Any, name: str, *, sqlite: bool) -> ColumnElement[Any]:
+    """The expression of `table` (the ledger, or what has its columns) that dimension `name` groups by."""
+    found: ColumnElement[Any] = table.c["tags" if name.startswith(TAG) else COLUMNS[name]]
+    if (seconds := _SECONDS.get(name)) is None:
+        return found
+    steps = found / seconds
+    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    return cast(steps, Integer) if sqlite else cast(func.floor(steps), Integer)
+
+
+def written(by: tuple[str, ...], values: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """The groups that a group of column values belongs to, as people write them: several only for `tag`."""
+    groups: list[tuple[str, ...]] = [()]
+    for name, value in zip(by, values, strict=True):
+        groups = [(*group, one) for group in groups for one in _written(name, value)]
+    return groups
+
+
+def _written(name: str, value: str) -> list[str]:
+    match name:
+        case "day":
+            return [(_EPOCH + timedelta(days=int(value))).date().isoformat()]
+        case "hour":
+            return [(_EPOCH + timedelta(hours=int(value))).strftime("%Y-%m-%dT%H:00Z")]
+        case "tag":
+            return [f"{tag}={text}" for tag, text in orjson.loads(value).items()] or [""]
+        case "model" | "backend" | "tier":
+            return [value or CACHE]
+    if name.startswith(TAG):
+        return [str(orjson.loads(value).get(name.removeprefix(TAG), ""))]
+    return [value]

@@ -1,0 +1,87 @@
+"""What was negotiated with a provider, taken off a list's prices; what was paid ahead, and how much of it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import date
+from decimal import ROUND_CEILING, Decimal
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, or_
+
+from gateway.domain.backend import Backend
+from gateway.domain.price import Price
+from gateway.domain.units import usd_to_pico
+from gateway.ledger.catalogue import OPTIONAL
+from gateway.ledger.entries import entries, spent
+from gateway.settings.prices import Credit, Discount, Term
+
+CLASSES = ("input", "output", *OPTIONAL)
+LESS = ", less "
+"""Stands in a row's `price_source` between where the list's price is from and the discount on it."""
+
+
+def scaled(price: Price, factor: Decimal, source: str) -> Price:
+    """Every class times `factor`, rounded up to whole pico-dollars, so that nothing becomes free."""
+    classes: dict[str, Any] = {
+        name: _up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
+    }
+    beyond = None if price.beyond is None else (price.beyond[0], scaled(price.beyond[1], factor, source))
+    return replace(price, **classes, source=source, beyond=beyond)
+
+
+def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
+    """`price` less what holds on that day: the backend's own discount, else its provider's."""
+    holding = [discount for discount in discounts if discount.holds(on)]
+    own = [discount for discount in holding if discount.backend == backend.name]
+    common = [discount for discount in holding if provider and discount.provider == provider]
+    for discount in (*own, *common):
+        percent = f"{discount.percent.normalize():f}%"
+        return scaled(price, 1 - discount.percent / 100, f"{price.source}{LESS}{percent}")
+    return price
+
+
+def undiscounted(unit_pico: int, price_source: str) -> Decimal:
+    """The list's pico-dollars a token behind a row's unit price, from what its source says was taken off."""
+    _, less, rest = price_source.rpartition(LESS)
+    if not less:
+        return Decimal(unit_pico)
+    share = 1 - Decimal(rest.split("%")[0]) / 100
+    return Decimal(unit_pico) if not share else (unit_pico / share).quantize(Decimal(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """How much of a credit is used, in pico-dollars; `over` is what was spent beyond it."""
+
+    credit: Credit
+    used_pico: int
+    left_pico: int
+    over_pico: int
+
+
+def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[Drawn]:
+    """What the ledger's spend has drawn from each credit; `providers`: backend → provider."""
+    found = []
+    for credit in credits:
+        amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))
+        found.append(Drawn(credit, min(cost, amount), max(amount - cost, 0), max(cost - amount, 0)))
+    return found
+
+
+def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
+    c = entries.c
+    since, until = term.period()
+    if term.backend is not None:
+        target = c.backend == term.backend
+    else:
+        named = [backend for backend, provider in providers.items() if provider == term.provider]
+        # Backends that are no longer configured are known by the list that priced them.
+        target = or_(c.backend.in_(named), c.price_source.startswith(f"list {term.provider}/", autoescape=True))
+    times = [*([c.at >= since] if since is not None else []), *([c.at < until] if until is not None else [])]
+    return and_(target, *times)
+
+
+def _up(pico: Decimal) -> int:
+    return int(pico.to_integral_value(ROUND_CEILING))

@@ -1,0 +1,45 @@
+"""The rows that count, for who adds them up: raw ones that nothing supersedes, and the sums of those rolled up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, literal, select, union_all
+
+from gateway.ledger.sums import pico_sum, whole
+from gateway.state.tables import ledger, ledger_sums
+
+IDLE = "idle"
+"""The kind of rows that nobody asked for: what a machine cost in an hour beyond its attempts."""
+_BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
+newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
+"""Of the ledger's rows, those that no later row supersedes."""
+_raw = select(
+    *(ledger.c[name] for name in _BOTH),
+    *(ledger.c.session, ledger.c.prices, literal(1).label("attempts"), literal(0).label("alike")),
+).where(newest)
+_summed = select(
+    *(ledger_sums.c[name] for name in _BOTH),
+    *(literal("").label("session"), literal("").label("prices")),
+    *(ledger_sums.c.attempts, ledger_sums.c.requests.label("alike")),
+)
+entries = union_all(_raw, _summed).subquery("entries")
+"""The ledger's columns, as far as sums keep them, and `attempts`: raw rows behind this one. `alike`: 0 for a raw row;
+else its `request_id` stands for so many requests."""
+
+
+def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
+    """Pico-dollars of the entries that all of `which` hold for, simulated ones left out."""
+    real = and_(entries.c.simulated.is_(False), *which)
+    high, low = connection.execute(select(*pico_sum(entries.c.cost_pico)).where(real)).one()
+    return whole(high, low)
+
+
+def within(since: float | None, until: float | None, team: str | None = None) -> list[ColumnElement[bool]]:
+    """Conditions on entries that began in `[since, until)` (Unix seconds)."""
+    c: Any = entries.c
+    return [
+        *([c.team == team] if team is not None else []),
+        *([c.at >= since] if since is not None else []),
+        *([c.at < until] if until is not None else []),
+    ]

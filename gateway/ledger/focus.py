@@ -1,0 +1,239 @@
+"""Spend as FOCUS rows, the FinOps Open Cost and Usage Specification, version 1.2 (https://focus.finops.org).
+
+A row is one class of tokens that one team bought of one model at one price in one hour. What was charged is what was
+contracted; `ListCost` is what the provider's list asks before a negotiated discount. Answers from the cache are no
+charges. Attempts without a known price are left out, since FOCUS knows no unknown cost: who writes the file says so.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, func, select
+
+from gateway.domain.units import pico_to_usd
+from gateway.ledger.applied import price_of
+from gateway.ledger.dimensions import column
+from gateway.ledger.discounts import undiscounted
+from gateway.ledger.entries import IDLE, entries, within
+from gateway.ledger.formats import cell
+from gateway.ledger.parquet import table
+from gateway.ledger.sums import pico_sum, whole
+
+VERSION = "1.2"
+CLASSES = {
+    "input_tokens": ("input", "Input Tokens"),
+    "cached_tokens": ("cached_input", "Cached Input Tokens"),
+    "cache_write_5m_tokens": ("cache_write_5m", "Cache Write Tokens (5 min)"),
+    "cache_write_1h_tokens": ("cache_write_1h", "Cache Write Tokens (1 h)"),
+    "audio_input_tokens": ("audio_input", "Audio Input Tokens"),
+    "image_input_tokens": ("image_input", "Image Input Tokens"),
+    "output_tokens": ("output", "Output Tokens"),
+    "reasoning_tokens": ("reasoning", "Reasoning Tokens"),
+    "audio_tokens": ("audio", "Audio Output Tokens"),
+    "image_tokens": ("image", "Image Output Tokens"),
+}
+"""The ledger's column → class of price, and the meter's name."""
+PARENTS = {
+    "cached_input": "input",
+    "cache_write_5m": "input",
+    "cache_write_1h": "cache_write_5m",
+    "audio_input": "input",
+    "image_input": "input",
+    "reasoning": "output",
+    "audio": "output",
+    "image": "output",
+}
+"""What a class costs that has no price of its own."""
+OWN = "self-hosted"
+_PICO = Decimal("1e-12")
+_BY = ("organisation", "team", "key_id", "cost_centre", "tags", "backend", "model", "region", "kind", "price_source")
+"""And the prices themselves, and the hour."""
+_NO_COMMITMENT = tuple(
+    f"CommitmentDiscount{name}" for name in ("Category", "Id", "Name", "Quantity", "Status", "Type", "Unit")
+)
+COLUMNS = (
+    *("AvailabilityZone", "BilledCost", "BillingAccountId", "BillingAccountName", "BillingAccountType"),
+    *("BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart", "ChargeCategory", "ChargeClass"),
+    *("ChargeDescription", "ChargeFrequency", "ChargePeriodEnd", "ChargePeriodStart", *_NO_COMMITMENT),
+    *("ConsumedQuantity", "ConsumedUnit", "ContractedCost", "ContractedUnitPrice", "EffectiveCost", "InvoiceId"),
+    *("InvoiceIssuerName", "ListCost", "ListUnitPrice", "PricingCategory", "PricingCurrency"),
+    *("PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice"),
+    *("PricingQuantity", "PricingUnit", "ProviderName", "PublisherName"),
+    *("RegionId", "RegionName", "ResourceId", "ResourceName", "ResourceType", "ServiceCategory", "ServiceName"),
+    *("ServiceSubcategory", "SkuId", "SkuMeter", "SkuPriceDetails", "SkuPriceId", "SubAccountId", "SubAccountName"),
+    *("SubAccountType", "Tags"),
+)
+_DECIMALS = (
+    *("BilledCost", "ContractedCost", "EffectiveCost", "ListCost"),
+    *("ConsumedQuantity", "PricingQuantity", "ContractedUnitPrice", "ListUnitPrice", "CommitmentDiscountQuantity"),
+    *("PricingCurrencyContractedUnitPrice", "PricingCurrencyEffectiveCost", "PricingCurrencyListUnitPrice"),
+)
+_TIMES = ("BillingPeriodStart", "BillingPeriodEnd", "ChargePeriodStart", "ChargePeriodEnd")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """So much of one class: what it cost, and what it would have cost by the list."""
+
+    sku: str
+    meter: str
+    unit: str
+    quantity: int
+    pico: int
+    list_pico: Decimal
+
+
+def rows(
+    connection: Connection,
+    providers: Mapping[str, str],
+    *,
+    team: str | None = None,
+    since: float | None = None,
+    until: float | None = None,
+) -> Iterator[dict[str, Any]]:
+    """FOCUS rows of what began in `[since, until)` (Unix seconds), values as str, Decimal or datetime.
+
+    `providers`: backend → whose it is, for those that the price list knows.
+    """
+    c = entries.c
+    hour = column(entries, "hour", sqlite=connection.dialect.name == "sqlite").label("hour")
+    group = [hour, *(c[name] for name in _BY), c.prices]
+    sums = [func.sum(c[name]).label(name) for name in CLASSES]
+    query = (
+        select(*group, *sums, func.sum(c.attempts).label("count"), *pico_sum(c.cost_pico))
+        .where(c.simulated.is_(False), c.cost_pico.is_not(None), c.cost_pico != 0, *within(since, until, team))
+        .group_by(*group)
+        .order_by(*group)
+    )
+    for found in connection.execute(query):
+        facts = dict(zip([*("hour", *_BY, "prices"), *CLASSES, "count"], found[:-2], strict=True))
+        for part in _parts(facts, whole(*found[-2:])):
+            yield _row(facts, part, _provider(facts, providers))
+
+
+def as_csv(found: list[dict[str, Any]]) -> str:
+    """With a header; decimals without exponents, times in ISO 8601, nothing for null."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    writer.writerows([_text(row[name]) for name in COLUMNS] for row in found)
+    return out.getvalue()
+
+
+def as_parquet(found: list[dict[str, Any]]) -> bytes:
+    """Raises ParquetMissing."""
+    types = {name: Decimal if name in _DECIMALS else datetime if name in _TIMES else str for name in COLUMNS}
+    return table({name: [row[name] for row in found] for name in COLUMNS}, types)
+
+
+def _parts(facts: dict[str, Any], cost_pico: int) -> list[Part]:
+    """What the cost is made of; one part where that is not known any more, as in rows that were rolled up."""
+    source = str(facts["price_source"])
+    if facts["kind"] == IDLE:
+        return [Part("idle", "Idle Machine Time", "Hours", int(facts["count"]), cost_pico, Decimal(cost_pico))]
+    price = price_of(facts["prices"]) if facts["prices"] else None
+    parts = []
+    for name, (sku, meter) in CLASSES.items():
+        quantity = int(facts[name])
+        if quantity and price is not None:
+            unit = _unit(price, sku)
+            parts.append(Part(sku, meter, "Tokens", quantity, quantity * unit, quantity * undiscounted(unit, source)))
+    if parts and sum(part.pico for part in parts) == cost_pico:
+        return parts
+    quantity = sum(int(facts[name]) for name in CLASSES) or 1
+    return [Part("tokens", "Tokens", "Tokens", quantity, cost_pico, undiscounted(cost_pico, source))]
+
+
+def _unit(price: Any, sku: str) -> int:
+    found: int | None = getattr(price, sku)
+    return _unit(price, PARENTS[sku]) if found is None else found
+
+
+def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
+    """Whose list priced it, else whose backend it is, else the operator's own machine."""
+    source = str(facts["price_source"])
+    if source.startswith("list "):
+        return source.removeprefix("list ").partition("/")[0]
+    return providers.get(facts["backend"]) or OWN
+
+
+def _row(facts: dict[str, Any], part: Part, provider: str) -> dict[str, Any]:
+    start = datetime.fromtimestamp(int(facts["hour"]) * 3600, UTC)
+    month = start.replace(day=1, hour=0)
+    quantity, cost, listed = Decimal(part.quantity), pico_to_usd(part.pico), Decimal(part.list_pico) / 10**12
+    sku = f"{provider}/{facts['model']}/{part.sku}"
+    unit, list_unit = ((amount / quantity).quantize(_PICO) for amount in (cost, listed))
+    return {
+        "AvailabilityZone": None,
+        "BilledCost": cost,
+        "BillingAccountId": facts["organisation"],
+        "BillingAccountName": facts["organisation"],
+        "BillingAccountType": "Organisation",
+        "BillingCurrency": "USD",
+        "BillingPeriodEnd": (month + timedelta(days=32)).replace(day=1),
+        "BillingPeriodStart": month,
+        "ChargeCategory": "Usage",
+        "ChargeClass": None,
+        "ChargeDescription": f"{part.meter} of {facts['model']} by {facts['backend']}",
+        "ChargeFrequency": "Usage-Based",
+        "ChargePeriodEnd": start + timedelta(hours=1),
+        "ChargePeriodStart": start,
+        **dict.fromkeys(_NO_COMMITMENT),
+        "ConsumedQuantity": quantity,
+        "ConsumedUnit": part.unit,
+        "ContractedCost": cost,
+        "ContractedUnitPrice": unit,
+        "EffectiveCost": cost,
+        "InvoiceId": None,
+        "InvoiceIssuerName": provider,
+        "ListCost": listed,
+        "ListUnitPrice": list_unit,
+        "PricingCategory": "Standard",
+        "PricingCurrency": "USD",
+        "PricingCurrencyContractedUnitPrice": unit,
+        "PricingCurrencyEffectiveCost": cost,
+        "PricingCurrencyListUnitPrice": list_unit,
+        "PricingQuantity": quantity,
+        "PricingUnit": part.unit,
+        "ProviderName": provider,
+        "PublisherName": provider,
+        "RegionId": facts["region"] or None,
+        "RegionName": facts["region"] or None,
+        "ResourceId": facts["backend"],
+        "ResourceName": facts["backend"],
+        "ResourceType": "Backend",
+        "ServiceCategory": "AI and Machine Learning",
+        "ServiceName": f"{provider} inference",
+        "ServiceSubcategory": "Generative AI",
+        "SkuId": sku,
+        "SkuMeter": part.meter,
+        "SkuPriceDetails": None,
+        "SkuPriceId": f"{sku}@{unit.normalize():f}",
+        "SubAccountId": facts["team"],
+        "SubAccountName": facts["team"],
+        "SubAccountType": "Team",
+        "Tags": _tags(facts),
+    }
+
+
+def _tags(facts: dict[str, Any]) -> str:
+    """The request's own, and what else the ledger knows; that wins where a client chose the same name."""
+    ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
+    return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Decimal):
+        # Never without a point: a reader that guesses types must not take a column for integers.
+        return f"{value:f}".rstrip("0") if value % 1 else f"{value:.1f}"
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return "" if value is None else cell(str(value))

@@ -1,0 +1,167 @@
+"""Which chain this host's writer continues, and how far it is: in the database and in the anchor beside it."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from gateway.domain.protocols import Clock
+from gateway.ledger import anchor
+from gateway.ledger.chain import Head, Rollup, following, genesis, linked
+from gateway.ledger.rows import Values
+from gateway.state.sql import Database
+from gateway.state.tables import ledger, ledger_chains, ledger_rollups
+
+log = logging.getLogger(__name__)
+
+ANCHOR_S = 1.0
+"""Pause between anchors; each waits for the disk."""
+TELL_S = 3600.0
+"""Pause between log lines that name the head: logs are kept elsewhere, where nobody who alters the ledger can."""
+
+
+class Forked(Exception):
+    """The database's chain is not where this writer left it: another one goes on from here."""
+
+
+class Heads:
+    """Called by the writer alone, off the loop. A chain that cannot be continued is left as it is, for `verify`."""
+
+    def __init__(self, path: Path, database: Database, clock: Clock) -> None:
+        self._path, self._database, self._clock = path, database, clock
+        self._head: Head | None = None
+        self._anchored: Head | None = None
+        self._anchored_at = self._told_at = float("-inf")
+        self._anew = False
+
+    def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
+        """`rows` linked to the chain; their insert belongs into the same transaction. Raises Forked."""
+        before = self._current(connection)
+        chained, head = linked(before, rows)
+        self._move(connection, before, head)
+        return chained, head
+
+    def append(self, connection: Connection, make: Rollup) -> Head:
+        """Write a roll-up as the chain's next entry; its id is replaced by the entry's. Raises Forked."""
+        before = self._current(connection)
+        head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
+        self._move(connection, before, head)
+        values = {name: getattr(make, name) for name in make.__slots__}
+        place = {"chain": head.chain, "chain_seq": head.seq, "chain_hash": head.hash}
+        connection.execute(insert(ledger_rollups).values(**values, **place))
+        return head
+
+    def next_id(self, connection: Connection) -> str:
+        """Of the chain's next entry, if that is a roll-up."""
+        head = self._current(connection)
+        return f"{head.chain}-{head.seq + 1}"
+
+    def committed(self, head: Head) -> None:
+        """The transaction that led to `head` is in the database."""
+        self._head, self._anew = head, False
+
+    def lost(self, *, fork: bool = False) -> None:
+        """Nobody knows whether the last transaction came through: look again. `fork`: begin another chain.
+
+        Raises OSError, ValueError: then what others append to the old chain will not be told from its own entries.
+        """
+        try:
+            if fork:
+                self.anchor(now=True)
+        finally:
+            self._head, self._anew = None, self._anew or fork
+
+    def anchor(self, *, now: bool = False) -> None:
+        """Write the head down beside the database, unless that was done a moment ago or nothing is new.
+
+        Raises OSError, ValueError.
+        """
+        head = self._head
+        if head is None or head == self._anchored:
+            return
+        clock = self._clock.monotonic()
+        if not now and clock - self._anchored_at < ANCHOR_S:
+            return
+        self._sync()
+        anchor.write(self._path, head, self._clock.time())
+        self._anchored, self._anchored_at = head, clock
+        if now or clock - self._told_at >= TELL_S:
+            self._told_at = clock
+            log.info("the ledger's chain %s: entry %d has the hash %s", head.chain, head.seq, head.hash.hex())
+
+    def _sync(self) -> None:
+        """SQLite's last transactions may still be in memory, and a power cut take them: the anchor must not lead."""
+        file = self._database.engine.url.database if self._database.sqlite else None
+        if file:
+            log_file = Path(f"{file}-wal")
+            fd = os.open(log_file if log_file.exists() else file, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def _current(self, connection: Connection) -> Head:
+        if self._head is not None:
+            return self._head
+        found = None if self._anew else self._found(connection)
+        if found is None:
+            found = self._begin(connection)
+        # Not kept before the transaction that began it is through.
+        return found
+
+    def _found(self, connection: Connection) -> Head | None:
+        """Where the chain that the anchor names is left; None when there is none, or not as the anchor says."""
+        try:
+            known = anchor.read(self._path)
+        except ValueError as error:
+            log.error("%s; a new chain begins", error)
+            self._path.replace(self._path.with_suffix(".damaged"))
+            return None
+        if known is None:
+            return None
+        told = known.heads[known.current]
+        row = connection.execute(
+            select(ledger_chains.c.seq, ledger_chains.c.hash).where(ledger_chains.c.id == told.chain)
+        ).one_or_none()
+        head = None if row is None else Head(told.chain, row.seq, bytes(row.hash))
+        if head is not None and (head.seq > told.seq or head == told):
+            return head
+        if told.seq == 0:  # the transaction that began it did not come through
+            return None
+        log.error(
+            "the ledger ends before entry %d of chain %s, which its anchor knows; a new chain begins, "
+            "`thriftgate ledger verify` says what is missing",
+            told.seq,
+            told.chain,
+        )
+        return None
+
+    def _begin(self, connection: Connection) -> Head:
+        chain, at = os.urandom(8).hex(), self._clock.time()
+        outside = outside_rows(connection)
+        head = Head(chain, 0, genesis(chain, at, outside))
+        connection.execute(insert(ledger_chains).values(id=chain, begun_at=at, outside=outside, seq=0, hash=head.hash))
+        # Before the commit: a chain that the anchor does not know would be begun a second time after a crash.
+        anchor.write(self._path, head, at)
+        return head
+
+    def _move(self, connection: Connection, before: Head, head: Head) -> None:
+        table = ledger_chains.c
+        moved = connection.execute(
+            update(ledger_chains)
+            .where(table.id == before.chain, table.seq == before.seq, table.hash == before.hash)
+            .values(seq=head.seq, hash=head.hash)
+        )
+        if moved.rowcount != 1:
+            raise Forked(f"chain {before.chain} is no longer at entry {before.seq}")
+
+
+def outside_rows(connection: Connection) -> int:
+    """Rows that are in no chain because they are older than chains, those that retention removed included."""
+    there = connection.scalar(select(func.count()).select_from(ledger).where(ledger.c.chain == ""))
+    gone = connection.scalar(select(func.sum(ledger_rollups.c.rows)).where(ledger_rollups.c.of_chain == ""))
+    return int(there or 0) + int(gone or 0)

@@ -1,0 +1,264 @@
+"""litellm's map of prices, read as plain JSON and compared with our list: what changed, is new, or cannot be meant."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import orjson
+from pydantic import ValidationError
+
+from gateway.ledger.catalogue import Listed, Provider, Register, complaints
+from gateway.settings.files import ConfigError
+
+FILE = "model_prices_and_context_window_backup.json"
+OWNERS = {
+    "openai": ("openai",),
+    "anthropic": ("anthropic",),
+    "google": ("gemini", "vertex_ai-language-models"),
+    "mistral": ("mistral",),
+    "groq": ("groq",),
+    "deepseek": ("deepseek",),
+    "xai": ("xai",),
+    "cohere": ("cohere_chat", "cohere"),
+    "cerebras": ("cerebras",),
+    "sambanova": ("sambanova",),
+    "together": ("together_ai",),
+    "fireworks": ("fireworks_ai",),
+    "deepinfra": ("deepinfra",),
+    "alibaba": ("dashscope",),
+    "moonshot": ("moonshot",),
+    "perplexity": ("perplexity",),
+}
+"""Our provider → `litellm_provider` there."""
+CLASSES = {
+    "input": "input_cost_per_token",
+    "cached_input": "cache_read_input_token_cost",
+    "cache_write_5m": "cache_creation_input_token_cost",
+    "cache_write_1h": "cache_creation_input_token_cost_above_1hr",
+    "output": "output_cost_per_token",
+    "reasoning": "output_cost_per_reasoning_token",
+    "audio": "output_cost_per_audio_token",
+    "audio_input": "input_cost_per_audio_token",
+    "image_input": "input_cost_per_image_token",
+    "image": "output_cost_per_image_token",
+}
+COMPARED = (*CLASSES, "beyond", "batch")
+MOST_CHANGE = 10
+"""A price that moved by more than this factor is a mistake more often than news."""
+_ABOVE = re.compile(r"^input_cost_per_token_above_(\d+)k_tokens$")
+_MODES = ("chat", "responses", "completion")
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One model: `listed` as it would be from now on, and what of it differs, each as (was, is) in JSON values."""
+
+    listed: Listed
+    differs: dict[str, tuple[Any, Any]]
+
+    @property
+    def new(self) -> bool:
+        return not self.differs
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An entry that cannot be meant: file and key, and why."""
+
+    known: bool
+    """Is it of a model that our list has?"""
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    changes: tuple[Change, ...]
+    """Of models that we know and of models that we do not."""
+    gone: tuple[str, ...]
+    """Models of ours that the map does not name."""
+    refused: tuple[Refusal, ...]
+    same: int
+
+
+def installed() -> Path | None:
+    """The file of the installed litellm, found without importing it (that takes seconds); None when there is none."""
+    spec = find_spec("litellm")
+    path = Path(spec.origin).with_name(FILE) if spec is not None and spec.origin else None
+    return path if path is not None and path.is_file() else None
+
+
+def read(path: Path) -> dict[str, dict[str, Any]]:
+    """Name → facts. Raises ConfigError."""
+    try:
+        found = orjson.loads(path.read_bytes())
+    except (OSError, orjson.JSONDecodeError) as error:
+        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
+    if not isinstance(found, dict) or not all(isinstance(facts, dict) for facts in found.values()):
+        raise ConfigError([f"{path}: must be an object of objects, as litellm's map is"])
+    return {name: facts for name, facts in found.items() if name != "sample_spec"}
+
+
+def compare(register: Register, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
+    """Our list beside `found`, which complaints call `name`. Providers that we do not list are passed over."""
+    changes, gone, refused, same, seen = [], [], [], 0, set()
+    for ours in _latest(register):
+        key = _theirs(ours, register.listing.providers[ours.provider], found)
+        if key is None:
+            gone.append(ours.name)
+            continue
+        seen.add(key)
+        try:
+            theirs = _listed(ours.provider, ours.model, found[key], today)
+            differs = _differences(ours, theirs)
+        except ValueError as error:
+            refused.append(Refusal(True, f"{name}: {key}: {error}"))
+            continue
+        if differs:
+            changes.append(Change(_kept(ours, theirs), differs))
+        same += not differs
+    for key, provider, model in _unknown(register, found, seen):
+        try:
+            changes.append(Change(_listed(provider, model, found[key], today), {}))
+        except ValueError as error:
+            refused.append(Refusal(False, f"{name}: {key}: {error}"))
+    return Comparison(tuple(changes), tuple(gone), tuple(refused), same)
+
+
+def own_file(changes: tuple[Change, ...], before: tuple[Listed, ...], via: str, today: date) -> bytes:
+    """The operator's file with `changes` above what it had `before`."""
+    models = {
+        (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
+    }
+    entries = [one.model_dump(mode="json", exclude_unset=True) for one in models.values()]
+    return orjson.dumps(
+        {"as_of": today.isoformat(), "via": via, "models": entries},
+        option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE,
+    )
+
+
+def _latest(register: Register) -> Iterator[Listed]:
+    """What stands above others hides them."""
+    models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
+    yield from models.values()
+
+
+def _theirs(ours: Listed, provider: Provider, found: dict[str, dict[str, Any]]) -> str | None:
+    owners = OWNERS.get(ours.provider, ())
+    names = [ours.model, *ours.aliases]
+    for key in [*(f"{prefix}/{name}" for name in names for prefix in provider.prefixes), *names]:
+        if key in found and found[key].get("litellm_provider") in owners:
+            return key
+    return None
+
+
+def _unknown(register: Register, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
+    """(key, provider, model) of chat models whose provider we list and whose name finds nothing; each model once."""
+    told = set()
+    providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
+    for key, facts in found.items():
+        provider = providers.get(str(facts.get("litellm_provider")))
+        if provider is None or key in seen or facts.get("mode") not in _MODES:
+            continue
+        model = _bare(key, register.listing.providers[provider].prefixes)
+        if (provider, model) not in told and register.named(f"{provider}/{model}") is None:
+            told.add((provider, model))
+            yield key, provider, model
+
+
+def _bare(key: str, prefixes: tuple[str, ...]) -> str:
+    for prefix in sorted(prefixes, key=len, reverse=True):
+        if key.startswith(f"{prefix}/"):
+            return _bare(key.removeprefix(f"{prefix}/"), prefixes)
+    return key
+
+
+def _listed(provider: str, model: str, facts: dict[str, Any], today: date) -> Listed:
+    """Raises ValueError, in one line, for prices that are negative, absurd or missing."""
+    classes = _classes(facts, "")
+    if "input" not in classes or "output" not in classes:
+        missing = " and ".join(CLASSES[name] for name in ("input", "output") if name not in classes)
+        raise ValueError(f"{missing}: is missing, and unknown is not 0")
+    if not classes["input"] and not classes["output"]:
+        raise ValueError("input_cost_per_token: is 0; if it is free, say so in backends.price")
+    entry: dict[str, Any] = {"provider": provider, "model": model, "as_of": today, **classes}
+    if batch := _whole(_classes(facts, "_batches"), classes):
+        entry["batch"] = batch
+    above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
+    if above is not None and (beyond := _whole(_classes(facts, f"_above_{above}k_tokens"), classes)):
+        entry["beyond"] = {"tokens": above * 1000, **beyond}
+    for ours, theirs in (("window_tokens", "max_input_tokens"), ("max_output_tokens", "max_output_tokens")):
+        if isinstance(facts.get(theirs), int) and facts[theirs] > 0:
+            entry[ours] = facts[theirs]
+    if str(facts.get("source", "")).startswith("https://"):
+        entry["source"] = facts["source"]
+    try:
+        return Listed.model_validate(entry)
+    except ValidationError as error:
+        raise ValueError("; ".join(complaints(error, entry))) from error
+
+
+def _whole(part: dict[str, Decimal], classes: dict[str, Decimal]) -> dict[str, Decimal] | None:
+    """A tier's prices; None where it has none of its own for input and output."""
+    return part if {"input", "output"} <= part.keys() else None
+
+
+def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
+    """USD per 1M tokens. Raises ValueError."""
+    found = {}
+    for ours, theirs in CLASSES.items():
+        value = facts.get(theirs + suffix)
+        if value is None:
+            continue
+        try:
+            usd = Decimal(str(value)) * 10**6
+        except InvalidOperation:
+            raise ValueError(f"{theirs}{suffix}: must be a number, not {value!r}") from None
+        if not usd.is_finite() or usd < 0:
+            raise ValueError(f"{theirs}{suffix}: must not be negative, but is {value!r}")
+        if not usd and ours.startswith("cache_write"):
+            continue  # there 0 says that writing costs nothing extra, not that these tokens are free
+        # Figures there were divided as floats, so that some end in noise far below a pico-dollar.
+        found[ours] = Decimal(f"{usd.quantize(Decimal('0.000001')).normalize():f}")
+    return found
+
+
+def _differences(ours: Listed, theirs: Listed) -> dict[str, tuple[Any, Any]]:
+    """What the map says otherwise; what it does not say is no difference. Raises ValueError for absurd changes."""
+    differs = {}
+    for name in COMPARED:
+        was, now = getattr(ours, name), getattr(theirs, name)
+        if now is None or _same(name, ours, was, now):
+            continue
+        if name in ("input", "output") and not was <= now * MOST_CHANGE <= was * MOST_CHANGE**2:
+            raise ValueError(
+                f"{CLASSES[name]}: went from {was:f} to {now:f} USD per 1M tokens, more than {MOST_CHANGE}-fold; "
+                "if that is true, give it as backends.price"
+            )
+        differs[name] = (_plain(was), _plain(now))
+    return differs
+
+
+def _same(name: str, ours: Listed, was: Any, now: Any) -> bool:
+    if was is not None or name in ("beyond", "batch"):
+        return bool(was == now)
+    # A class without a price of its own costs what its parent does.
+    return bool(now == (ours.output if name in ("reasoning", "audio", "image") else ours.input))
+
+
+def _kept(ours: Listed, theirs: Listed) -> Listed:
+    """Their prices on our entry, whose names and capabilities stay."""
+    fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
+    return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return None if value is None else value.model_dump(mode="json", exclude_none=True)

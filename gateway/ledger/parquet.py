@@ -1,0 +1,55 @@
+"""Columns as a Parquet file: money as decimals with twelve places, counts as 64-bit integers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import Decimal
+from io import BytesIO
+from typing import Any
+
+from gateway.ledger.formats import MONEY, NAMES, figures
+from gateway.ledger.report import Report
+
+PRECISION, SCALE = 38, 12
+
+
+class ParquetMissing(RuntimeError):
+    """pyarrow is in an extra of its own: it is larger than the rest of the gateway."""
+
+    def __init__(self) -> None:
+        super().__init__("Parquet needs pyarrow; pip install 'thriftgate[parquet]', or take csv.")
+
+
+def as_parquet(report: Report) -> bytes:
+    """The rows alone, as `as_csv` writes them. Raises ParquetMissing."""
+    groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
+    lines = [figures(line) for line in report.rows]
+    counts = {
+        name: [Decimal(line[at]) if name in MONEY.values() else int(line[at]) for line in lines]
+        for at, name in enumerate(NAMES)
+    }
+    return table({**groups, **counts}, {**dict.fromkeys(groups, str), **_types()})
+
+
+def _types() -> dict[str, type]:
+    return {name: Decimal if name in MONEY.values() else int for name in NAMES}
+
+
+def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> bytes:
+    """A file of `columns`; `types` says str, int, Decimal or datetime (of UTC) for each. Raises ParquetMissing."""
+    try:
+        import pyarrow
+        from pyarrow.parquet import write_table
+    except ModuleNotFoundError as error:
+        raise ParquetMissing from error
+    arrow = {
+        str: pyarrow.string(),
+        int: pyarrow.int64(),
+        Decimal: pyarrow.decimal128(PRECISION, SCALE),
+        datetime: pyarrow.timestamp("ms", tz="UTC"),
+    }
+    schema = pyarrow.schema([(name, arrow[types[name]]) for name in columns])
+    out = BytesIO()
+    write_table(pyarrow.table(dict(columns), schema=schema), out)
+    return out.getvalue()

@@ -1,0 +1,44 @@
+"""How much was spent when: the ledger's rows summed over short, even spans, as forecasts want them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Float, Integer, and_, cast, func, select
+
+from gateway.ledger.entries import entries
+from gateway.ledger.forecast import Point, grain_s, history_since
+from gateway.ledger.sums import pico_sum, whole
+
+
+def spend_points(
+    connection: Connection,
+    which: ColumnElement[bool],
+    window: tuple[float, float],
+    now: float,
+    column: ColumnElement[Any] | None = None,
+) -> list[Point]:
+    """`(Unix seconds, amount)` of the rows that `which` holds for, simulated ones left out, in order of time.
+
+    The amount is `column`, else pico-dollars. As far back from `now` as a forecast of `window` looks.
+    """
+    c = entries.c
+    grain = grain_s(window)
+    recent = and_(c.at >= history_since(window, now), c.at <= now)
+    span = spans(connection, grain)
+    found = connection.execute(
+        select(span, *pico_sum(c.cost_pico if column is None else column))
+        .where(which, recent, c.simulated.is_(False))
+        .group_by(span)
+        .order_by(span)
+    ).all()
+    sums = [(number, whole(high, low)) for number, high, low in found]
+    # In the middle of its span, so that it lies in the same window and in no other.
+    return [(min((number + 0.5) * grain, now), amount) for number, amount in sums if amount]
+
+
+def spans(connection: Connection, seconds: int) -> ColumnElement[int]:
+    """The number of the span, so many seconds long, that a row lies in, counted from the epoch."""
+    quotient = entries.c.at / cast(seconds, Float)
+    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    return cast(quotient if connection.dialect.name == "sqlite" else func.floor(quotient), Integer)

@@ -1,0 +1,190 @@
+"""A provider's own figures beside the ledger's: what matches, what only one side has, what differs."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, func, or_, select
+
+from gateway.ledger.dimensions import column
+from gateway.ledger.entries import IDLE, entries, within
+from gateway.ledger.formats import dollars
+from gateway.ledger.invoices import Invoice, plain
+from gateway.ledger.sums import pico_sum, whole
+
+DAY_S = 86400.0
+KINDS = ("matched", "differing", "missing", "extra")
+"""Both sides alike; both sides, but not alike; in the invoice and not here; here and not in the invoice."""
+
+
+@dataclass(slots=True)
+class Sums:
+    """One side's figures. None: that side does not say."""
+
+    requests: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    pico: int | None = None
+
+    def add(self, other: Sums) -> None:
+        for name in (entry.name for entry in fields(Sums)):
+            more = getattr(other, name)
+            if more is not None:
+                setattr(self, name, (getattr(self, name) or 0) + more)
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """One request id, or one model on one day (`2026-01-31 gpt-4o`)."""
+
+    name: str
+    invoiced: Sums | None
+    booked: Sums | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciliation:
+    by: str
+    """`request` or `day and model`."""
+    pairs: tuple[Pair, ...]
+    invoiced: Sums
+    booked: Sums
+    unpriced: int = 0
+    """Attempts here without a known price: part of the difference in USD."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+
+def reconcile(
+    connection: Connection, invoice: Invoice, backends: Iterable[str], provider: str, *, tolerance_pico: int = 0
+) -> Reconciliation:
+    """`invoice` beside the ledger's attempts on `backends` (names), or priced by `provider`'s list, in its period.
+
+    Tokens must be equal; dollars may differ by `tolerance_pico` in each pair. By request id where every line has one.
+    """
+    since, until = invoice.period()
+    chosen = _chosen(list(backends), provider, since, until)
+    by_request = invoice.by_request
+    booked = _by_id(connection, chosen) if by_request else _by_day(connection, chosen)
+    invoiced: dict[str, Sums] = defaultdict(Sums)
+    for line in invoice.lines:
+        name = line.id if by_request else f"{datetime.fromtimestamp(line.at, UTC):%Y-%m-%d} {plain(line.model)}"
+        invoiced[name].add(Sums(line.requests, line.input_tokens, line.output_tokens, line.pico))
+    pairs = tuple(
+        _pair(name, invoiced.get(name), booked.get(name), tolerance_pico) for name in sorted({*invoiced, *booked})
+    )
+    counts = {kind: sum(pair.kind == kind for pair in pairs) for kind in KINDS}
+    by = "request" if by_request else "day and model"
+    totals = (_total(invoiced.values()), _total(booked.values()))
+    return Reconciliation(by, pairs, totals[0], totals[1], _unpriced(connection, chosen), counts)
+
+
+def _total(sides: Iterable[Sums]) -> Sums:
+    total = Sums()
+    for side in sides:
+        total.add(side)
+    return total
+
+
+def _pair(name: str, invoiced: Sums | None, booked: Sums | None, tolerance_pico: int) -> Pair:
+    if booked is None or invoiced is None:
+        return Pair(name, invoiced, booked, "missing" if booked is None else "extra")
+    alike = all(
+        there is None or abs(there - (here or 0)) <= (tolerance_pico if what == "pico" else 0)
+        for what in (entry.name for entry in fields(Sums))
+        for there, here in [(getattr(invoiced, what), getattr(booked, what))]
+    )
+    return Pair(name, invoiced, booked, "matched" if alike else "differing")
+
+
+def _chosen(backends: Sequence[str], provider: str, since: float, until: float) -> list[Any]:
+    c = entries.c
+    listed = c.price_source.startswith(f"list {provider}/", autoescape=True)
+    asked = [c.attempt > 0, c.kind != IDLE, c.simulated.is_(False)]
+    return [or_(c.backend.in_(backends), listed), *asked, *within(since, until)]
+
+
+def _tokens() -> tuple[Any, Any]:
+    c: Any = entries.c
+    written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
+    return (
+        c.input_tokens + c.cached_tokens + written + c.audio_input_tokens + c.image_input_tokens,
+        c.output_tokens + c.reasoning_tokens + c.audio_tokens + c.image_tokens,
+    )
+
+
+def _by_id(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
+    c = entries.c
+    sent, came = _tokens()
+    query = select(c.request_id, func.sum(c.attempts), func.sum(sent), func.sum(came), *pico_sum(c.cost_pico))
+    return _sums(connection, query.where(*chosen).group_by(c.request_id), lambda row: str(row[0]))
+
+
+def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
+    c = entries.c
+    sent, came = _tokens()
+    day = column(entries, "day", sqlite=connection.dialect.name == "sqlite").label("day")
+    query = select(day, c.model, func.sum(c.attempts), func.sum(sent), func.sum(came), *pico_sum(c.cost_pico))
+    return _sums(
+        connection,
+        query.where(*chosen).group_by(day, c.model),
+        lambda row: f"{datetime.fromtimestamp(int(row[0]) * DAY_S, UTC):%Y-%m-%d} {plain(row[1])}",
+    )
+
+
+def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
+    """Models whose names differ in date or prefix alone fall together, as they do in the invoice."""
+    found: dict[str, Sums] = defaultdict(Sums)
+    for row in connection.execute(query):
+        requests, sent, came, high, low = row[-5:]
+        found[name(row)].add(Sums(int(requests), int(sent), int(came), whole(high, low)))
+    return found
+
+
+def _unpriced(connection: Connection, chosen: Sequence[Any]) -> int:
+    sent, came = _tokens()
+    query = select(func.sum(entries.c.attempts)).where(*chosen, entries.c.cost_pico.is_(None), sent + came > 0)
+    return int(connection.execute(query).scalar() or 0)
+
+
+def as_object(found: Reconciliation, *, details: bool = True) -> dict[str, Any]:
+    """JSON values; differences are the invoice's figure less ours, null where the invoice does not say."""
+    pairs = [_object(pair) for pair in found.pairs if pair.kind != "matched"] if details else []
+    totals = {"invoiced": _side(found.invoiced), "booked": _side(found.booked)}
+    return {
+        "by": found.by,
+        "counts": found.counts,
+        "total": {**totals, "difference": _difference(found.invoiced, found.booked)},
+        "unpriced": found.unpriced,
+        "pairs": pairs,
+    }
+
+
+def _object(pair: Pair) -> dict[str, Any]:
+    return {
+        "name": pair.name,
+        "kind": pair.kind,
+        "invoiced": pair.invoiced and _side(pair.invoiced),
+        "booked": pair.booked and _side(pair.booked),
+        "difference": _difference(pair.invoiced or Sums(0, 0, 0, 0), pair.booked or Sums(0, 0, 0, 0)),
+    }
+
+
+def _side(sums: Sums) -> dict[str, Any]:
+    usd = None if sums.pico is None else dollars(sums.pico)
+    tokens = {"input_tokens": sums.input_tokens, "output_tokens": sums.output_tokens}
+    return {"requests": sums.requests, **tokens, "usd": usd}
+
+
+def _difference(invoiced: Sums, booked: Sums) -> dict[str, Any]:
+    differ = {
+        entry.name: None if there is None else there - (getattr(booked, entry.name) or 0)
+        for entry in fields(Sums)
+        for there in [getattr(invoiced, entry.name)]
+    }
+    pico = differ.pop("pico")
+    return {**differ, "usd": None if pico is None else dollars(pico)}

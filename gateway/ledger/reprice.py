@@ -1,0 +1,48 @@
+"""A cost for rows that had none: each is superseded by one that names it, so that nothing written is ever changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, date, datetime
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import PriceList
+from gateway.domain.usage import Usage
+from gateway.ledger.applied import Terms
+from gateway.ledger.rows import MOST_PICO, TOKENS, Row
+
+
+def usage_of(row: Row) -> Usage:
+    return Usage(**{name: getattr(row, name) for name in TOKENS}, estimated=row.estimated)
+
+
+def repriced(
+    rows: Iterable[Row], prices_on: Callable[[date], PriceList], backends: Mapping[str, Backend]
+) -> Iterator[Row]:
+    """The rows that supersede those of `rows` whose price is known now, as of the day on which each began.
+
+    Rows of backends that are not in `backends`, or whose price is still unknown or what it was, are left out.
+    """
+    for row in rows:
+        backend = backends.get(row.backend)
+        if backend is None or backend.model != row.model:
+            continue
+        price = prices_on(datetime.fromtimestamp(row.at, UTC).date()).price(backend)
+        if price is None:
+            continue
+        usage = usage_of(row)
+        terms, cost = Terms(price), min(price.cost(usage), MOST_PICO)
+        if cost != row.cost_pico:
+            yield row._replace(
+                id=_next_id(row.id),
+                cost_pico=cost,
+                price_source=terms.source,
+                prices=terms.text(usage.all_input),
+                supersedes=row.id,
+            )
+
+
+def _next_id(id: str) -> str:
+    """`req_1-1` → `req_1-1~1` → `req_1-1~2`; the same for whoever does it again."""
+    first, _, times = id.partition("~")
+    return f"{first}~{int(times or 0) + 1}"

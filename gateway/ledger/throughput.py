@@ -1,0 +1,87 @@
+"""How fast machines that cost by the hour really are, measured on this gateway's own attempts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from functools import partial
+
+from sqlalchemy import Connection, select
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Clock
+from gateway.ledger.prices import READING_SHARE, Catalogue, prior
+from gateway.state.sql import Database
+from gateway.state.tables import ledger
+
+log = logging.getLogger(__name__)
+
+WINDOW_S = 900.0
+PRIOR_S = 60
+"""What was configured or assumed counts like so many seconds of measurement."""
+EVERY_S = 60.0
+MOST_ATTEMPTS = 5000
+_DIGITS = 2
+"""After the first: a price that moves by less than a hundredth stays."""
+
+
+async def follow(database: Database, backends: Sequence[Backend], prices: Catalogue, clock: Clock) -> None:
+    """Let `prices` learn of `backends`, for ever; while the database is away, they keep what they know."""
+    machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
+    while machines:
+        try:
+            read = partial(measured, backends=machines, now=clock.time())
+            prices.learn(await database.run(read, writes=False))
+        except SQLAlchemyError as error:
+            log.warning("the throughput of machines cannot be measured: %s", error)
+        await asyncio.sleep(EVERY_S)
+
+
+def measured(connection: Connection, backends: Iterable[Backend], now: float) -> dict[str, Decimal]:
+    """Backend → tokens per second while it was busy in the last quarter of an hour; without attempts there is none.
+
+    Tokens weigh what a machine's price charges for them: an output token one, an input token a tenth. Attempts side by
+    side share the machine's time, so that what rows are charged with adds up to the time that it was busy.
+    """
+    found = {}
+    for backend in backends:
+        attempts = _attempts(connection, backend.name, now - WINDOW_S)
+        if attempts:
+            tokens = sum((weight for _, _, weight in attempts), Decimal(0))
+            busy = Decimal(str(busy_s((begin, end) for begin, end, _ in attempts)))
+            found[backend.name] = _rounded((prior(backend) * PRIOR_S + tokens) / (PRIOR_S + busy))
+    return found
+
+
+def busy_s(spans: Iterable[tuple[float, float]]) -> float:
+    """Seconds in which at least one of `spans` was under way."""
+    total, until = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        total += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    return total
+
+
+def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[float, float, Decimal]]:
+    """(began, ended, tokens by weight), the latest."""
+    c = ledger.c
+    sent = (
+        c.input_tokens + c.cached_tokens + c.cache_write_5m_tokens + c.cache_write_1h_tokens
+        + c.audio_input_tokens + c.image_input_tokens
+    )  # fmt: skip
+    came = c.output_tokens + c.reasoning_tokens + c.audio_tokens + c.image_tokens
+    query = (
+        select(c.at, c.duration_ms, sent, came)
+        .where(c.at >= since, c.backend == backend, c.attempt > 0, c.duration_ms.is_not(None), sent + came > 0)
+        .order_by(c.at.desc())
+        .limit(MOST_ATTEMPTS)
+    )
+    rows = connection.execute(query).all()
+    return [(at, at + ms / 1000, int(came) + int(sent) * READING_SHARE) for at, ms, sent, came in rows]
+
+
+def _rounded(rate: Decimal) -> Decimal:
+    return round(rate, _DIGITS - rate.adjusted())

@@ -1,0 +1,96 @@
+"""Rows without a cost that should have one: of a price nobody knew, or of a backend that should not be free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, select, true
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import PriceList
+from gateway.ledger.entries import newest
+from gateway.ledger.rows import FIELDS, TOKENS, Row
+from gateway.state.tables import ledger
+
+PAGE = 1000
+"""Rows in memory at a time."""
+_ROW = [ledger.c[name] for name in FIELDS]
+_TOKENS: ColumnElement[Any] = sum((ledger.c[name] for name in TOKENS), start=literal(0))
+unpriced = and_(ledger.c.cost_pico.is_(None), _TOKENS > 0)
+"""Their price was not known: they cost something, but not in any total."""
+free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
+"""They cost nothing; suspicious where the backend has a price above zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Rows of one backend and model that are alike in what is wrong with them."""
+
+    backend: str
+    model: str
+    why: str
+    """`unpriced`, or `zero` where the backend has a price."""
+    rows: int
+    tokens: int
+    first_at: float
+    last_at: float
+    price_source: str = ""
+    """Of the price that is known today; empty: none is."""
+
+
+def which(
+    *, why: ColumnElement[bool], model: str | None = None, since: float | None = None, until: float | None = None
+) -> ColumnElement[bool]:
+    """Newest rows of real attempts; `model` is the backend's name for it, or the backend's own name."""
+    c = ledger.c
+    return and_(
+        *(newest, c.simulated.is_(False), c.attempt > 0, why),
+        *([(c.model == model) | (c.backend == model)] if model is not None else []),
+        *([c.at >= since] if since is not None else []),
+        *([c.at < until] if until is not None else []),
+    )
+
+
+def groups(
+    connection: Connection,
+    prices: PriceList,
+    backends: Mapping[str, Backend],
+    *,
+    since: float | None = None,
+    until: float | None = None,
+) -> list[Group]:
+    """All that is unpriced, then what is zero though its backend has a price; the most tokens first."""
+    c, found = ledger.c, list[Group]()
+    for why, condition in (("unpriced", unpriced), ("zero", free)):
+        columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
+        rows = connection.execute(
+            select(c.backend, c.model, *columns)
+            .where(which(why=condition, since=since, until=until))
+            .group_by(c.backend, c.model)
+            .order_by(func.sum(_TOKENS).desc(), c.backend, c.model)
+        )
+        for backend, model, count, tokens, first, last in rows:
+            price = prices.price(backends[backend]) if backend in backends else None
+            if why == "unpriced" or (price is not None and not price.free):
+                source = "" if price is None else price.source
+                found.append(Group(backend, model, why, count, int(tokens), first, last, source))
+    return found
+
+
+def count(connection: Connection, condition: ColumnElement[bool]) -> int:
+    return int(connection.scalar(select(func.count()).select_from(ledger).where(condition)) or 0)
+
+
+def rows(connection: Connection, condition: ColumnElement[bool]) -> Iterator[Row]:
+    """Those that `condition` (of `which`) holds for, oldest first."""
+    c, at, id = ledger.c, float("-inf"), ""
+    page: Sequence[Any] = ()
+    while not id or len(page) == PAGE:
+        after = (c.at > at) | ((c.at == at) & (c.id > id)) if id else true()
+        page = connection.execute(select(*_ROW).where(condition, after).order_by(c.at, c.id).limit(PAGE)).all()
+        if not page:
+            return
+        yield from (Row(*row) for row in page)
+        at, id = page[-1].at, page[-1].id

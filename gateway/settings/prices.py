@@ -1,0 +1,94 @@
+"""The `prices:` section of gateway.yaml: what was negotiated, what was paid ahead, and the currency for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from itertools import combinations
+
+from pydantic import Field, field_validator, model_validator
+
+from gateway.domain.policy import Section
+from gateway.domain.units import Usd
+
+
+class Term(Section):
+    """Which spend is meant, and when; days begin at midnight UTC."""
+
+    backend: str | None = Field(None, description="Of this backend.")
+    provider: str | None = Field(None, description="Of every backend of this provider, as the price list calls it.")
+    valid_from: date | None = Field(None, description="First day.")
+    valid_until: date | None = Field(None, description="First day on which it is over.")
+
+    @model_validator(mode="after")
+    def _one_target_and_some_time(self) -> Term:
+        if (self.backend is None) == (self.provider is None):
+            raise ValueError("name either a backend or a provider")
+        if self.valid_from and self.valid_until and self.valid_from >= self.valid_until:
+            raise ValueError("valid_until must be after valid_from")
+        return self
+
+    @property
+    def target(self) -> str:
+        return f"backend {self.backend}" if self.backend is not None else f"provider {self.provider}"
+
+    def holds(self, on: date) -> bool:
+        return (self.valid_from is None or self.valid_from <= on) and (
+            self.valid_until is None or on < self.valid_until
+        )
+
+    def period(self) -> tuple[float | None, float | None]:
+        """`[since, until)` in Unix seconds; None where it has no end."""
+        return _midnight(self.valid_from), _midnight(self.valid_until)
+
+    def overlaps(self, other: Term) -> bool:
+        begins = max(self.valid_from or date.min, other.valid_from or date.min)
+        ends = min(self.valid_until or date.max, other.valid_until or date.max)
+        return self.target == other.target and begins < ends
+
+
+class Discount(Term):
+    """Less than the list's price."""
+
+    percent: Decimal = Field(gt=0, le=100, description="Off every token's price.")
+
+
+class Credit(Term):
+    """Paid ahead, or committed to: reports say how much of it is used."""
+
+    name: str = Field(min_length=1, max_length=64, description="How reports call it.")
+    usd: Usd = Field(description="US dollars.")
+
+
+class Currency(Section):
+    """Beside the dollars of a table; the ledger, budgets and exports stay in USD."""
+
+    code: str = Field(pattern="^[A-Z]{3}$", description="ISO 4217, such as EUR.")
+    per_usd: Decimal = Field(gt=0, le=10**7, description="So much of it is one US dollar: a fixed rate.")
+    as_of: date = Field(description="When that was so.")
+
+
+class PriceSettings(Section):
+    currency: Currency | None = Field(None, description="Also shown in tables.")
+    discounts: tuple[Discount, ...] = Field((), description="Negotiated with providers.")
+    credits: tuple[Credit, ...] = Field((), description="Commitments and credits.")
+
+    @field_validator("discounts")
+    @classmethod
+    def _one_at_a_time(cls, discounts: tuple[Discount, ...]) -> tuple[Discount, ...]:
+        for one, other in combinations(discounts, 2):
+            if one.overlaps(other):
+                raise ValueError(f"two discounts for {one.target} hold at the same time; let one end before the other")
+        return discounts
+
+    @field_validator("credits")
+    @classmethod
+    def _names_differ(cls, credits: tuple[Credit, ...]) -> tuple[Credit, ...]:
+        names = [credit.name for credit in credits]
+        if len(set(names)) < len(names):
+            raise ValueError("two credits have the same name; give each its own")
+        return credits
+
+
+def _midnight(day: date | None) -> float | None:
+    return None if day is None else datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()
