@@ -20,6 +20,10 @@ _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_rea
 """What an event that matters contains, compact or with spaces. Inside a JSON string the quotes would be escaped."""
 
 
+_NULLS = (b',"usage":null', b', "usage": null')
+"""Inside a JSON string the quotes would be escaped."""
+
+
 class ChatStream:
     """StreamReader for OpenAI chat → OpenAI chat. An upstream that never sends `[DONE]` gets none from us either.
 
@@ -52,6 +56,10 @@ class ChatStream:
         return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
+        relayed = self._fed(data)
+        return relayed if self._wants_usage else _without_null_usage(relayed)
+
+    def _fed(self, data: bytes) -> bytes:
         taken = self._transcript.take(data) if self._smooth else 0
         if taken == len(data):
             return data
@@ -163,6 +171,14 @@ class ChatStream:
     @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
+
+
+def _without_null_usage(relayed: bytes) -> bytes:
+    """Many backends say in every chunk that there is no usage yet, because the gateway asked for it."""
+    for null in _NULLS:
+        if relayed.rfind(null) >= 0:
+            relayed = relayed.replace(null, b"")
+    return relayed
 
 
 def _marked(block: bytes) -> bool:

@@ -11,7 +11,7 @@ from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import FleetView, PriceList
 from gateway.domain.request import DialectName
 from gateway.domain.route import Considered, ContextEstimate
-from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
+from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
 
@@ -101,6 +101,10 @@ def refusal(
         return Forbidden(
             f"The policy's data rule excludes every backend for this request: {_reasons(candidates)}. "
             "Ask for another model, or have data.hosted or data.regions in the team's policy changed."
+        )
+    if candidates and not missing and all(each.cause == "dialect" for each in candidates):
+        return BadRequest(
+            f"The model cannot be asked at this endpoint: {_reasons(candidates)}. Ask for another model.", param="model"
         )
     if allowed and all(each.cause == "window" for each in allowed):
         return ContextTooLong(

@@ -64,18 +64,18 @@ APPS = (
     _app(
         "openai-python",
         "openai_python.py",
-        "plain plain_async twice responses_twice long_conversation conversation stop stream stream_usage stream_helper "
-        "tools tools_streamed tool_forced parse image responses responses_stream responses_tools responses_parse "
-        "responses_async embeddings completions models wrong_key unknown_model spent refused_above broken_stream "
-        "no_such_path",
+        "plain plain_async twice responses_twice long_conversation conversation stop stream stream_usage "
+        "stream_helper tools tools_streamed tool_forced parse image responses responses_stream responses_tools "
+        "responses_parse responses_async responses_memory raw_response batch moderations embeddings completions "
+        "models wrong_key unknown_model spent refused_above broken_stream no_such_path",
         "vendors",
     ),
     _app(
         "anthropic-python",
         "anthropic_python.py",
         "plain plain_async stream stream_helper tools tools_streamed tool_runner parse beta cache_control thinking "
-        "image twice tools_twice long_conversation count_tokens models wrong_key unknown_model spent refused_above "
-        "broken_stream",
+        "image twice tools_twice long_conversation count_tokens raw_response batch models wrong_key unknown_model "
+        "spent refused_above broken_stream",
         "vendors",
     ),
     _app(

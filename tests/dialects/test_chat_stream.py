@@ -61,7 +61,9 @@ GOLDEN: dict[str, tuple[str, str, Usage]] = {
 def without(stream: bytes, *, usage: bool) -> bytes:
     """What the client of `stream` should get before the ending."""
     kept = [one for one in events(stream) if b"[DONE]\n" not in one and b"[DONE]\r" not in one]
-    return b"".join(one for one in kept if not usage or not is_only_usage(one))
+    if not usage:
+        return b"".join(kept)
+    return b"".join(one for one in kept if not is_only_usage(one)).replace(b',"usage":null', b"")
 
 
 def is_only_usage(one: bytes) -> bool:
@@ -339,3 +341,13 @@ def test_a_last_chunk_counts_when_it_carries_content(last: bytes, silent: int) -
     for piece in (text("a"), text("b"), last):
         reader.feed(piece)
     assert (reader.chunks, reader.silent) == (3, silent)
+
+
+def test_a_null_usage_that_only_we_asked_for_is_taken_out() -> None:
+    said = b'data: {"choices":[{"index":0,"delta":{"content":"a,\\"usage\\":null"}}],"usage":null}\n\n'
+    spaced = b'data: {"choices": [{"index": 0, "delta": {"content": "b"}}], "usage": null}\n\n'
+    for wants_usage in (False, True):
+        reader = wire.reader(streaming(wants_usage=wants_usage))
+        relayed = reader.feed(said) + reader.feed(spaced) + reader.feed(said)
+        assert relayed.count(b"usage") == (2 if not wants_usage else 5)
+        assert relayed.count(b'\\"usage\\":null') == 2

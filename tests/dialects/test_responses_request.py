@@ -426,3 +426,17 @@ def test_errors_have_openais_shape_plain_and_streamed() -> None:
     assert name == b"event: error"
     assert (event["type"], event["code"], event["error"]) == ("error", "stream_broken", plain)
     assert event["sequence_number"] > 10**6
+
+
+@pytest.mark.parametrize(
+    ("sent", "number"),
+    [
+        (b'data: {"type":"x","sequence_number":7}\n\n', 8),
+        (b'data: {"sequence_number": 7,"delta":"a"}\n\ndata: {"sequence_number": 8,"delta":"b"}\n\n', 9),
+        (b'data: {"sequence_number":3,"delta":"say \\"sequence_number\\":9"}\n\n', 4),
+        (b": alive\n\n", 2**31 - 1),
+    ],
+)
+def test_an_error_has_the_number_after_the_last_events(sent: bytes, number: int) -> None:
+    data = error_event(StreamBroken("cut"), "req_1", sent).partition(b"data: ")[2]
+    assert orjson.loads(data)["sequence_number"] == number

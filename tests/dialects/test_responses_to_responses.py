@@ -231,6 +231,16 @@ def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int]) -> None
     assert outcome(cut(golden(name), at)) == outcome([golden(name)])
 
 
+def test_a_long_answer_is_kept_and_one_without_measure_is_not() -> None:
+    def kept(text: str) -> bytes | None:
+        relay = reader()
+        read(relay, [DELTA, event({"type": "response.completed", "response": {"output": [], "id": text}})])
+        return relay.completion()
+
+    assert len(kept("long" * 100_000) or b"") > 400_000
+    assert kept("long" * 1_100_000) is None
+
+
 def outcome(pieces: list[bytes]) -> tuple[Any, ...]:
     relay = reader()
     relayed, failure = b"", ""

@@ -215,3 +215,15 @@ async def test_errors_come_as_the_sdks_own(
         assert caught.value.response.headers["retry-after"] == "1"
     if step.code:
         assert "the image cannot be read" in body
+
+
+async def test_what_the_backend_cannot_do_is_told_by_the_clients_own_name_for_it(
+    gateway: GatewayProcess, ports: dict[str, int]
+) -> None:
+    talker = Messages(gateway.base, await gateway.key("off"))
+    async with Provider(port=ports["responses"], speaks=(PATHS["responses"],)) as provider:
+        with pytest.raises(ERRORS) as caught:
+            await talker.say("responses", "hello", stop_sequences=["\n\n"])
+        assert not provider.exchanges
+    assert "stop_sequences" in str(caught.value)
+    await talker.close()

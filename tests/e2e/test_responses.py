@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import openai
+import orjson
 import pytest
 from openai.types.responses import Response
 from openai.types.responses.response_item_list import ResponseItemList
@@ -183,6 +184,18 @@ async def test_a_conversation_goes_on_over_another_backend(
         assert texts(providers[model].last)[-1] == "42"
 
 
+@pytest.mark.parametrize("model", BACKENDS)
+async def test_a_long_answer_is_stored_when_it_was_streamed(
+    gateway: GatewayProcess, providers: dict[str, Provider], model: str
+) -> None:
+    sdk = client(gateway, await gateway.key("storing"))
+    providers[model].script(Reply(text="first " + "long" * 100_000))
+    async with sdk.responses.stream(model=model, input="Tell me all") as stream:
+        made = await stream.get_final_response()
+    stored = await sdk.responses.retrieve(made.id)
+    assert len(stored.output_text) == len(made.output_text) > 400_000
+
+
 async def test_a_reference_stands_for_a_stored_item(gateway: GatewayProcess, providers: dict[str, Provider]) -> None:
     sdk = client(gateway, await gateway.key("storing"))
     first = await sdk.responses.create(model="chatty", input="My name is Ada")
@@ -279,6 +292,8 @@ async def test_a_stream_that_breaks_ends_in_an_error_and_never_completes(
     assert "response.output_text.delta" in names
     assert names[-1] == "error"
     assert not {"response.completed", "response.incomplete", "response.output_text.done"} & set(names)
+    numbers = [orjson.loads(line[6:])["sequence_number"] for line in raw.text.splitlines() if line.startswith("data: ")]
+    assert numbers == list(range(len(names)))
 
     providers[model].script(Reply(tokens=50, cut="rst", after=5))
     with pytest.raises(openai.APIError):
@@ -292,7 +307,7 @@ async def test_what_the_backend_cannot_do_is_refused_by_name(
 ) -> None:
     sdk = client(gateway, await gateway.key("plain"))
     with pytest.raises(openai.BadRequestError) as caught:
-        await sdk.responses.create(model=model, input="?", tools=[TOOL, {"type": "web_search"}])
+        await sdk.responses.create(model=model, input="?", tools=[TOOL, {"type": "code_interpreter", "container": "c"}])
     assert caught.value.param == "tools[1].type"
     with pytest.raises(openai.BadRequestError) as caught:
         await sdk.responses.create(model=model, input="?", background=True)

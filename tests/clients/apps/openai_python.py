@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import time
+
 import openai
 from cases import EMBEDDER, KEY, MODEL, PIXEL, SPENT_KEY, V1, case, main, raised, token
 from openai import AsyncOpenAI, OpenAI
@@ -229,6 +232,62 @@ async def responses_async():
         events = [event async for event in await other.responses.create(model=MODEL, input=said, stream=True)]
     assert [event.sequence_number for event in events] == list(range(len(events)))
     assert said in events[-1].response.output_text
+
+
+@case
+def responses_memory():
+    """Of a team that may store: only what is new is sent."""
+    said = token()
+    first = client.responses.create(model=MODEL, input=f"Weather in {said} [[use weather]]", tools=FLAT_TOOLS)
+    call = next(item for item in first.output if item.type == "function_call")
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": f"sunny in {said}"}
+    last = client.responses.create(model=MODEL, previous_response_id=first.id, input=[result], tools=FLAT_TOOLS)
+    assert f"sunny in {said}" in last.output_text
+    assert client.responses.retrieve(last.id).output_text == last.output_text
+    client.responses.delete(last.id)
+    raised(openai.NotFoundError, client.responses.retrieve, last.id)
+
+
+@case
+def raw_response():
+    said = token()
+    raw = client.chat.completions.with_raw_response.create(model=MODEL, messages=user(f"Say {said}"))
+    answer = raw.parse()
+    assert said in answer.choices[0].message.content
+    assert answer._request_id == raw.headers["x-request-id"]
+    with client.responses.with_streaming_response.create(model=MODEL, input=f"Say {said}", stream=True) as streamed:
+        assert "response.completed" in "".join(streamed.iter_text())
+
+
+@case
+def batch():
+    said = token()
+    lines = [
+        {
+            "custom_id": f"line-{number}",
+            "method": "POST",
+            "url": "/v1/chat/completions",
+            "body": {"model": MODEL, "messages": user(f"Line {number} of {said}")},
+        }
+        for number in range(3)
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    file = client.files.create(file=("lines.jsonl", text.encode()), purpose="batch")
+    job = client.batches.create(input_file_id=file.id, endpoint="/v1/chat/completions", completion_window="24h")
+    until = time.monotonic() + 20
+    while job.status not in ("completed", "failed", "expired") and time.monotonic() < until:
+        time.sleep(0.2)
+        job = client.batches.retrieve(job.id)
+    assert (job.status, job.request_counts.completed) == ("completed", 3), job
+    rows = [json.loads(line) for line in client.files.content(job.output_file_id).text.splitlines()]
+    answers = {row["custom_id"]: row["response"]["body"]["choices"][0]["message"]["content"] for row in rows}
+    assert all(f"Line {number} of {said}" in answers[f"line-{number}"] for number in range(3))
+
+
+@case
+def moderations():
+    answer = client.moderations.create(model=EMBEDDER, input="nothing bad")
+    assert answer.results[0].flagged is False
 
 
 @case
