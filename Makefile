@@ -30,7 +30,7 @@ test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras
 
 # Real clients, each where its own requirements hold; .clients is theirs alone.
-CLIENTS := vendors frameworks older aider node agents
+CLIENTS := vendors frameworks older others aider node agents
 
 test-clients: .venv/dev $(CLIENTS:%=.clients/%/ready)  ## some twenty real clients and two coding agents (needs Node 20)
 	$(BIN)/python -m pytest tests/clients -m clients
@@ -90,7 +90,7 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 
 lock-clients:  ## pin the clients anew
 	$(PIP) install uv
-	for name in vendors frameworks older aider; do (cd tests/clients/requirements && \
+	for name in vendors frameworks older others aider; do (cd tests/clients/requirements && \
 		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
 	for name in node agents; do (cd tests/clients/requirements/$$name && npm update --save --package-lock-only \

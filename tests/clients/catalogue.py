@@ -133,6 +133,13 @@ APPS = (
         "aider",
     ),
     _app(
+        "more-python",
+        "more_python.py",
+        "dspy smolagents haystack haystack_claude autogen_chat autogen_claude agno_chat agno_responses agno_claude "
+        "strands_chat strands_claude semantic_kernel",
+        "others",
+    ),
+    _app(
         "curl",
         "curl_cli.py",
         "chat chat_without_v1 chat_stream other_key_header messages messages_stream responses responses_stream "
@@ -164,5 +171,11 @@ APPS = (
         "chat_invoke chat_stream chat_tools chat_structured chat_agent responses_invoke responses_stream "
         "responses_tools responses_structured responses_agent claude_invoke claude_stream claude_tools "
         "claude_structured claude_agent embeddings wrong_key",
+    ),
+    _app(
+        "openai-agents-node",
+        "openai_agents_node.mjs",
+        "responses_tools responses_streamed responses_structured responses_handoff chat_tools chat_streamed "
+        "chat_structured chat_handoff",
     ),
 )
