@@ -39,9 +39,10 @@ def dspy():
 def smolagents():
     from smolagents import OpenAIServerModel, ToolCallingAgent, tool
 
-    said = token()
-    model = OpenAIServerModel(model_id=MODEL, api_base=V1, api_key=KEY)
-    model.supports_stop_parameter = False  # what it does for models that it knows to have none
+    class Model(OpenAIServerModel):
+        supports_stop_parameter = False  # as it says of the models that it knows to have none: Responses has none
+
+    said, model = token(), Model(model_id=MODEL, api_base=V1, api_key=KEY)
     agent = ToolCallingAgent(tools=[tool(weather)], model=model, verbosity_level=0)
     assert said in agent.run(asked(said))
 
