@@ -58,10 +58,10 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 
-.clients/%/ready: tests/clients/requirements/%/package-lock.json
+.clients/%/ready: tests/clients/requirements/%/package.json
 	@mkdir -p $(@D)
-	cp $(<D)/package.json $(<D)/package-lock.json $(@D)
-	cd $(@D) && npm ci --no-audit --no-fund
+	cp $(<D)/*.json $(@D)
+	cd $(@D) && npm install --no-audit --no-fund
 	@touch $@
 
 $(DATA)/models/$(GGUF): | .venv/run
@@ -93,8 +93,9 @@ lock-clients:  ## pin the clients anew
 	for name in vendors frameworks older others aider; do (cd tests/clients/requirements && \
 		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
-	for name in node agents; do (cd tests/clients/requirements/$$name && npm update --save --package-lock-only \
-		--ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund) || exit 1; done
+	cd tests/clients/requirements/agents && npm update --save --no-package-lock --dry-run
+	cd tests/clients/requirements/node && npm update --save --package-lock-only --ignore-scripts \
+		--omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:
 	rm -rf .venv .clients .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -11,6 +11,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_chunks import ChatChunks
+from gateway.dialects.chat_request import check_types
 from gateway.dialects.plain import Plain
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.request import CompletionRequest, DialectName
@@ -118,6 +119,10 @@ class Through:
             body["stream_options"] = {"include_usage": True}
         if self._inner.backend == "openai_chat":
             body = plain_chat(body)
+        try:
+            check_types(body)
+        except BadRequest as error:
+            raise self._in_clients_words(error) from None
         return CompletionRequest(
             id=request.id,
             dialect="openai_chat",

@@ -86,6 +86,11 @@ def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     return "", ""
 
 
+def may_go_to(backend: Backend, data: DataPolicy) -> bool:
+    """May a prompt go there, by the policy's data rule?"""
+    return not (backend.hosted and data.hosted == "forbidden") and (not data.regions or backend.region in data.regions)
+
+
 def room_for_output(backend: Backend, demand: Demand) -> int:
     """Tokens of the window to leave free: the client's limit if it set one, else the expected length."""
     wanted = demand.output_tokens if demand.output_most is None else demand.output_most

@@ -380,6 +380,10 @@ def test_instructions_of_several_parts_are_one_system_message() -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"messages": []}, "messages"),
+        ({"max_tokens": 9}, "max_tokens"),
+        ({"tools": [{**WEATHER, "name": []}]}, "tools[0].name"),
+        ({"reasoning": {"effort": []}}, "reasoning.effort"),
     ],
 )  # fmt: skip
 def test_what_chat_has_no_word_for_is_refused_by_name(fields: dict[str, Any], param: str) -> None:

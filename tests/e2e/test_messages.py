@@ -379,15 +379,31 @@ async def test_when_no_backend_can_serve_the_gateway_is_overloaded(connect: Conn
 # -- counting ----------------------------------------------------------------------------------------------------------
 
 
-async def test_tokens_are_counted_without_asking_a_model(connect: Connect, providers: Providers) -> None:
+async def test_tokens_are_counted_by_who_would_answer(connect: Connect, providers: Providers) -> None:
+    client = await connect()
+    betas = ["token-counting-2024-11-01"]
+    counted = await client.beta.messages.count_tokens(model="claude", messages=HELLO * 3, betas=betas)
+    assert counted.input_tokens == 21
+    last = providers.claude.last
+    assert (last.path, last.json["model"]) == ("/v1/messages/count_tokens", "scripted-claude")
+    assert last.header(b"x-api-key") == b"sk-upstream-secret"
+    assert betas[0].encode() in (last.header(b"anthropic-beta") or b"")
+    providers.claude.script(Fail(500))
+    assert (await client.messages.count_tokens(model="claude", messages=HELLO * 3)).input_tokens not in (0, 21)
+    with pytest.raises(anthropic.NotFoundError) as unknown:
+        await client.messages.count_tokens(model="claude-99", messages=HELLO)
+    told(unknown.value, "not_found_error")
+
+
+async def test_tokens_are_counted_here_for_models_of_others(connect: Connect, providers: Providers) -> None:
     client = await connect()
     tools: Any = [TOOL]
-    one = await client.messages.count_tokens(model="claude", messages=HELLO)
-    more = await client.messages.count_tokens(model="claude", messages=HELLO * 20, system="Be brief.", tools=tools)
-    beta = await client.beta.messages.count_tokens(model="claude", messages=HELLO)
+    one = await client.messages.count_tokens(model="small", messages=HELLO)
+    more = await client.messages.count_tokens(model="small", messages=HELLO * 20, system="Be brief.", tools=tools)
+    beta = await client.beta.messages.count_tokens(model="auto", messages=HELLO)
     assert 5 < one.input_tokens == beta.input_tokens < 30
     assert more.input_tokens > 10 * one.input_tokens
-    assert not providers.claude.exchanges
+    assert not providers.small.exchanges
     with pytest.raises(anthropic.BadRequestError) as caught:
         await client.messages.count_tokens(model="claude", messages=[])
     assert "messages" in told(caught.value, "invalid_request_error")
