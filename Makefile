@@ -88,13 +88,12 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
 		$(TORCH:%=--no-emit-package %) -o requirements-st.lock
 
-lock-clients:  ## pin the clients anew
+lock-clients:  ## pin the clients anew; Node's by the versions in their package.json
 	$(PIP) install uv
 	for name in vendors frameworks older others aider; do (cd tests/clients/requirements && \
 		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
-	cd tests/clients/requirements/agents && npm update --save --no-package-lock --dry-run
-	cd tests/clients/requirements/node && npm update --save --package-lock-only --ignore-scripts \
+	cd tests/clients/requirements/node && npm install --package-lock-only --ignore-scripts \
 		--omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:

@@ -382,3 +382,21 @@ def test_which_failures_a_pause_may_cure(failure: BackendError, again: bool) -> 
     assert (pause_s is not None) is again
     if pause_s is not None:
         assert (failure.retry_after_s or 0.0) < pause_s < (failure.retry_after_s or 0.0) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "kind", "again"),
+    [
+        (Fail(429, code="rate_limit_exceeded"), "rate_limit_exceeded", "rate_limit_error", True),
+        (Fail(429, "You exceeded your current quota", code="insufficient_quota"), *["insufficient_quota"] * 2, False),
+        (Fail(429, body="html"), "rate_limit_exceeded", "rate_limit_error", True),
+    ],
+)
+async def test_a_rate_limit_is_told_as_one_and_an_empty_account_as_that(
+    small: Provider, caller_of: CallerOf, said: Fail, code: str, kind: str, again: bool
+) -> None:
+    small.default = said
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller_of().call(chat())
+    error = caught.value
+    assert (error.status, error.code, error.kind, error.retryable) == (429, code, kind, again)

@@ -394,7 +394,13 @@ def test_what_chat_has_no_word_for_is_refused_by_name(fields: dict[str, Any], pa
 
 def test_trimming_takes_reasoning_along_with_what_it_led_to() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-    items = [{"role": "user", "content": "old"}, thought, CALL, RESULT, {"role": "user", "content": "long " * 9}]
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "old"},
+        thought,
+        CALL,
+        RESULT,
+        {"role": "user", "content": "long " * 9},
+    ]
     request = asked(input=items, instructions="Be brief.")
     plan = ContextPlan(9, 5, drop=frozenset({0, 2, 3}), replace={4: "short"})
     messages = translation.chat(request, plan)["messages"]

@@ -176,7 +176,7 @@ def test_logprobs_ride_on_the_text() -> None:
     stream = read(reader, [chunk(None, choices=[choice]), STOP, USAGE_ONLY, DONE]) + reader.ending
     delta = next(event for event in events(stream) if event["type"] == "response.output_text.delta")
     assert delta["logprobs"][0]["token"] == "é"
-    part = final(stream).output[0].content[0]  # type: ignore[union-attr]
+    part = final(stream).output[0].content[0]  # type: ignore[union-attr,index]
     assert part.logprobs[0].bytes == [195, 169]  # type: ignore[union-attr,index]
     assert part.logprobs[0].top_logprobs[0].logprob == -2  # type: ignore[union-attr,index]
 

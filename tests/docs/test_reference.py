@@ -140,9 +140,11 @@ def test_every_error_a_client_can_see_has_a_line_with_its_status() -> None:
     assert set(told) == {error.code for error in seen}
     for error in seen - {errors.StreamBroken, errors.AllBackendsFailed}:
         assert told[error.code] == str(error.status)
-    outcomes = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),)]
-    statuses = sorted({errors.AllBackendsFailed(failures).status for failures in outcomes})
+    outcomes = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),), (errors.BackendOverloaded("x"),)]
+    ends = {(error.code, error.status) for error in map(errors.AllBackendsFailed, outcomes)}
+    statuses = sorted(status for code, status in ends if code == errors.AllBackendsFailed.code)
     assert told[errors.AllBackendsFailed.code] == ", ".join(map(str, statuses))
+    assert all(told[code] == str(status) for code, status in ends if code != errors.AllBackendsFailed.code)
 
 
 def every(error: type[Exception]) -> Iterator[Any]:

@@ -215,8 +215,8 @@ async def test_a_stored_response_is_shown_listed_and_deleted(
     shown = await sdk.responses.retrieve(made.id)
     assert shown.output == made.output
     listed = await sdk.responses.input_items.list(made.id, order="asc", limit=2)
-    assert [item.content[0].text for item in listed.data] == ["a", "b"]  # type: ignore[union-attr]
-    assert [item.content[0].text async for item in listed] == ["a", "b", "c"]  # type: ignore[union-attr]
+    assert [item.content[0].text for item in listed.data] == ["a", "b"]  # type: ignore[union-attr,index]
+    assert [item.content[0].text async for item in listed] == ["a", "b", "c"]  # type: ignore[union-attr,index]
     ResponseItemList.model_validate(listed.model_dump(mode="json") | {"object": "list", "first_id": "", "last_id": ""})
     with pytest.raises(openai.BadRequestError):
         await sdk.responses.cancel(made.id)
