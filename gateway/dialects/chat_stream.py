@@ -63,7 +63,7 @@ class ChatStream:
         taken = self._transcript.take(data) if self._smooth else 0
         if taken == len(data):
             return data
-        if self._smooth and data.endswith(b"\n\n") and not _marked(data):
+        if self._smooth and data.endswith(b"\n\n") and not _marked(data) and sse.sound(data[taken:]):
             self._transcript.keep(data[taken:])
             return data
         if self._failure:
@@ -81,11 +81,14 @@ class ChatStream:
         transcript, returns = self._transcript, b"\r" in block
         relayed, begin, at = [], 0, 0
         if transcript.irregular and (at := _first_marked(block)):
-            transcript.add(block[:at])
-        while (at := transcript.take(block, at)) < len(block) and not (self.ended or self._failure):
+            if sse.sound(block[:at]):
+                transcript.add(block[:at])
+            else:
+                at = 0
+        while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
             end = sse.next_boundary(block, at, returns)
             event = block[at:end]
-            if not _marked(event):
+            if not _marked(event) and (sse.sound(event) or sse.lacks_only_its_end(event)):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -109,8 +112,9 @@ class ChatStream:
             self._failure = broken(said, data)
             return False
         if type(chunk) is not dict:
-            self._transcript.add(event)
-            return True
+            if data:
+                self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
+            return not data
         self._transcript.add_parsed(event, chunk)
         return self._note(chunk)
 

@@ -11,6 +11,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_chunks import ChatChunks
+from gateway.dialects.chat_parts import flattened
 from gateway.dialects.chat_request import check_types
 from gateway.dialects.plain import Plain
 from gateway.dialects.wire import StreamReader, Wire
@@ -94,9 +95,10 @@ class Through:
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         said = self._inner.plain(self._as_chat(request), body)
-        completion = {**orjson.loads(said.body), "choices": said.choices}
+        choices = [{**choice, "message": flattened(choice["message"])} for choice in said.choices]
+        completion = {**orjson.loads(said.body), "choices": choices}
         translated = self._translation.plain(request, completion, said.usage)
-        return Plain(translated, said.usage, said.finish, said.confidence, said.choices)
+        return Plain(translated, said.usage, said.finish, said.confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         return self._in_clients_words(self._inner.refusal(status, body, backend))

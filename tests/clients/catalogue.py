@@ -64,10 +64,15 @@ APPS = (
     _app(
         "openai-python",
         "openai_python.py",
-        "plain plain_async twice responses_twice long_conversation conversation stop stream stream_usage "
-        "stream_helper tools tools_streamed tool_forced parse image responses responses_stream responses_tools "
-        "responses_parse responses_async responses_memory raw_response batch moderations embeddings completions "
-        "models wrong_key unknown_model spent refused_above broken_stream no_such_path",
+        "plain plain_async twice long_conversation conversation stop stream stream_usage stream_helper tools "
+        "tools_streamed tool_forced parse image raw_response batch moderations embeddings completions models "
+        "wrong_key unknown_model spent refused_above broken_stream no_such_path",
+        "vendors",
+    ),
+    _app(
+        "openai-python-responses",
+        "openai_responses_python.py",
+        "twice plain stream tools parse later memory",
         "vendors",
     ),
     _app(

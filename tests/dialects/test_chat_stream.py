@@ -323,12 +323,17 @@ def test_an_answer_too_large_to_keep_is_relayed_and_counted_but_not_kept() -> No
     assert reader.completion() is None
 
 
-def test_an_unreadable_event_is_relayed_but_the_answer_is_not_kept() -> None:
-    odd = b"data: not json\n\n"
+@pytest.mark.parametrize("odd", [b"not json", b'{"choices":[{"delta":{"content":"b', b"{not json}", b'["a"]', b"7"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_unreadable_event_breaks_the_stream_after_what_came_before_it(odd: bytes, apart: bool) -> None:
     reader = wire.reader(streaming())
-    assert read(reader, [text("a") + odd + STOP + DONE]) == text("a") + odd + STOP
+    pieces = [text("a"), text("b"), b"data: %b\n\n" % odd, text("c"), STOP + DONE]
+    relayed: list[bytes] = []
+    with pytest.raises(BackendGarbage, match="not one of a chat stream"):
+        relayed.extend(map(reader.feed, pieces if apart else [b"".join(pieces), DONE]))
+    assert b"".join(relayed) == text("a") + text("b")
     assert reader.completion() is None
-    assert reader.delivered_text() == "a"
+    assert reader.delivered_text() == "ab"
 
 
 @pytest.mark.parametrize(

@@ -327,7 +327,7 @@ async def test_refusals_have_anthropics_shape_and_name_the_field(connect: Connec
     client = await connect()
     nothing = await refused(client, anthropic.BadRequestError, extra_body={"max_tokens": None})
     assert "max_tokens" in told(nothing, "invalid_request_error")
-    tool = {"type": "web_search_20250305", "name": "web_search"}
+    tool = {"type": "bash_20250124", "name": "bash"}
     foreign = await refused(client, anthropic.BadRequestError, tools=[TOOL, tool])
     assert "tools[1]" in told(foreign, "invalid_request_error")
     unknown = await refused(client, anthropic.NotFoundError, model="claude-99")

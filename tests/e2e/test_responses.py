@@ -162,7 +162,8 @@ async def test_a_conversation_goes_on_by_naming_the_last_response(
     async with sdk.responses.stream(model=model, input="Who am I?", previous_response_id=first.id) as stream:
         second = await stream.get_final_response()
     assert texts(provider.last) == ["My name is Ada", first.output_text, "Who am I?"]
-    await sdk.responses.create(model=model, input="Sure?", previous_response_id=second.id)
+    third = await sdk.responses.create(model=model, input="Sure?", previous_response_id=second.id)
+    assert (second.previous_response_id, third.previous_response_id) == (first.id, second.id)
     assert texts(provider.last)[-2:] == [second.output_text, "Sure?"]
     assert len(texts(provider.last)) == 5
     if model == "native":
@@ -188,7 +189,7 @@ async def test_a_conversation_goes_on_over_another_backend(
 async def test_a_long_answer_is_stored_when_it_was_streamed(
     gateway: GatewayProcess, providers: dict[str, Provider], model: str
 ) -> None:
-    sdk = client(gateway, await gateway.key("storing"))
+    sdk = client(gateway, await gateway.key("others"))  # the provider gives the same ids in every test
     providers[model].script(Reply(text="first " + "long" * 100_000))
     async with sdk.responses.stream(model=model, input="Tell me all") as stream:
         made = await stream.get_final_response()

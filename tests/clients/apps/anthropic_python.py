@@ -277,7 +277,7 @@ def broken_stream():
         ) as helper:
             helper.get_final_message()
 
-    raised(Exception, read)
+    raised(anthropic.APIError, read)
 
 
 main()
