@@ -30,7 +30,7 @@ test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras
 
 # Real clients, each where its own requirements hold; .clients is theirs alone.
-CLIENTS := vendors frameworks older aider node agents
+CLIENTS := vendors frameworks older others aider node agents
 
 test-clients: .venv/dev $(CLIENTS:%=.clients/%/ready)  ## some twenty real clients and two coding agents (needs Node 20)
 	$(BIN)/python -m pytest tests/clients -m clients
@@ -58,10 +58,10 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 	.clients/$*/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --no-deps -r $<
 	@touch $@
 
-.clients/%/ready: tests/clients/requirements/%/package-lock.json
+.clients/%/ready: tests/clients/requirements/%/package.json
 	@mkdir -p $(@D)
-	cp $(<D)/package.json $(<D)/package-lock.json $(@D)
-	cd $(@D) && npm ci --no-audit --no-fund
+	cp $(<D)/*.json $(@D)
+	cd $(@D) && npm install --no-audit --no-fund
 	@touch $@
 
 $(DATA)/models/$(GGUF): | .venv/run
@@ -88,13 +88,13 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
 		$(TORCH:%=--no-emit-package %) -o requirements-st.lock
 
-lock-clients:  ## pin the clients anew
+lock-clients:  ## pin the clients anew; Node's by the versions in their package.json
 	$(PIP) install uv
-	for name in vendors frameworks older aider; do (cd tests/clients/requirements && \
+	for name in vendors frameworks older others aider; do (cd tests/clients/requirements && \
 		PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --no-header --upgrade $$name.in -o $$name.lock) || exit 1; done
-	for name in node agents; do (cd tests/clients/requirements/$$name && npm update --save --package-lock-only \
-		--ignore-scripts --omit-lockfile-registry-resolved --no-audit --no-fund) || exit 1; done
+	cd tests/clients/requirements/node && npm install --package-lock-only --ignore-scripts \
+		--omit-lockfile-registry-resolved --no-audit --no-fund
 
 clean:
 	rm -rf .venv .clients .data .models build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache

@@ -182,6 +182,8 @@ class NotSpoken(BackendFailed):
 
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
+    no_quota = False
+    """It says that there is no money left behind the gateway's key, which no waiting mends."""
 
 
 class BackendRefused(BackendError):
@@ -211,8 +213,8 @@ class StreamBroken(BackendError):
 
 
 class AllBackendsFailed(GatewayError):
-    """429 if every attempt was rate-limited, 503 if that or overload kept all from answering or none could be tried,
-    else 502."""
+    """429 if every attempt was rate-limited (then that is the code too), 503 if that or overload kept all from
+    answering or none could be tried, else 502."""
 
     code, retryable = "all_backends_failed", True
 
@@ -220,8 +222,10 @@ class AllBackendsFailed(GatewayError):
         limited = bool(failures) and all(isinstance(failure, BackendRateLimited) for failure in failures)
         full = all(isinstance(failure, BackendRateLimited | BackendOverloaded) for failure in failures)
         self.status = 429 if limited else 503 if full else 502
-        if limited:
-            self.kind = "rate_limit_error"
+        if limited and all(getattr(failure, "no_quota", False) for failure in failures):
+            self.code, self.kind, self.retryable = BudgetExhausted.code, BudgetExhausted.kind, False
+        elif limited:
+            self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]

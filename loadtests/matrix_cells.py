@@ -86,7 +86,7 @@ _AWAY = _state(frozenset({"lenient", "free", "cached", "strict"}), health=("stat
 _KEYS_OLD = (r'thriftgate_room\{figure="age_s",room="keys"\}', 2.0)
 _FIRST_DOWN = Expect(
     # near its end a budget has nothing for the dearer one
-    refusals={"tight": ("502 all_backends_failed", "429 all_backends_failed")},
+    refusals={"tight": ("502 all_backends_failed", "429 rate_limit_exceeded")},
     served_by="second",
     health=("backends.first", ""),
     metric=(r'thriftgate_attempts_total\{backend="first",outcome="(failed|interrupted)"\}', 0),

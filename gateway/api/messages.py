@@ -16,11 +16,13 @@ from gateway.context.measure import sizes
 from gateway.dialects.messages_request import parse_prompt
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
+from gateway.routing.candidates import may_go_to
+from gateway.routing.names import resolve
 from gateway.settings.gateway import RequestLimits
 
 
 class MessageRoutes:
-    """Counted here, as the context room does, for whatever model: it costs nothing, and no prompt leaves the house."""
+    """Counted by the backend where the model is one of Anthropic's and the prompt may go there, else here."""
 
     def __init__(self, *, door: Door, counter: Counter, fleet: Fleet, limits: RequestLimits) -> None:
         self._counter, self._fleet, self._limits = counter, fleet, limits
@@ -28,13 +30,22 @@ class MessageRoutes:
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
 
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
-        """`{"input_tokens": n}`: exact for OpenAI's tokenizers, about right for the family of any other model."""
+        """`{"input_tokens": n}`. What is counted here is exact for OpenAI's tokenizers, about right for other families.
+
+        Raises UnknownModel.
+        """
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)
         body = await read_body(request.receive, limit, self._limits.body_timeout)
         body = await decoded(body, headers.get(b"content-encoding", b""), limit)
         asked = parse_prompt(body, "", Controls(), headers)
-        model = next((each.model for each in self._fleet.backends if each.name == asked.model), asked.model)
-        counted = await sizes(asked, self._counter, encoding_of(model))
-        return json_response({"input_tokens": ceil(counted.total * family_factor(model))})
+        named = resolve(asked.model, tenant.policy, self._fleet.backends)
+        backend = named.backends[0] if named.rule is None else None
+        tokens = None
+        if backend is not None and may_go_to(backend, tenant.policy.data):
+            tokens = await self._fleet.count_tokens(backend, asked)
+        if tokens is None:
+            model = backend.model if backend else asked.model
+            tokens = ceil((await sizes(asked, self._counter, encoding_of(model))).total * family_factor(model))
+        return json_response({"input_tokens": tokens})

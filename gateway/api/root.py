@@ -14,6 +14,7 @@ from gateway.backends.fleet import Fleet
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, UnknownModel
+from gateway.routing.candidates import may_go_to
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 """What Anthropic's documentation has servers say that do not know when a model was made."""
@@ -26,12 +27,9 @@ def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
     for name, entry in policy.models.items():
         found.setdefault(name, "thriftgate" if isinstance(entry, ModelRule) else entry)
     for backend in fleet.backends:
-        if backend.hosted and policy.data.hosted == "forbidden":
-            continue
-        if policy.data.regions and backend.region not in policy.data.regions:
-            continue
-        found.setdefault(backend.name, backend.kind)
-        found.setdefault(backend.model, backend.kind)
+        if may_go_to(backend, policy.data):
+            found.setdefault(backend.name, backend.kind)
+            found.setdefault(backend.model, backend.kind)
     return list(found.items())
 
 

@@ -2,9 +2,37 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import orjson
+
 from gateway.backends.over_http import OverHttp
-from gateway.domain.request import DialectName
+from gateway.dialects import splice
+from gateway.dialects.messages_to_messages import MessagesToMessages
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.errors import BackendError
+
+_COUNT_S = 10.0
+_MOST_COUNT_BYTES = 4096
 
 
 class Anthropic(OverHttp):
     dialect: DialectName = "anthropic_messages"
+
+    async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
+        """Tokens of the prompt as the backend counts them, which it does for nothing; None when it does not say."""
+        until = asyncio.get_running_loop().time() + _COUNT_S
+        body = splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
+        try:
+            headers = MessagesToMessages().headers(request, self._key)
+            upstream = await self._client.request(
+                "POST", "/messages/count_tokens", headers, body, deadline=until, first_byte_timeout=_COUNT_S
+            )
+            try:
+                said = orjson.loads(await upstream.read(_MOST_COUNT_BYTES)) if upstream.status == 200 else None
+            finally:
+                await upstream.aclose()
+        except (BackendError, orjson.JSONDecodeError):
+            return None
+        counted = said.get("input_tokens") if type(said) is dict else None
+        return counted if type(counted) is int and counted >= 0 else None

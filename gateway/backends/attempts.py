@@ -73,7 +73,8 @@ class Attempts:
     ) -> Relayed | Whole:
         """The answer of the first backend that begins one. `unsure` is asked for log-probabilities.
 
-        Raises BackendRefused at once: the request is wrong everywhere. Raises BadRequest, ContextTooLong or
+        A backend that rests is asked only when all do, one call at a time. Raises BackendRefused at once: the request
+        is wrong everywhere. Raises BadRequest, ContextTooLong or
         BudgetExhausted when no backend was left that could be called, Overloaded when all were busy,
         DeadlineExceeded, LedgerUnavailable, and AllBackendsFailed.
         """
@@ -82,13 +83,21 @@ class Attempts:
             if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure):
                 self.totals.fallbacks += backend is not backends[0]
                 return answer
+        if met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
+            raise met.verdict()
+        for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
+            if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure, True):
+                return answer
         raise met.verdict()
 
-    async def _patiently(self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool) -> Relayed | Whole | None:
+    async def _patiently(
+        self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool, last_resort: bool = False
+    ) -> Relayed | Whole | None:
         """One call, and one more after a failure that a short pause may cure."""
+        before = len(errand.record.attempts)
         for again in (False, True):
             try:
-                answer = await self._once(exchange, errand, logprobs)
+                answer = await self._once(exchange, errand, logprobs, last_resort)
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
                 errand.record.note("backend skipped", backend=exchange.backend.name, why=obstacle.code)
                 (met.busy if isinstance(obstacle, Overloaded) else met.misfits).append(obstacle)
@@ -100,6 +109,7 @@ class Attempts:
                 return None
             except BackendError as failure:
                 met.failures.append(failure)
+                met.asked = met.asked or len(errand.record.attempts) > before
                 if again or not await self._pause(exchange, errand, failure):
                     return None
                 self.totals.retries += 1
@@ -117,14 +127,18 @@ class Attempts:
         await asyncio.sleep(pause_s)
         return True
 
-    async def _once(self, exchange: Exchange, errand: Errand, logprobs: bool) -> Relayed | Whole | None:
+    async def _once(
+        self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
+    ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
         loop = asyncio.get_running_loop()
         left_s = errand.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()
         tenant = errand.record.tenant
-        place = await exchange.health.enter(left_s, tenant.team, batch=tenant.batch(errand.request.controls))
+        place = await exchange.health.enter(
+            left_s, tenant.team, batch=tenant.batch(errand.request.controls), last_resort=last_resort
+        )
         if place is None:
             errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
@@ -209,6 +223,7 @@ class _Met:
         self.failures: list[GatewayError] = []
         self.misfits: list[GatewayError] = []
         self.busy: list[GatewayError] = []
+        self.asked = False
 
     def verdict(self) -> GatewayError:
         """Real failures first; then what the client can change; then what only time can.

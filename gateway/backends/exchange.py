@@ -26,6 +26,7 @@ from gateway.errors import (
     BackendRefused,
     BackendTimeout,
     BadRequest,
+    BudgetExhausted,
     NotSpoken,
     UnknownModel,
 )
@@ -218,7 +219,12 @@ class Exchange:
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if status == 429:
-            return BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
+            limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
+            said = upstream_error.error_in(await _words(upstream))
+            limited.no_quota = said is not None and BudgetExhausted.code in (said.code, said.kind)
+            if limited.no_quota:
+                limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
+            return limited
         if status in _NO_ENDPOINT:
             said = upstream_error.error_in(await _words(upstream))
             if self._lacks(call.wire, said):

@@ -101,6 +101,13 @@ class Fleet:
         record.first_byte_ms = round((time.perf_counter() - record.started) * 1000, 3)
         return answer
 
+    async def count_tokens(self, backend: Backend, request: CompletionRequest) -> int | None:
+        """Tokens of an Anthropic request's prompt, from a backend that counts them; None where none does, or now."""
+        exchange = self._exchanges[backend.name]
+        if not isinstance(exchange.kind, Anthropic) or not exchange.health.state().available:
+            return None
+        return await exchange.kind.count_tokens(request, backend.model)
+
     def stats(self) -> dict[str, int | float | str]:
         """Totals of this worker; of each backend `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and those
         of its queue.

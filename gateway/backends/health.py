@@ -61,14 +61,19 @@ class Breaker:
         """Seconds until the backend takes calls again, as it said itself; 0 when it said nothing."""
         return max(0.0, self.limited_until - now)
 
+    @property
+    def probing(self) -> bool:
+        return self._probing
+
     def start(self) -> bool:
-        """A call starts (`closed_to` was empty). Is it the probe?"""
-        self._probing = self.open
-        return self.open
+        """A call starts: `closed_to` was empty, or it is the last resort. Is it a probe?"""
+        self._probing = self.open or self.limited_until > 0
+        return self._probing
 
     def began(self) -> None:
         """A probe's first bytes are there: closed again, though the next failure would open it."""
         self.open = self._probing = False
+        self.limited_until = 0.0
         self._in_a_row = self._tripping.failures_in_a_row - 1
 
     def succeeded(self, now: float) -> None:
@@ -139,22 +144,26 @@ class Health:
         reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
 
-    async def enter(self, wait_s: float, share: str = "", *, batch: bool = False) -> Place | None:
+    async def enter(
+        self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
+    ) -> Place | None:
         """A place for one call, or None while the breaker is open.
+
+        `last_resort`: there is no other backend to ask, so one call at a time may find out ahead of time.
 
         Waits at most `wait_s` for one of the backend's `concurrent` places, in a queue that is fair between shares and
         serves batch last. Raises Overloaded (ShareExceeded) when none came free or too many wait, and
         BackendRateLimited while the backend has asked for a pause.
         """
         breaker = self.breaker
-        if (breaker.open or breaker.limited_until) and self._resting():
+        if (breaker.open or breaker.limited_until) and self._barred(last_resort):
             return None
         if self.places.take(share):
             return self._start(share)
         await self.places.wait(share, batch, wait_s)
         resting = True
         try:
-            resting = self._resting()  # the wait may have been long enough for the breaker to open
+            resting = self._barred(last_resort)  # the wait may have been long enough for the breaker to open
         finally:
             if resting:
                 self.places.give_back(share)
@@ -162,7 +171,11 @@ class Health:
 
     def _start(self, share: str) -> Place:
         self.in_flight += 1
-        return Place(self, self.breaker.open and self.breaker.start(), share)
+        breaker = self.breaker
+        return Place(self, (breaker.open or breaker.limited_until > 0) and breaker.start(), share)
+
+    def _barred(self, last_resort: bool) -> bool:
+        return self.breaker.probing if last_resort else self._resting()
 
     def _resting(self) -> bool:
         now = self.monotonic()

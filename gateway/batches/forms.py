@@ -33,7 +33,7 @@ class Line:
 
 
 class Form(Protocol):
-    """What one family of batches writes in its lines."""
+    """What one family of batches writes in its lines. What is wrong with a request itself is told in its result."""
 
     endpoint: str
     prompt: tuple[str, ...]
@@ -47,10 +47,6 @@ class Form(Protocol):
 
     def read(self, number: int, raw: bytes) -> Line:
         """Raises BadRequest naming what is wrong."""
-        ...
-
-    def validate(self, line: Line) -> None:
-        """What of the request is checked before the batch is made. Raises BadRequest."""
         ...
 
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
@@ -104,13 +100,6 @@ class OpenAIForm:
             raise BadRequest("body must be an object: the request itself.", param="body")
         return Line(number, custom_id, _member(raw, "body"), found["body"])
 
-    def validate(self, line: Line) -> None:
-        try:
-            asked(line, self.endpoint, "", Controls(), {})
-        except BadRequest as error:
-            error.param = f"body.{error.param}" if error.param else "body"
-            raise
-
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
         response = {"status_code": status, "request_id": request_id, "body": _one_line(body)}
         return self._result(custom_id, request_id.removeprefix("req_"), response, None)
@@ -154,9 +143,6 @@ class MessagesForm:
         if not isinstance(found.get("params"), dict):
             raise BadRequest("params must be an object: the request itself.", param="params")
         return Line(number, custom_id, _member(raw, "params"), found["params"])
-
-    def validate(self, line: Line) -> None:
-        """Anthropic tells what is wrong with a request in its result."""
 
     def answered(self, custom_id: str, status: int, request_id: str, body: bytes) -> bytes:
         return self._result(custom_id, {"type": "succeeded", "message": _one_line(body)})

@@ -68,7 +68,6 @@ def _check(number: int, raw: bytes, form: Form, max_bytes: int, seen: dict[str, 
     if len(raw) > max_bytes:
         raise BadRequest(f"This is longer than the {max_bytes} bytes that a request may have.")
     line = form.read(number, raw)
-    form.validate(line)
     first = seen.setdefault(line.custom_id, number)
     if first != number:
         raise BadRequest(f"custom_id {line.custom_id!r} is that of {form.place(first)} already.", param="custom_id")

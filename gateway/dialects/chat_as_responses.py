@@ -24,6 +24,8 @@ _WITHOUT_EQUIVALENT = frozenset(
 )
 """Refused where it would change the answer; `seed` promises nothing, and `prediction` only hastens. Fields nobody has
 heard of are carried."""
+_KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
+"""Fields of Responses that name what is kept in the backend's account, which is the gateway's and one for all teams."""
 
 
 def translate(
@@ -42,26 +44,36 @@ def translate(
     said |= _tools(body)
     if text := _text(body):
         said["text"] = text
-    if effort := body.get("reasoning_effort"):
-        said["reasoning"] = {**(body.get("reasoning") or {}), "effort": effort}
-    elif body.get("reasoning"):
-        said["reasoning"] = body["reasoning"]
+    if reasoning := _reasoning(body):
+        said["reasoning"] = reasoning
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     carried = {name: value for name, value in body.items() if name not in known and value is not None}
     if body.get("logprobs"):
-        carried["include"] = [*carried.get("include", ()), LOGPROBS]
-    return said | carried
+        include = carried.get("include")
+        carried["include"] = [*(include if type(include) is list else ()), LOGPROBS]
+    return carried | said
 
 
 def _refuse_impossible(body: dict[str, Any]) -> None:
     if (body.get("n") or 1) > 1:
         raise BadRequest("This model answers once per request: n must be 1.", param="n")
+    for name in _KEPT_THERE:
+        if body.get(name):
+            raise BadRequest(f"{name} is no field of chat completions: send the whole conversation.", param=name)
     for name in ("stop", "logit_bias", "frequency_penalty", "presence_penalty"):
         if body.get(name):
             raise BadRequest(f"This model does not know {name}: leave it out.", param=name)
     modalities = body.get("modalities")
     if type(modalities) is list and "audio" in modalities:
         raise BadRequest("This model does not speak: modalities must be ['text'].", param="modalities")
+
+
+def _reasoning(body: dict[str, Any]) -> Item:
+    """`reasoning_effort`, and beside it what some clients already say in Responses' words."""
+    reasoning = body.get("reasoning") or {}
+    if type(reasoning) is not dict:
+        raise BadRequest("reasoning must be an object.", param="reasoning")
+    return {**reasoning, "effort": body["reasoning_effort"]} if body.get("reasoning_effort") else reasoning
 
 
 def _tools(body: dict[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
+from gateway.dialects.chat_parts import flattened
 
 MAX_BYTES = 256 * 2**10
 """Largest plain body that is put together. Of a longer answer only the beginning is kept, the rest is counted."""
@@ -174,6 +175,8 @@ class _Choice:
                 self._fields[key] = value
 
     def _delta(self, delta: dict[str, Any]) -> None:
+        if type(delta.get("content")) is list:
+            delta = flattened(delta)
         for key, value in delta.items():
             if key in TEXT_FIELDS and type(value) is str:
                 self._texts.setdefault(key, []).append(value)

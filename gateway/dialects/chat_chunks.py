@@ -7,10 +7,14 @@ from typing import Any
 import orjson
 
 from gateway.dialects import sse
+from gateway.dialects.chat_parts import flattened
 from gateway.dialects.text_run import TextRun
 
 _TRIES = 4
 """Runs begun in a row that no event followed, before no other is begun: then every event differs, by a random field."""
+
+_EMPTY: dict[str, Any] = {}
+_TEXT = (str, type(None))
 
 Chunk = dict[str, Any]
 
@@ -51,6 +55,9 @@ class ChatChunks:
         chunk: Chunk = orjson.loads(data)
         if not chunk.get("choices"):
             return None
+        for choice in chunk["choices"]:
+            if type((choice.get("delta") or _EMPTY).get("content")) not in _TEXT:
+                choice["delta"] = flattened(choice["delta"])
         if self._tries:
             self._begin(event, chunk)
         return chunk

@@ -22,7 +22,7 @@ FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
     """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
     fields = load_object(body)
-    _check_types(fields)
+    check_types(fields)
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model, for example 'auto'.", param="model")
@@ -91,8 +91,8 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 _SMALLEST = {"n": 1, "max_tokens": 1, "max_completion_tokens": 1}
 
 
-def _check_types(fields: dict[str, Any]) -> None:
-    """Null is as good as absent; `type() in` also tells true from 1."""
+def check_types(fields: dict[str, Any]) -> None:
+    """Raises BadRequest. Null is as good as absent; `type() in` also tells true from 1."""
     for name, value in fields.items():
         if value is None or name not in _TYPES:
             continue

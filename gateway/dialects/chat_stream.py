@@ -21,6 +21,10 @@ _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_rea
 """What an event that matters contains, compact or with spaces. Inside a JSON string the quotes would be escaped."""
 
 
+_NULLS = (b',"usage":null', b', "usage": null')
+"""Inside a JSON string the quotes would be escaped."""
+
+
 class ChatStream:
     """StreamReader for OpenAI chat → OpenAI chat. An upstream that never sends `[DONE]` gets none from us either.
 
@@ -53,10 +57,14 @@ class ChatStream:
         return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
+        relayed = self._fed(data)
+        return relayed if self._wants_usage else _without_null_usage(relayed)
+
+    def _fed(self, data: bytes) -> bytes:
         taken = self._transcript.take(data) if self._smooth else 0
         if taken == len(data):
             return data
-        if self._smooth and data.endswith(b"\n\n") and not _marked(data):
+        if self._smooth and data.endswith(b"\n\n") and not _marked(data) and sse.sound(data[taken:]):
             self._transcript.keep(data[taken:])
             return data
         if self._failure:
@@ -74,11 +82,14 @@ class ChatStream:
         transcript, returns = self._transcript, b"\r" in block
         relayed, begin, at = [], 0, 0
         if transcript.irregular and (at := _first_marked(block)):
-            transcript.add(block[:at])
-        while (at := transcript.take(block, at)) < len(block) and not (self.ended or self._failure):
+            if sse.sound(block[:at]):
+                transcript.add(block[:at])
+            else:
+                at = 0
+        while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
             end = sse.next_boundary(block, at, returns)
             event = block[at:end]
-            if not _marked(event):
+            if not _marked(event) and (sse.sound(event) or sse.lacks_only_its_end(event)):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -102,8 +113,9 @@ class ChatStream:
             self._failure = broken(said, data)
             return False
         if type(chunk) is not dict:
-            self._transcript.add(event)
-            return True
+            if data:
+                self._failure = BackendGarbage("The backend sent an event that is not one of a chat stream.")
+            return not data
         self._transcript.add_parsed(event, chunk)
         return self._note(chunk)
 
@@ -171,6 +183,14 @@ class ChatStream:
     @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
+
+
+def _without_null_usage(relayed: bytes) -> bytes:
+    """Many backends say in every chunk that there is no usage yet, because the gateway asked for it."""
+    for null in _NULLS:
+        if relayed.rfind(null) >= 0:
+            relayed = relayed.replace(null, b"")
+    return relayed
 
 
 def _marked(block: bytes) -> bool:

@@ -34,7 +34,7 @@ class ClientDialect(Protocol):
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that broke; no terminating one follows it. `sent`: the last whole events before it."""
+        """The last event of a stream that broke; no terminating one follows it. `sent`: the events just before it."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:

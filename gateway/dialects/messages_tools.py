@@ -11,12 +11,23 @@ from gateway.errors import BadRequest
 LONGEST_NAME = 64
 """Of a function, for OpenAI; Anthropic allows twice as much, and coding agents use it."""
 _DIGEST = 8
+_ELSEWHERE = ("mcp_servers", "container")
+"""Where more tools would come from."""
+_SPARED = ("web_search_", "web_fetch_")
+"""How Anthropic's own tools are called that a model may do without as long as the client's own remain and none has to
+be called. Any other would be missed in the answer."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
     """`tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for tools that only Anthropic runs."""
-    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
+    for name in _ELSEWHERE:
+        if body.get(name):
+            raise BadRequest(f"{name} is known only to models of Anthropic's; leave it out.", param=name)
+    given = body.get("tools") or ()
+    free = (body.get("tool_choice") or {}).get("type", "auto") in ("auto", "none")
+    spares = free and any(not _spared(tool) for tool in given)
+    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(given) if not (spares and _spared(tool))]
     if not tools:
         return {}
     said: dict[str, Any] = {"tools": tools}
@@ -25,6 +36,10 @@ def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
         if choice.get("disable_parallel_tool_use") is True:
             said["parallel_tool_calls"] = False
     return said
+
+
+def _spared(tool: Any) -> bool:
+    return type(tool) is dict and str(tool.get("type")).startswith(_SPARED)
 
 
 def _tool(tool: Any, where: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""OpenAI's chat dialect towards clients: requests in, errors and the list of models out."""
+"""OpenAI's chat dialect towards clients: requests in, errors and stored answers out."""
 
 from __future__ import annotations
 

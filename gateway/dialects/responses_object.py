@@ -182,7 +182,7 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
     """The items of a whole chat choice: thinking, what it says, its calls."""
     message = choice["message"]
     output: list[Item] = []
-    thought, blocks = _text(message, "reasoning_content"), message.get("thinking_blocks") or []
+    thought, blocks = thought_in(message), message.get("thinking_blocks") or []
     if thought or blocks:
         output.append(reasoning_item(ids.item("rs", 0), thought, blocks))
     calls = message.get("tool_calls") or []
@@ -190,6 +190,11 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
         output.append(message_item(ids.item("msg", 0), parts, status))
     known = known_tools(request.body)
     return output + [_called(call, ids, number, known, status) for number, call in enumerate(calls)]
+
+
+def thought_in(message: Item) -> str:
+    """What a chat message or delta says of thinking, under either of the names that servers give it."""
+    return _text(message, "reasoning_content") or _text(message, "reasoning")
 
 
 def _text(message: Item, name: str) -> str:

@@ -47,7 +47,7 @@ class ResponsesRelay:
         return self._transcript.chunks
 
     def feed(self, data: bytes) -> bytes:
-        if self._smooth and data.endswith(b"\n\n") and not _marked(data):
+        if self._smooth and data.endswith(b"\n\n") and not _marked(data) and sse.sound(data):
             self._transcript.add(data)
             return data
         if self._failure:
@@ -62,14 +62,14 @@ class ResponsesRelay:
 
     def _relay(self, block: bytes) -> bytes:
         """What the client gets of a block of whole events."""
-        if not _marked(block):
+        if not _marked(block) and sse.sound(block):
             self._transcript.add(block)
             return block
         relayed = []
         for event in sse.events(block):
             if self.ended or self._failure:
                 break
-            if not _marked(event):
+            if not _marked(event) and sse.sound(event):
                 self._transcript.add(event)
             elif not self._read(event):
                 continue
@@ -88,6 +88,8 @@ class ResponsesRelay:
         kind = said.get("type") if type(said) is dict else name.decode(errors="replace")
         if failure := broken(kind, said, data):
             self._failure = failure
+        elif data and type(said) is not dict:
+            self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
         elif kind in ("response.completed", "response.incomplete"):
             self._end(event, said)
         else:

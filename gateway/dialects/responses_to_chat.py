@@ -39,6 +39,15 @@ _IMPOSSIBLE = {
 """What only OpenAI's own servers can do, and what to do instead."""
 
 
+_CHATS = frozenset(
+    {
+        *("messages", "n", "functions", "function_call", "response_format", "logprobs", "reasoning_effort"),
+        *("max_tokens", "max_completion_tokens", "modalities", "audio", "prediction", "web_search_options"),
+    }
+)
+"""Fields of chat that Responses does not have, or says otherwise."""
+
+
 class ResponsesToChat:
     """Implements `Translation`."""
 
@@ -62,6 +71,8 @@ class ResponsesToChat:
         said |= {**chat_tools(body), **chat_format(body), **_logprobs(body)}
         effort = (body.get("reasoning") or {}).get("effort")
         if effort is not None:
+            if type(effort) is not str:
+                raise BadRequest("reasoning.effort must be a string such as 'low'.", param="reasoning.effort")
             said["reasoning_effort"] = effort
         return said | _others(body)
 
@@ -108,4 +119,6 @@ def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
 def _others(body: Mapping[str, Any]) -> dict[str, Any]:
     """What is said alike, and fields that nobody has heard of: an open model's server may."""
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
+    for name in _CHATS.intersection(body):
+        raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)
     return {name: value for name, value in body.items() if name not in known and value is not None}

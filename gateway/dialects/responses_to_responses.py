@@ -16,6 +16,7 @@ from gateway.dialects.responses_relay import ResponsesRelay
 from gateway.dialects.responses_reply import choices, finish_of, load_response, responses_usage
 from gateway.dialects.responses_request import INSTRUCTIONS, kept, kind_of, wants_logprobs
 from gateway.dialects.responses_thinking import unpack
+from gateway.dialects.responses_told import ToldRelay, differs, retold
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused, BadRequest
@@ -66,7 +67,10 @@ class ResponsesToResponses:
         return _CHAT.refusal(status, body, backend)
 
     def reader(self, request: CompletionRequest) -> ResponsesRelay:
-        return ResponsesRelay(wants_logprobs=wants_logprobs(request.body))
+        wanted = wants_logprobs(request.body)
+        if differs(request.told):
+            return ToldRelay(request.told, wants_logprobs=wanted)
+        return ResponsesRelay(wants_logprobs=wanted)
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         response = load_response(body)
@@ -74,6 +78,8 @@ class ResponsesToResponses:
         confidence = mean_probability(said)
         if confidence is not None and not wants_logprobs(request.body):
             body = _without_logprobs(body)
+        if differs(request.told):
+            body = retold(body, request.told)
         return Plain(body, responses_usage(response.get("usage")), finish_of(response), confidence, said)
 
 

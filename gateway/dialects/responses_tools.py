@@ -64,10 +64,10 @@ def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, spares: b
     spares = spares and not all(_spared(tool) for tool, _, _ in given)
     found: dict[str, dict[str, Any]] = {}
     for tool, where, within in given:
-        left_out = spares and _spared(tool)
-        if not left_out and (allowed is None or not allowed.isdisjoint((tool.get("name"), within))):
-            translated = _tool(tool, where, within)
-            found[translated["function"]["name"]] = translated
+        if (spares and _spared(tool)) or (allowed is not None and not {str(tool.get("name")), within} & allowed):
+            continue
+        translated = _tool(tool, where, within)
+        found[translated["function"]["name"]] = translated
     return list(found.values())
 
 

@@ -8,7 +8,16 @@ from typing import Any
 import orjson
 
 from gateway.dialects.responses_events import Call, CustomCall, Events, Message, Reasoning
-from gateway.dialects.responses_object import INCOMPLETE, MOST_KEPT_BYTES, Ids, Item, ended, logprobs_of, response
+from gateway.dialects.responses_object import (
+    INCOMPLETE,
+    MOST_KEPT_BYTES,
+    Ids,
+    Item,
+    ended,
+    logprobs_of,
+    response,
+    thought_in,
+)
 from gateway.dialects.responses_tools import Tool, known_tools
 from gateway.domain.request import CompletionRequest
 from gateway.domain.usage import Usage
@@ -75,8 +84,9 @@ class ResponsesWriter:
 
     def _delta(self, delta: dict[str, Any], choice: dict[str, Any]) -> bytes:
         said = b""
-        if delta.get("reasoning_content") or delta.get("thinking_blocks"):
-            said += self._think(delta)
+        thought, blocks = thought_in(delta), delta.get("thinking_blocks") or []
+        if thought or blocks:
+            said += self._think(thought, blocks)
         if text := delta.get("content"):
             said += self._spoken() + self._said().text(text, logprobs_of(choice) if choice.get("logprobs") else [])
         if refusal := delta.get("refusal"):
@@ -85,16 +95,16 @@ class ResponsesWriter:
             said += self._call(call, number)
         return said
 
-    def _think(self, delta: dict[str, Any]) -> bytes:
+    def _think(self, thought: str, blocks: list[Item]) -> bytes:
         said = b""
         if self._reasoning is None:
             said = self._hush("completed")
             self._reasoning = Reasoning(self._events, self._ids.item("rs", self._reasonings))
             self._reasonings += 1
             said += self._reasoning.open()
-        if text := delta.get("reasoning_content"):
-            said += self._reasoning.text(text)
-        self._reasoning.sign(delta.get("thinking_blocks") or [])
+        if thought:
+            said += self._reasoning.text(thought)
+        self._reasoning.sign(blocks)
         return said
 
     def _spoken(self) -> bytes:

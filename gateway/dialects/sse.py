@@ -77,6 +77,15 @@ def boundary(data: bytes) -> int:
     return end
 
 
+def sound(block: bytes) -> bool:
+    """Is every event of `block` one JSON object, as far as its ends tell? Others have to be read.
+
+    Inside a JSON string there is neither a line break nor a quote without its backslash.
+    """
+    ends = block.count(b"\n\n")
+    return ends == block.count(b"}\n\n") == block.count(b'data: {"')
+
+
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
     """Past the first blank line after `at`, else the length of `block`. `returns`: it has carriage returns."""
     if not returns:

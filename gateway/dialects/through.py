@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_chunks import ChatChunks
+from gateway.dialects.chat_parts import flattened
+from gateway.dialects.chat_request import check_types
 from gateway.dialects.plain import Plain
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
-from gateway.errors import BackendGarbage, BackendRefused
+from gateway.errors import BackendGarbage, BackendRefused, BadRequest
 
 
 class Writer(Protocol):
@@ -77,7 +81,10 @@ class Through:
         if not self._thinks and _EFFORT in said.body:
             body = {name: value for name, value in said.body.items() if name != _EFFORT}
             said = replace(said, body=body, raw=orjson.dumps(body))
-        return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+        try:
+            return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+        except BadRequest as error:
+            raise self._in_clients_words(error) from None
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
         return self._inner.headers(self._as_chat(request), api_key)
@@ -88,12 +95,21 @@ class Through:
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         said = self._inner.plain(self._as_chat(request), body)
-        completion = {**orjson.loads(said.body), "choices": said.choices}
+        choices = [{**choice, "message": flattened(choice["message"])} for choice in said.choices]
+        completion = {**orjson.loads(said.body), "choices": choices}
         translated = self._translation.plain(request, completion, said.usage)
-        return Plain(translated, said.usage, said.finish, said.confidence, said.choices)
+        return Plain(translated, said.usage, said.finish, said.confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        return self._inner.refusal(status, body, backend)
+        return self._in_clients_words(self._inner.refusal(status, body, backend))
+
+    def _in_clients_words(self, error: Error) -> Error:
+        """`error` naming the client's field where it names one of chat's."""
+        chats = _FIELD.match(error.param or "")
+        if chats and (clients := _CLIENTS_FIELDS[self.client].get(chats[0])):
+            error.param = clients
+            error.message = re.sub(rf"\b{chats[0]}\b", clients, error.message, count=1)
+        return error
 
     def _as_chat(self, request: CompletionRequest) -> CompletionRequest:
         if request.as_chat is None:
@@ -105,6 +121,10 @@ class Through:
             body["stream_options"] = {"include_usage": True}
         if self._inner.backend == "openai_chat":
             body = plain_chat(body)
+        try:
+            check_types(body)
+        except BadRequest as error:
+            raise self._in_clients_words(error) from None
         return CompletionRequest(
             id=request.id,
             dialect="openai_chat",
@@ -123,6 +143,25 @@ class Through:
         )
 
 
+Error = TypeVar("Error", BadRequest, BackendRefused)
+_FIELD = re.compile(r"\w+")
+_CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "anthropic_messages": {
+        "max_completion_tokens": "max_tokens",
+        "reasoning_effort": "thinking",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+    },
+    "openai_completions": {"messages": "prompt", "max_completion_tokens": "max_tokens"},
+    "openai_responses": {
+        "max_completion_tokens": "max_output_tokens",
+        "messages": "input",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    },
+}
+"""Client dialect → chat's name of a field → the client's."""
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Headers that mean the same in every dialect."""
@@ -209,6 +248,8 @@ class Translated:
 
     def eof(self) -> None:
         """Only now is it known that the answer is whole, so only now does it end."""
+        if self._failure:
+            raise self._failure
         self._inner.eof()
         last = self._written(self._inner.ending)
         if self._failure:

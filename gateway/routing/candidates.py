@@ -11,7 +11,7 @@ from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import FleetView, PriceList
 from gateway.domain.request import DialectName
 from gateway.domain.route import Considered, ContextEstimate
-from gateway.errors import ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
+from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
 
@@ -86,6 +86,11 @@ def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     return "", ""
 
 
+def may_go_to(backend: Backend, data: DataPolicy) -> bool:
+    """May a prompt go there, by the policy's data rule?"""
+    return not (backend.hosted and data.hosted == "forbidden") and (not data.regions or backend.region in data.regions)
+
+
 def room_for_output(backend: Backend, demand: Demand) -> int:
     """Tokens of the window to leave free: the client's limit if it set one, else the expected length."""
     wanted = demand.output_tokens if demand.output_most is None else demand.output_most
@@ -101,6 +106,10 @@ def refusal(
         return Forbidden(
             f"The policy's data rule excludes every backend for this request: {_reasons(candidates)}. "
             "Ask for another model, or have data.hosted or data.regions in the team's policy changed."
+        )
+    if candidates and not missing and all(each.cause == "dialect" for each in candidates):
+        return BadRequest(
+            f"The model cannot be asked at this endpoint: {_reasons(candidates)}. Ask for another model.", param="model"
         )
     if allowed and all(each.cause == "window" for each in allowed):
         return ContextTooLong(

@@ -126,6 +126,11 @@ class Router:
             demand = demand._replace(needs=demand.needs - {THOUGHT})  # how hard to think is a hint
             candidates = examine(named.backends, demand, self._prices, self._fleet)
         able = [each for each in candidates if not each.excluded]
+        if not able:  # who rests is better than nobody: `backends/` asks one at a time
+            candidates = [
+                each._replace(excluded="", cause="") if each.cause == "health" else each for each in candidates
+            ]
+            able = [each for each in candidates if not each.excluded]
         if not able:
             self._counts["refused"] += 1
             raise refusal(candidates, named.missing, request.input_field)

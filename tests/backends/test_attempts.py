@@ -130,7 +130,7 @@ async def test_a_rate_limit_and_a_failure_are_502(small: Provider, large: Provid
     assert len(pair.record.notes) == 3
 
 
-async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_not_even_tried(
+async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_tried_by_one_at_a_time(
     small: Provider, caller_of: CallerOf
 ) -> None:
     small.default = Fail(500)
@@ -140,12 +140,34 @@ async def test_a_breaker_opens_after_failures_and_a_lone_backend_is_then_not_eve
             await caller.call(chat())
         assert caught.value.status == 502
     assert len(small.exchanges) == 5  # the fifth failure opened it, so the third request did not try again
+    small.script(Fail(500, delay_s=0.2))
+    first = asyncio.create_task(caller.call(chat()))
+    await small.until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
         await caller.call(chat())
     assert caught.value.status == 503
     assert caught.value.retry_after_s is not None
-    assert len(small.exchanges) == 5
     assert caller.outcomes == []
+    with pytest.raises(AllBackendsFailed) as caught:
+        await first
+    assert caught.value.status == 502
+    small.default = Reply()
+    await read(await caller.call(chat()))
+    assert len(small.exchanges) == 7
+
+
+async def test_a_lone_backend_that_asked_for_a_pause_says_for_itself_whether_it_still_wants_one(
+    small: Provider, caller_of: CallerOf
+) -> None:
+    caller = caller_of()
+    small.script(Fail(429, retry_after="20"), Fail(429, retry_after="19"), Reply(), Reply())
+    for wait_s in (20, 19):
+        with pytest.raises(AllBackendsFailed) as caught:
+            await caller.call(chat())
+        assert (caught.value.status, caught.value.retry_after_s) == (429, wait_s)
+    for _ in range(2):
+        await read(await caller.call(chat()))
+    assert len(small.exchanges) == 4
 
 
 async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
@@ -360,3 +382,21 @@ def test_which_failures_a_pause_may_cure(failure: BackendError, again: bool) -> 
     assert (pause_s is not None) is again
     if pause_s is not None:
         assert (failure.retry_after_s or 0.0) < pause_s < (failure.retry_after_s or 0.0) + 0.5
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "kind", "again"),
+    [
+        (Fail(429, code="rate_limit_exceeded"), "rate_limit_exceeded", "rate_limit_error", True),
+        (Fail(429, "You exceeded your current quota", code="insufficient_quota"), *["insufficient_quota"] * 2, False),
+        (Fail(429, body="html"), "rate_limit_exceeded", "rate_limit_error", True),
+    ],
+)
+async def test_a_rate_limit_is_told_as_one_and_an_empty_account_as_that(
+    small: Provider, caller_of: CallerOf, said: Fail, code: str, kind: str, again: bool
+) -> None:
+    small.default = said
+    with pytest.raises(AllBackendsFailed) as caught:
+        await caller_of().call(chat())
+    error = caught.value
+    assert (error.status, error.code, error.kind, error.retryable) == (429, code, kind, again)

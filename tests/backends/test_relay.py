@@ -145,10 +145,14 @@ async def test_streams_that_keep_breaking_open_the_breaker(small: Provider, call
         with pytest.raises(StreamBroken):
             await read(answer)
         await answer.aclose()
+    small.default = Reply(delay_s=5)
+    probe = asyncio.create_task(caller.call(chat(stream=True)))
+    await small.until(lambda: len(small.exchanges) == 6)
     with pytest.raises(AllBackendsFailed) as caught:
         await caller.call(chat(stream=True))
     assert caught.value.status == 503
-    assert len(small.exchanges) == 5
+    assert len(small.exchanges) == 6
+    probe.cancel()
 
 
 async def test_a_stream_that_falls_silent_is_broken_though_its_deadline_is_far(

@@ -125,7 +125,7 @@ async def test_a_refusal_keeps_the_providers_words_and_none_of_litellms(caller: 
 
 @extras
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("status", "ends"), [(429, 429), (500, 502), (503, 502), (401, 502)])
+@pytest.mark.parametrize(("status", "ends"), [(429, 429), (500, 502), (503, 503), (401, 502)])
 async def test_failures_are_what_they_are(caller: Caller, status: int, ends: int, stream: bool) -> None:
     with pytest.raises(AllBackendsFailed) as caught:
         await caller.call(chat(f"fail {status}", stream=stream))

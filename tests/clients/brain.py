@@ -18,6 +18,8 @@ import orjson
 TOKEN = re.compile(r"tok-[0-9a-f]{10}")
 _MARKER = re.compile(r"\[\[(\w+)((?: [^\s\]]+)*)\]\]")
 _WORD = re.compile(r"\s*\S+\s*$|\s*\S+")
+_WRITERS: dict[str, str] = {"Write": "file_path", "write": "filePath", "write_file": "file_path"}
+"""Tools of coding agents that write a file, and the argument that is its path."""
 _SHELLS: dict[str, str] = {"exec_command": "cmd", "shell_command": "command", "shell": "command", "Bash": "command"}
 """Tools of coding agents that run a command, and the argument that is the command."""
 
@@ -149,8 +151,9 @@ def _call(asked: Asked, name: str, words: str) -> Call:
 
 def _writing(asked: Asked, path: str, words: str) -> Call | None:
     """The agent's own way to write a file, out of the tools that it offers."""
-    if "Write" in asked.tools:
-        return Call("Write", {"file_path": path, "content": words + "\n"})
+    for name, argument in _WRITERS.items():
+        if name in asked.tools:
+            return Call(name, {argument: path, "content": words + "\n"})
     line = f"echo {words} > {path}"
     for name, tool in asked.tools.items():
         if argument := _SHELLS.get(name):

@@ -1,4 +1,4 @@
-"""The scripted upstream in OpenAI's older words: chat completions, legacy completions, embeddings, models."""
+"""The scripted upstream in OpenAI's older words: chat completions, legacy completions, embeddings, moderation."""
 
 from __future__ import annotations
 
@@ -118,6 +118,11 @@ def embeddings(body: dict[str, Any]) -> dict[str, Any]:
     total = sum(len(one) for one in inputs)
     usage = {"prompt_tokens": total, "total_tokens": total}
     return {"object": "list", "data": rows, "model": body["model"], "usage": usage}
+
+
+def moderation(body: dict[str, Any]) -> dict[str, Any]:
+    result = {"flagged": False, "categories": {}, "category_scores": {}, "category_applied_input_types": {}}
+    return {"id": "modr-brain", "model": body["model"], "results": [result]}
 
 
 def _head(body: dict[str, Any], said: Said, kind: str) -> dict[str, Any]:

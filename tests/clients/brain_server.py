@@ -13,7 +13,7 @@ import orjson
 from tests.clients import brain_chat, brain_messages, brain_responses
 from tests.clients.brain import Refused, decide
 
-CHAT = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings")
+CHAT = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/moderations")
 MESSAGES = ("/v1/messages", "/v1/messages/count_tokens")
 RESPONSES = ("/v1/responses",)
 
@@ -25,6 +25,7 @@ _COMPLETING: dict[str, tuple[Any, Any, Any]] = {
 }
 _TELLING: dict[str, Any] = {
     "/v1/embeddings": brain_chat.embeddings,
+    "/v1/moderations": brain_chat.moderation,
     "/v1/messages/count_tokens": brain_messages.count,
 }
 

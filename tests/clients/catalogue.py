@@ -64,18 +64,23 @@ APPS = (
     _app(
         "openai-python",
         "openai_python.py",
-        "plain plain_async twice responses_twice long_conversation conversation stop stream stream_usage stream_helper "
-        "tools tools_streamed tool_forced parse image responses responses_stream responses_tools responses_parse "
-        "responses_async embeddings completions models wrong_key unknown_model spent refused_above broken_stream "
-        "no_such_path",
+        "plain plain_async twice long_conversation conversation stop stream stream_usage stream_helper tools "
+        "tools_streamed tool_forced parse image raw_response batch moderations embeddings completions models "
+        "wrong_key unknown_model spent refused_above broken_stream no_such_path",
+        "vendors",
+    ),
+    _app(
+        "openai-python-responses",
+        "openai_responses_python.py",
+        "twice plain stream tools parse later memory",
         "vendors",
     ),
     _app(
         "anthropic-python",
         "anthropic_python.py",
         "plain plain_async stream stream_helper tools tools_streamed tool_runner parse beta cache_control thinking "
-        "image twice tools_twice long_conversation count_tokens models wrong_key unknown_model spent refused_above "
-        "broken_stream",
+        "image twice tools_twice long_conversation count_tokens raw_response batch models wrong_key unknown_model "
+        "spent refused_above broken_stream",
         "vendors",
     ),
     _app(
@@ -133,6 +138,13 @@ APPS = (
         "aider",
     ),
     _app(
+        "more-python",
+        "more_python.py",
+        "dspy smolagents haystack haystack_claude autogen_chat autogen_claude agno_chat agno_responses agno_claude "
+        "strands_chat strands_claude semantic_kernel",
+        "others",
+    ),
+    _app(
         "curl",
         "curl_cli.py",
         "chat chat_without_v1 chat_stream other_key_header messages messages_stream responses responses_stream "
@@ -164,5 +176,11 @@ APPS = (
         "chat_invoke chat_stream chat_tools chat_structured chat_agent responses_invoke responses_stream "
         "responses_tools responses_structured responses_agent claude_invoke claude_stream claude_tools "
         "claude_structured claude_agent embeddings wrong_key",
+    ),
+    _app(
+        "openai-agents-node",
+        "openai_agents_node.mjs",
+        "responses_tools responses_streamed responses_structured responses_handoff chat_tools chat_streamed "
+        "chat_structured chat_handoff",
     ),
 )

@@ -35,11 +35,15 @@ models: {embedder: [chat], claude-haiku-4-5-20251001: [chat], claude-opus-4-5-20
          gpt-5.6-terra: [chat], gpt-5.5: [claude], gpt-5.6-sol: [responses]}
 cache: {enabled: false}
 context: {enabled: false}
+data: {store_prompts: true}
+passthrough: [moderations]
 """,
     "on": """\
 models: {auto: {candidates: [chat, responses, claude]}, embedder: [chat], claude-opus-4-6: auto, gpt-5.6-luna: auto}
 cache: {scope: team, semantic: {enabled: true, sampled: true}}
 context: {max_input_tokens: 12000}
+data: {store_prompts: true}
+passthrough: [moderations]
 """,
     "agents": """\
 models: {auto: {candidates: [chat, responses, claude]}, claude-opus-4-6: auto, gpt-5.6-luna: auto}

@@ -103,3 +103,47 @@ def test_codex_writes_a_file(stage: Stage, home: Path, work: Path, target: Targe
     assert f"About {said} the tools said" in messages[-1]
     assert told[-1]["type"] == "turn.completed"
     assert told[-1]["usage"]["input_tokens"] > 0
+
+
+def opencode(target: Target, base: str, package: str, address: str) -> bytes:
+    """Its configuration: `package` is the AI SDK's provider that it asks through."""
+    options = {"baseURL": f"{base}{address}", "apiKey": "{env:THRIFTGATE_KEY}"}
+    provider = {"npm": package, "name": "Thriftgate", "options": options, "models": {target.model: {"name": "any"}}}
+    return orjson.dumps({"provider": {"thriftgate": provider}, "permission": "allow", "share": "disabled"})
+
+
+@pytest.mark.parametrize("package", ["@ai-sdk/openai-compatible", "@ai-sdk/openai", "@ai-sdk/anthropic"])
+@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+def test_opencode_writes_a_file(stage: Stage, home: Path, work: Path, target: Target, package: str) -> None:
+    said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
+    (work / "opencode.json").write_bytes(opencode(target, stage.gateway.base, package, "/v1"))
+    environment = {
+        **stage.environment(target, home),
+        "THRIFTGATE_KEY": stage.keys[target.team],
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    }
+    told = run(
+        work, environment,
+        "opencode", "run", "--format", "json", "-m", f"thriftgate/{target.model}", f"Write {said} [[write {file}]]",
+    )  # fmt: skip
+    assert file.read_text() == f"{said}\n", told
+    texts = [line["part"]["text"] for line in told if line["type"] == "text"]
+    assert f"About {said} the tools said" in texts[-1]
+
+
+@pytest.mark.parametrize("target", AGENT_TARGETS, ids=str)
+def test_qwen_code_writes_a_file(stage: Stage, home: Path, work: Path, target: Target) -> None:
+    said, file = f"tok-{secrets.token_hex(5)}", work / "hello.txt"
+    environment = {
+        **stage.environment(target, home),
+        "OPENAI_BASE_URL": f"{stage.gateway.base}/v1",
+        "OPENAI_API_KEY": stage.keys[target.team],
+        "OPENAI_MODEL": target.model,
+    }
+    done = subprocess.run(
+        ["qwen", "--auth-type", "openai", "--yolo", "-p", f"Write {said} [[write {file}]]"],
+        env=environment, cwd=work, capture_output=True, text=True, timeout=140, stdin=subprocess.DEVNULL, check=True,
+    )  # fmt: skip
+    assert file.read_text() == f"{said}\n"
+    assert f"About {said} the tools said" in done.stdout

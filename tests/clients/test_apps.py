@@ -25,3 +25,14 @@ def test_the_client_works(stage: Stage, home: Path, app: App, case: str, target:
 @pytest.mark.parametrize("app", APPS, ids=lambda app: app.name)
 def test_every_case_of_a_client_is_listed(stage: Stage, home: Path, app: App) -> None:
     assert set(stage.report(app, TARGETS[0], home)) - {""} == set(app.cases)
+
+
+@pytest.mark.parametrize("app", APPS[:3], ids=lambda app: app.name)
+def test_no_key_crosses_the_gateway(stage: Stage, home: Path, app: App) -> None:
+    for target in TARGETS:
+        stage.report(app, target, home)
+    heard = [request for brain in stage.brains.values() for request in brain.heard]
+    assert heard
+    for request in heard:
+        said = f"{request.path} {request.headers}"
+        assert not any(key in said for key in stage.keys.values()), said

@@ -61,7 +61,9 @@ GOLDEN: dict[str, tuple[str, str, Usage]] = {
 def without(stream: bytes, *, usage: bool) -> bytes:
     """What the client of `stream` should get before the ending."""
     kept = [one for one in events(stream) if b"[DONE]\n" not in one and b"[DONE]\r" not in one]
-    return b"".join(one for one in kept if not usage or not is_only_usage(one))
+    if not usage:
+        return b"".join(kept)
+    return b"".join(one for one in kept if not is_only_usage(one)).replace(b',"usage":null', b"")
 
 
 def is_only_usage(one: bytes) -> bool:
@@ -321,12 +323,17 @@ def test_an_answer_too_large_to_keep_is_relayed_and_counted_but_not_kept() -> No
     assert reader.completion() is None
 
 
-def test_an_unreadable_event_is_relayed_but_the_answer_is_not_kept() -> None:
-    odd = b"data: not json\n\n"
+@pytest.mark.parametrize("odd", [b"not json", b'{"choices":[{"delta":{"content":"b', b"{not json}", b'["a"]', b"7"])
+@pytest.mark.parametrize("apart", [False, True])
+def test_an_unreadable_event_breaks_the_stream_after_what_came_before_it(odd: bytes, apart: bool) -> None:
     reader = wire.reader(streaming())
-    assert read(reader, [text("a") + odd + STOP + DONE]) == text("a") + odd + STOP
+    pieces = [text("a"), text("b"), b"data: %b\n\n" % odd, text("c"), STOP + DONE]
+    relayed: list[bytes] = []
+    with pytest.raises(BackendGarbage, match="not one of a chat stream"):
+        relayed.extend(map(reader.feed, pieces if apart else [b"".join(pieces), DONE]))
+    assert b"".join(relayed) == text("a") + text("b")
     assert reader.completion() is None
-    assert reader.delivered_text() == "a"
+    assert reader.delivered_text() == "ab"
 
 
 @pytest.mark.parametrize(
@@ -339,3 +346,13 @@ def test_a_last_chunk_counts_when_it_carries_content(last: bytes, silent: int) -
     for piece in (text("a"), text("b"), last):
         reader.feed(piece)
     assert (reader.chunks, reader.silent) == (3, silent)
+
+
+def test_a_null_usage_that_only_we_asked_for_is_taken_out() -> None:
+    said = b'data: {"choices":[{"index":0,"delta":{"content":"a,\\"usage\\":null"}}],"usage":null}\n\n'
+    spaced = b'data: {"choices": [{"index": 0, "delta": {"content": "b"}}], "usage": null}\n\n'
+    for wants_usage in (False, True):
+        reader = wire.reader(streaming(wants_usage=wants_usage))
+        relayed = reader.feed(said) + reader.feed(spaced) + reader.feed(said)
+        assert relayed.count(b"usage") == (2 if not wants_usage else 5)
+        assert relayed.count(b'\\"usage\\":null') == 2

@@ -314,6 +314,9 @@ def test_trimmed_context() -> None:
             {"messages": [{"role": "assistant", "content": [IMAGE, {"type": "text", "text": "x"}]}]},
             "messages[0].content[0]",
         ),
+        ({"previous_response_id": "resp_1"}, "previous_response_id"),
+        ({"conversation": "conv_1"}, "conversation"),
+        ({"reasoning": "high"}, "reasoning"),
     ],
 )
 def test_what_cannot_be_said_is_refused_by_its_name(fields: dict[str, Any], param: str) -> None:

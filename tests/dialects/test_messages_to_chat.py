@@ -251,10 +251,22 @@ FIRST = "messages[0].content[0]"
 """Where the only block of the cases below is."""
 
 
+@pytest.mark.parametrize("choice", [{}, {"tool_choice": {"type": "auto"}}])
+def test_a_hosted_search_beside_the_clients_own_tools_is_left_out(choice: dict[str, Any]) -> None:
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    assert len(chat(tools=[search, TOOL], **choice)["tools"]) == 1
+
+
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}]}, "tools[1]"),
+        ({"tools": [TOOL, {"type": "bash_20250124", "name": "bash"}]}, "tools[1]"),
+        ({"tools": [{"type": "web_search_20250305", "name": "web_search"}]}, "tools[0]"),
+        (
+            {"tools": [TOOL, {"type": "web_search_20250305", "name": "web_search"}], "tool_choice": {"type": "any"}},
+            "tools[1]",
+        ),
+        ({"mcp_servers": [{"type": "url", "url": "https://example.com", "name": "x"}]}, "mcp_servers"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0]"),
         ({"tools": [7]}, "tools[0]"),
         ({"tools": [{"input_schema": {}}]}, "tools[0].name"),

@@ -53,6 +53,7 @@ def test_thinking_text_and_calls_are_items() -> None:
         {"id": "call_2", "type": "function", "function": {"name": "g", "arguments": ""}},
     ]
     whole = plain({"content": "hi", "reasoning_content": "hm", "tool_calls": calls}, "tool_calls")
+    assert plain({"content": "hi", "reasoning": "hm", "tool_calls": calls}, "tool_calls").output == whole.output
     reasoning, message, *made = whole.output
     assert reasoning.type == "reasoning"
     assert reasoning.summary[0].text == "hm"

@@ -380,6 +380,10 @@ def test_instructions_of_several_parts_are_one_system_message() -> None:
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema"),
         ({"text": {"format": {"type": "xml"}}}, "text.format.type"),
+        ({"messages": []}, "messages"),
+        ({"max_tokens": 9}, "max_tokens"),
+        ({"tools": [{**WEATHER, "name": []}]}, "tools[0].name"),
+        ({"reasoning": {"effort": []}}, "reasoning.effort"),
     ],
 )  # fmt: skip
 def test_what_chat_has_no_word_for_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
@@ -390,7 +394,13 @@ def test_what_chat_has_no_word_for_is_refused_by_name(fields: dict[str, Any], pa
 
 def test_trimming_takes_reasoning_along_with_what_it_led_to() -> None:
     thought = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-    items = [{"role": "user", "content": "old"}, thought, CALL, RESULT, {"role": "user", "content": "long " * 9}]
+    items: list[dict[str, Any]] = [
+        {"role": "user", "content": "old"},
+        thought,
+        CALL,
+        RESULT,
+        {"role": "user", "content": "long " * 9},
+    ]
     request = asked(input=items, instructions="Be brief.")
     plan = ContextPlan(9, 5, drop=frozenset({0, 2, 3}), replace={4: "short"})
     messages = translation.chat(request, plan)["messages"]
@@ -426,3 +436,17 @@ def test_errors_have_openais_shape_plain_and_streamed() -> None:
     assert name == b"event: error"
     assert (event["type"], event["code"], event["error"]) == ("error", "stream_broken", plain)
     assert event["sequence_number"] > 10**6
+
+
+@pytest.mark.parametrize(
+    ("sent", "number"),
+    [
+        (b'data: {"type":"x","sequence_number":7}\n\n', 8),
+        (b'data: {"sequence_number": 7,"delta":"a"}\n\ndata: {"sequence_number": 8,"delta":"b"}\n\n', 9),
+        (b'data: {"sequence_number":3,"delta":"say \\"sequence_number\\":9"}\n\n', 4),
+        (b": alive\n\n", 2**31 - 1),
+    ],
+)
+def test_an_error_has_the_number_after_the_last_events(sent: bytes, number: int) -> None:
+    data = error_event(StreamBroken("cut"), "req_1", sent).partition(b"data: ")[2]
+    assert orjson.loads(data)["sequence_number"] == number

@@ -231,6 +231,16 @@ def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int]) -> None
     assert outcome(cut(golden(name), at)) == outcome([golden(name)])
 
 
+def test_a_long_answer_is_kept_and_one_without_measure_is_not() -> None:
+    def kept(text: str) -> bytes | None:
+        relay = reader()
+        read(relay, [DELTA, event({"type": "response.completed", "response": {"output": [], "id": text}})])
+        return relay.completion()
+
+    assert len(kept("long" * 100_000) or b"") > 400_000
+    assert kept("long" * 1_100_000) is None
+
+
 def outcome(pieces: list[bytes]) -> tuple[Any, ...]:
     relay = reader()
     relayed, failure = b"", ""
@@ -324,6 +334,46 @@ def test_what_is_no_stream_is_garbage(body: bytes) -> None:
     relay = reader()
     with pytest.raises(BackendGarbage):
         read(relay, [body])
+
+
+@pytest.mark.parametrize("odd", [b"data: not json\n\n", b'event: x\ndata: {"type": "resp\n\n', b"data: [1]\n\n"])
+def test_an_unreadable_event_breaks_the_stream_after_what_came_before_it(odd: bytes) -> None:
+    for pieces in ([DELTA + odd + DELTA + COMPLETED, DELTA], [DELTA, odd]):
+        relay = reader()
+        relayed: list[bytes] = []
+        with pytest.raises(BackendGarbage, match="not one of a response"):
+            relayed.extend(map(relay.feed, pieces))
+        assert (b"".join(relayed), relay.ended, relay.ending) == (DELTA, False, b"")
+
+
+TOLD = {"store": True, "previous_response_id": "resp_0"}
+
+
+def test_the_answer_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
+    request = asked(store=True)
+    request.told = TOLD
+    body = b'{ "id":"resp_1", "store": false,"previous_response_id":null, "x":1.0,"status":"completed","output":[] }'
+    said = wire.plain(request, body).body
+    assert said == body.replace(b"false", b"true").replace(b"null", b'"resp_0"')
+    request.told = {"store": False, "previous_response_id": None}
+    assert wire.plain(request, body).body == body
+
+
+def test_a_stream_says_what_was_asked_of_the_gateway_and_not_of_the_backend() -> None:
+    request = asked(store=True, stream=True)
+    request.told = TOLD
+    relay = wire.reader(request)
+    response = {"id": "resp_1", "store": False, "previous_response_id": None, "output": [], "status": "completed"}
+    named = [event({"type": f"response.{name}", "response": response}) for name in ("created", "in_progress")]
+    last = event({"type": "response.completed", "response": response})
+    odd = event({"type": "response.new", "response": "r"})
+    relayed = read(relay, [named[0], named[1] + DELTA, odd, last])
+    for sent in (*named, last):
+        assert sent.count(b"false") == sent.count(b"null") == 1
+    told = [sent.replace(b"false", b"true").replace(b"null", b'"resp_0"') for sent in (*named, last)]
+    assert relayed == told[0] + told[1] + DELTA + odd
+    assert relay.ending == told[2]
+    assert orjson.loads(relay.completion() or b"") == response | TOLD
 
 
 def test_sureness_is_read_from_the_end_when_the_client_asked_for_it() -> None:

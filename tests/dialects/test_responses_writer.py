@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.types.responses import Response
 
 from gateway.dialects.responses_thinking import unpack
 from tests.dialects.responses_samples import NOW, accumulate, asked, events, final, told, types, wire
@@ -176,7 +176,7 @@ def test_logprobs_ride_on_the_text() -> None:
     stream = read(reader, [chunk(None, choices=[choice]), STOP, USAGE_ONLY, DONE]) + reader.ending
     delta = next(event for event in events(stream) if event["type"] == "response.output_text.delta")
     assert delta["logprobs"][0]["token"] == "é"
-    part = final(stream).output[0].content[0]  # type: ignore[union-attr]
+    part = final(stream).output[0].content[0]  # type: ignore[union-attr,index]
     assert part.logprobs[0].bytes == [195, 169]  # type: ignore[union-attr,index]
     assert part.logprobs[0].top_logprobs[0].logprob == -2  # type: ignore[union-attr,index]
 
@@ -216,11 +216,32 @@ def test_any_split_of_the_bytes_tells_the_same(at: list[int]) -> None:
     assert relayed(cut(sent, at)) == relayed([sent])
 
 
-def test_what_is_kept_of_a_stream_is_the_response_that_it_told() -> None:
-    deltas = [{"reasoning_content": "hm"}, {"content": "a"}, call(0, "{}", id="call_1", name="f")]
-    sent = [*map(chunk, deltas), chunk({}, "tool_calls"), USAGE_ONLY, DONE]
+def kept(*deltas: dict[str, Any], finish: str = "stop") -> tuple[bytes, bytes | None]:
+    """What a stream told, and what is kept of it."""
     reader = wire.reader(asked(stream=True))
-    stream = read(reader, sent) + reader.ending
-    kept = reader.completion()
-    assert kept is not None
-    assert Response.model_validate_json(kept) == final(stream)
+    told = read(reader, [*map(chunk, deltas), chunk({}, finish), USAGE_ONLY, DONE])
+    return told + reader.ending, reader.completion()
+
+
+@pytest.mark.parametrize(
+    "deltas",
+    [
+        [{"reasoning_content": "hm"}, {"content": "a"}, call(0, "{}", id="call_1", name="f")],
+        [{"content": "a"}, call(0, "{}", id="call_1", name="f"), {"content": "b"}],
+        [{"content": "a"}, {"reasoning_content": "hm"}, {"content": "b"}, {"refusal": "no"}],
+    ],
+)
+def test_what_is_kept_of_a_stream_is_the_response_that_it_told(deltas: list[dict[str, Any]]) -> None:
+    stream, body = kept(*deltas, finish="tool_calls")
+    assert orjson.loads(body or b"") == events(stream)[-1]["response"]
+
+
+def test_a_long_answer_is_kept_and_one_without_measure_is_not() -> None:
+    stream, body = kept(*[{"content": "long " * 2000}] * 60)
+    assert orjson.loads(body or b"") == events(stream)[-1]["response"]
+    assert kept(*[{"content": "long " * 200_000}] * 5)[1] is None
+
+
+def test_thinking_has_two_names_among_servers() -> None:
+    stream = told(asked(stream=True), {"reasoning": "hm"}, {"reasoning": "hm", "reasoning_content": "hm"})
+    assert [item["summary"][0]["text"] for item in events(stream)[-1]["response"]["output"]] == ["hmhm"]

@@ -21,7 +21,7 @@ def no_blocking_calls() -> None:
 
 @pytest.fixture(scope="module")
 def ports() -> dict[str, int]:
-    return {name: free_port() for name in ("small", "large", "claude")}
+    return {name: free_port() for name in ("small", "large", "claude", "embedder")}
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def gateway(
 ) -> Iterator[GatewayProcess]:
     config = yaml_block(README, "gateway.yaml")
     for told, name in (("http://127.0.0.1:9001", "small"), ("http://127.0.0.1:9002", "large"),
-                       ("https://api.anthropic.com", "claude")):  # fmt: skip
+                       ("https://api.anthropic.com", "claude"), ("http://127.0.0.1:9003", "embedder")):  # fmt: skip
         assert told in config
         config = config.replace(told, f"http://127.0.0.1:{ports[name]}")
     home: Path = tmp_path_factory.mktemp("readme") / "home"
@@ -66,6 +66,12 @@ def gateway(
     process.start()
     yield process
     process.stop()
+
+
+@pytest.fixture
+async def embedder(ports: dict[str, int]) -> AsyncIterator[Provider]:
+    async with Provider(port=ports["embedder"], speaks=("/v1/embeddings",)) as provider:
+        yield provider
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from click import Context
 from click.testing import CliRunner
 
 from gateway.cli.main import cli
+from gateway.dialects.clients import PATHS
 from tests.docs.markdown import README, commands, fences, first_column
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
@@ -121,25 +123,58 @@ def curl(line: str, key: str) -> tuple[int, str]:
     return response.status, text
 
 
-async def test_the_openai_snippet_gets_answers(gateway: GatewayProcess, small: Provider) -> None:
-    (snippet,) = [fence.text for fence in fences(README, "python") if "from openai" in fence.text]
-    assert BASE in snippet
+def snippet(word: str) -> str:
+    """The only one with `word`."""
+    (found,) = [fence.text for fence in fences(README, "python") if word in fence.text]
+    return found
+
+
+async def printed(gateway: GatewayProcess, program: str) -> str:
+    """What `program` prints when it asks this gateway."""
+    assert BASE in program
     environment = {**os.environ, "THRIFTGATE_KEY": await gateway.key("search")}
     done = await asyncio.to_thread(
         subprocess.run,
-        [sys.executable, "-c", snippet.replace(BASE, gateway.base)],
+        [sys.executable, "-c", program.replace(BASE, gateway.base)],
         capture_output=True, text=True, env=environment, timeout=18, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    plain, told, streamed = done.stdout.split("\n", 2)
+    return done.stdout
+
+
+async def test_the_openai_snippet_gets_answers(gateway: GatewayProcess, small: Provider) -> None:
+    plain, told, streamed = (await printed(gateway, snippet("from openai"))).split("\n", 2)
     assert plain == streamed != ""
     assert told.split()[0] in ("miss", "exact")  # another test may have asked the same
 
 
+async def test_what_the_same_client_asks_beside_chat_is_answered(
+    gateway: GatewayProcess, small: Provider, embedder: Provider
+) -> None:
+    opening, _, _ = snippet("from openai").partition("question =")
+    said, vectors = (await printed(gateway, opening + snippet("client.responses"))).splitlines()
+    assert said == small.last.text_sent
+    assert vectors.startswith("2 vectors of ")
+    assert embedder.last.path == "/v1/embeddings"
+
+
+async def test_the_anthropic_snippet_gets_answers(gateway: GatewayProcess, small: Provider) -> None:
+    plain, streamed = (await printed(gateway, snippet("from anthropic"))).split("\n", 1)
+    assert plain == streamed != ""
+
+
+def test_the_agents_are_sent_to_paths_that_exist() -> None:
+    (fence,) = fences(README, "toml")
+    told = tomllib.loads(fence.text)
+    provider = told["model_providers"][told["model_provider"]]
+    assert provider["base_url"] == f"{BASE}/v1"
+    assert f"/v1/{provider['wire_api']}" in PATHS
+    assert any(f"ANTHROPIC_BASE_URL={BASE} " in line for line in commands(README))
+
+
 def test_the_langchain_snippet_names_address_key_and_model() -> None:
     """LangChain is no dependency, so it is only read."""
-    (snippet,) = [fence.text for fence in fences(README, "python") if "langchain" in fence.text]
-    calls = [node for node in ast.walk(ast.parse(snippet)) if isinstance(node, ast.Call)]
+    calls = [node for node in ast.walk(ast.parse(snippet("langchain"))) if isinstance(node, ast.Call)]
     (made,) = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "ChatOpenAI"]
     given = {word.arg: word.value for word in made.keywords}
     assert given.keys() == {"base_url", "api_key", "model"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from dataclasses import fields
 from datetime import UTC, datetime
@@ -140,9 +141,11 @@ def test_every_error_a_client_can_see_has_a_line_with_its_status() -> None:
     assert set(told) == {error.code for error in seen}
     for error in seen - {errors.StreamBroken, errors.AllBackendsFailed}:
         assert told[error.code] == str(error.status)
-    outcomes = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),)]
-    statuses = sorted({errors.AllBackendsFailed(failures).status for failures in outcomes})
+    outcomes = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),), (errors.BackendOverloaded("x"),)]
+    ends = {(error.code, error.status) for error in map(errors.AllBackendsFailed, outcomes)}
+    statuses = sorted(status for code, status in ends if code == errors.AllBackendsFailed.code)
     assert told[errors.AllBackendsFailed.code] == ", ".join(map(str, statuses))
+    assert all(told[code] == str(status) for code, status in ends if code != errors.AllBackendsFailed.code)
 
 
 def every(error: type[Exception]) -> Iterator[Any]:
@@ -198,6 +201,16 @@ def test_the_environment_and_the_data_directory_are_told() -> None:
     folders = [getattr(Paths(Path("/d")), name).name for name in names]
     for word in (*PROVIDER_KEYS.values(), "THRIFTGATE_DATA_DIR", "OTEL_EXPORTER_OTLP_ENDPOINT", *folders):
         assert word in text, word
+
+
+def test_every_dependency_has_a_line() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    told = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
+    for line in sum(project["optional-dependencies"].values(), project["dependencies"]):
+        name = re.match(r"[\w-]+", line)
+        assert name is not None
+        plugin = name[0].lower().removeprefix("pytest-")
+        assert re.search(rf"(?<![\w-]){re.escape(plugin)}(?![\w-])", told), name[0]
 
 
 def test_make_targets_exist() -> None:

@@ -94,13 +94,28 @@ async def test_a_batch_is_answered_line_by_line_and_stands_on_the_ledger(
 
 async def test_a_bad_line_is_told_with_its_number(gateway: GatewayProcess, providers: Providers) -> None:
     sdk = client(gateway, await gateway.key(*NIGHT))
-    batch = await start(sdk, line("a", "good"), line("b", "bad", body={"model": "small"}))
+    batch = await start(sdk, line("a", "good"), line("b", "bad", url="/v1/embeddings"))
     assert batch.status == "failed"
     assert batch.errors
     assert batch.errors.data
     problem = batch.errors.data[0]
-    assert (problem.line, problem.param) == (2, "body.messages")
+    assert (problem.line, problem.param) == (2, "url")
     assert not providers.small.exchanges
+
+
+async def test_a_bad_request_spoils_its_own_line_alone(gateway: GatewayProcess, providers: Providers) -> None:
+    sdk = client(gateway, await gateway.key(*NIGHT))
+    bad = [{"model": "small"}, {"model": "nobody", "messages": [{"role": "user", "content": "hi"}]}]
+    asked = await start(sdk, line("a", "good"), *[line(f"b{n}", "", body=body) for n, body in enumerate(bad)])
+    batch = await ended(sdk, asked)
+    assert batch.status == "completed"
+    assert batch.request_counts
+    assert (batch.request_counts.completed, batch.request_counts.failed) == (1, 2)
+    assert batch.error_file_id
+    told = [orjson.loads(each) for each in (await sdk.files.content(batch.error_file_id)).content.splitlines()]
+    said = {each["custom_id"]: (each["response"]["status_code"], each["response"]["body"]["error"]) for each in told}
+    assert (said["b0"][0], said["b0"][1]["param"]) == (400, "messages")
+    assert (said["b1"][0], said["b1"][1]["code"]) == (404, "model_not_found")
 
 
 async def test_another_team_sees_neither_files_nor_batches(gateway: GatewayProcess, providers: Providers) -> None:

@@ -215,3 +215,33 @@ async def test_errors_come_as_the_sdks_own(
         assert caught.value.response.headers["retry-after"] == "1"
     if step.code:
         assert "the image cannot be read" in body
+
+
+async def test_what_the_backend_cannot_do_is_told_by_the_clients_own_name_for_it(
+    gateway: GatewayProcess, ports: dict[str, int]
+) -> None:
+    talker = Messages(gateway.base, await gateway.key("off"))
+    async with Provider(port=ports["responses"], speaks=(PATHS["responses"],)) as provider:
+        with pytest.raises(ERRORS) as caught:
+            await talker.say("responses", "hello", stop_sequences=["\n\n"])
+        assert not provider.exchanges
+    assert "stop_sequences" in str(caught.value)
+    await talker.close()
+
+
+async def test_a_backend_that_kept_failing_is_still_asked_while_there_is_no_other(
+    gateway: GatewayProcess, provider: Provider, backend: str
+) -> None:
+    """What it says now is worth more to the client than that it rests."""
+    talker = Chat(gateway.base, await gateway.key("off"))
+    for step, status in ((Fail(500), 502), (Fail(529), 503), (Fail(401), 502), (Fail(429, retry_after="30"), 429)):
+        for _ in range(4):
+            provider.forget()
+            provider.script(step, step)
+            with pytest.raises(ERRORS) as caught:
+                await talker.say(backend, "hello")
+            assert caught.value.status_code == status  # type: ignore[union-attr]
+    provider.forget()
+    for _ in range(3):
+        assert (await talker.say(backend, "hello")).text
+    await talker.close()

@@ -193,7 +193,8 @@ async def test_a_long_conversation_is_trimmed_to_the_policys_limit(
 async def test_models_are_listed_as_the_policy_allows(gateway: GatewayProcess) -> None:
     openai = client(gateway, await gateway.key("cached"))
     names = [model.id async for model in openai.models.list()]
-    assert {"auto", "mine", "small", "large", "claude"} == set(names)
+    backends = {"small", "large", "claude"}
+    assert {"auto", "mine", *backends, *(f"scripted-{name}" for name in backends)} == set(names)
 
 
 async def test_the_flight_record_is_for_the_keys_owner(gateway: GatewayProcess, providers: Providers) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import openai
+import orjson
 import pytest
 from openai.types.responses import Response
 from openai.types.responses.response_item_list import ResponseItemList
@@ -161,7 +162,8 @@ async def test_a_conversation_goes_on_by_naming_the_last_response(
     async with sdk.responses.stream(model=model, input="Who am I?", previous_response_id=first.id) as stream:
         second = await stream.get_final_response()
     assert texts(provider.last) == ["My name is Ada", first.output_text, "Who am I?"]
-    await sdk.responses.create(model=model, input="Sure?", previous_response_id=second.id)
+    third = await sdk.responses.create(model=model, input="Sure?", previous_response_id=second.id)
+    assert (second.previous_response_id, third.previous_response_id) == (first.id, second.id)
     assert texts(provider.last)[-2:] == [second.output_text, "Sure?"]
     assert len(texts(provider.last)) == 5
     if model == "native":
@@ -183,6 +185,18 @@ async def test_a_conversation_goes_on_over_another_backend(
         assert texts(providers[model].last)[-1] == "42"
 
 
+@pytest.mark.parametrize("model", BACKENDS)
+async def test_a_long_answer_is_stored_when_it_was_streamed(
+    gateway: GatewayProcess, providers: dict[str, Provider], model: str
+) -> None:
+    sdk = client(gateway, await gateway.key("others"))  # the provider gives the same ids in every test
+    providers[model].script(Reply(text="first " + "long" * 100_000))
+    async with sdk.responses.stream(model=model, input="Tell me all") as stream:
+        made = await stream.get_final_response()
+    stored = await sdk.responses.retrieve(made.id)
+    assert len(stored.output_text) == len(made.output_text) > 400_000
+
+
 async def test_a_reference_stands_for_a_stored_item(gateway: GatewayProcess, providers: dict[str, Provider]) -> None:
     sdk = client(gateway, await gateway.key("storing"))
     first = await sdk.responses.create(model="chatty", input="My name is Ada")
@@ -202,8 +216,8 @@ async def test_a_stored_response_is_shown_listed_and_deleted(
     shown = await sdk.responses.retrieve(made.id)
     assert shown.output == made.output
     listed = await sdk.responses.input_items.list(made.id, order="asc", limit=2)
-    assert [item.content[0].text for item in listed.data] == ["a", "b"]  # type: ignore[union-attr]
-    assert [item.content[0].text async for item in listed] == ["a", "b", "c"]  # type: ignore[union-attr]
+    assert [item.content[0].text for item in listed.data] == ["a", "b"]  # type: ignore[union-attr,index]
+    assert [item.content[0].text async for item in listed] == ["a", "b", "c"]  # type: ignore[union-attr,index]
     ResponseItemList.model_validate(listed.model_dump(mode="json") | {"object": "list", "first_id": "", "last_id": ""})
     with pytest.raises(openai.BadRequestError):
         await sdk.responses.cancel(made.id)
@@ -279,6 +293,8 @@ async def test_a_stream_that_breaks_ends_in_an_error_and_never_completes(
     assert "response.output_text.delta" in names
     assert names[-1] == "error"
     assert not {"response.completed", "response.incomplete", "response.output_text.done"} & set(names)
+    numbers = [orjson.loads(line[6:])["sequence_number"] for line in raw.text.splitlines() if line.startswith("data: ")]
+    assert numbers == list(range(len(names)))
 
     providers[model].script(Reply(tokens=50, cut="rst", after=5))
     with pytest.raises(openai.APIError):
@@ -292,7 +308,7 @@ async def test_what_the_backend_cannot_do_is_refused_by_name(
 ) -> None:
     sdk = client(gateway, await gateway.key("plain"))
     with pytest.raises(openai.BadRequestError) as caught:
-        await sdk.responses.create(model=model, input="?", tools=[TOOL, {"type": "web_search"}])
+        await sdk.responses.create(model=model, input="?", tools=[TOOL, {"type": "code_interpreter", "container": "c"}])
     assert caught.value.param == "tools[1].type"
     with pytest.raises(openai.BadRequestError) as caught:
         await sdk.responses.create(model=model, input="?", background=True)

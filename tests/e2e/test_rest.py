@@ -243,7 +243,7 @@ async def test_no_choice_is_made_among_models_whose_vectors_do_not_mix(gateway: 
     assert unknown.value.code == "model_not_found"
     with pytest.raises(openai.APIStatusError) as never:
         await sdk.embeddings.create(model="claude", input="x")
-    assert never.value.status_code == 503
+    assert never.value.status_code == 400
     assert len(behind.claude.exchanges) == 0
 
 

@@ -168,7 +168,13 @@ def _json(
     return Served(orjson.dumps(body), usage, text)
 
 
+def count_tokens(fields: dict[str, Any], reply: Reply, number: int) -> Served:
+    """Anthropic's: no answer, and nothing to pay."""
+    return Served(orjson.dumps({"input_tokens": 7 * len(fields["messages"])}), Usage())
+
+
 SERVED: dict[str, Callable[[dict[str, Any], Reply, int], Served]] = {
+    "/v1/messages/count_tokens": count_tokens,
     "/v1/embeddings": embeddings,
     "/v1/moderations": moderations,
     "/v1/rerank": rerank,

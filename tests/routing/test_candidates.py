@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.policy import DataPolicy
 from gateway.domain.route import ContextEstimate
-from gateway.errors import ContextTooLong, Forbidden, NoAdequateBackend
+from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices import Catalogue
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
@@ -100,3 +100,12 @@ def test_several_reasons_are_all_told() -> None:
 
 def test_names_that_nobody_has_are_no_data_rule() -> None:
     assert isinstance(refusal([], ["gone"]), NoAdequateBackend)
+
+
+def test_a_model_that_no_endpoint_of_this_kind_serves_is_the_clients_mistake(catalogue: Catalogue) -> None:
+    """Not a 503, which SDKs would try again."""
+    demand = PLAIN._replace(dialect="openai_embeddings")
+    far = backend("far", "hosted", "1", kind="anthropic", base_url="https://example.com/v1")
+    error = refusal(examine([far], demand, catalogue, Fleet()))
+    assert isinstance(error, BadRequest)
+    assert (error.status, error.param) == (400, "model")

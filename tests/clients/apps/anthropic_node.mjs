@@ -96,6 +96,6 @@ await run({
   },
   async broken_stream() {
     const asked = ask(`${token()} one two three four [[break]]`);
-    await raised(Error, () => client.messages.stream(asked).finalMessage());
+    await raised(Anthropic.APIError, () => client.messages.stream(asked).finalMessage());
   },
 });

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import anthropic
 from anthropic import Anthropic, AsyncAnthropic, beta_tool
@@ -203,6 +204,35 @@ def count_tokens():
 
 
 @case
+def raw_response():
+    said = token()
+    raw = client.messages.with_raw_response.create(model=MODEL, max_tokens=500, messages=user(f"Say {said}"))
+    answer = raw.parse()
+    assert said in text_of(answer)
+    assert answer._request_id == raw.headers["request-id"]
+
+
+@case
+def batch():
+    said = token()
+    requests = [
+        {
+            "custom_id": f"line-{number}",
+            "params": {"model": MODEL, "max_tokens": 500, "messages": user(f"Line {number} of {said}")},
+        }
+        for number in range(3)
+    ]
+    job = client.messages.batches.create(requests=requests)
+    until = time.monotonic() + 20
+    while job.processing_status != "ended" and time.monotonic() < until:
+        time.sleep(0.2)
+        job = client.messages.batches.retrieve(job.id)
+    assert job.request_counts.succeeded == 3, job
+    answers = {row.custom_id: text_of(row.result.message) for row in client.messages.batches.results(job.id)}
+    assert all(f"Line {number} of {said}" in answers[f"line-{number}"] for number in range(3))
+
+
+@case
 def models():
     assert MODEL in [model.id for model in client.models.list()]
 
@@ -247,7 +277,7 @@ def broken_stream():
         ) as helper:
             helper.get_final_message()
 
-    raised(Exception, read)
+    raised(anthropic.APIError, read)
 
 
 main()

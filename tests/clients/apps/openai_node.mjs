@@ -143,7 +143,7 @@ await run({
   },
   async broken_stream() {
     const messages = user(`${token()} one two three four [[break]]`);
-    await raised(Error, async () =>
+    await raised(OpenAI.APIError, async () =>
       collect(await client.chat.completions.create({ model: MODEL, messages, stream: true })),
     );
   },

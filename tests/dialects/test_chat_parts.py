@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.dialects.chat_parts import flattened
+from gateway.dialects.clients import DIALECTS
+from gateway.dialects.ways import wire
+from gateway.domain.request import CompletionRequest, Controls, DialectName
+from tests.dialects.samples import DONE, STOP, chunk, read
+
+THOUGHT = {"type": "thinking", "thinking": [{"type": "text", "text": "Hm"}, {"type": "text", "text": "m."}]}
+PARTS = [
+    THOUGHT,
+    {"type": "text", "text": "Ho"},
+    {"type": "reference", "reference_ids": [1]},
+    {"type": "text", "text": "la"},
+]
+ASKED: dict[DialectName, dict[str, Any]] = {
+    "openai_responses": {"input": "hi"},
+    "anthropic_messages": {
+        "messages": [{"role": "user", "content": "hi"}],
+        "max_tokens": 2000,
+        "thinking": {"type": "enabled", "budget_tokens": 1024},
+    },
+}
+
+
+def test_parts_become_text_and_thinking() -> None:
+    assert flattened({"role": "assistant", "content": PARTS}) == {
+        "role": "assistant", "content": "Hola", "reasoning_content": "Hmm.",
+    }  # fmt: skip
+    assert flattened({"content": [{"type": "text", "text": "a"}]}) == {"content": "a"}
+    for message in ({"content": "a"}, {"content": None, "refusal": "no"}, {}):
+        assert flattened(message) is message
+
+
+@pytest.mark.parametrize("content", [7, {"type": "text"}, True])
+def test_other_content_is_an_error(content: object) -> None:
+    with pytest.raises(TypeError):
+        flattened({"content": content})
+
+
+def ask(client: DialectName, **fields: Any) -> CompletionRequest:
+    body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
+    return DIALECTS[client].parse(body, "req_1", Controls(), {})
+
+
+def said(client: DialectName, body: bytes) -> tuple[str, str]:
+    """Thinking and text of a plain answer."""
+    message = DIALECTS[client].choices(orjson.loads(body))[0]["message"]
+    return message.get("reasoning_content", ""), message["content"]
+
+
+@pytest.mark.parametrize("client", ASKED)
+def test_other_clients_read_text_and_thinking(client: DialectName) -> None:
+    way, message = wire(client, "openai_chat"), {"role": "assistant", "content": PARTS}
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    plain = way.plain(ask(client), orjson.dumps({"id": "c", "object": "chat.completion", "choices": [choice]}))
+    assert said(client, plain.body) == ("Hmm.", "Hola")
+    reader = way.reader(ask(client, stream=True))
+    read(reader, [b"".join(chunk({"content": [part]}) for part in PARTS) + STOP + DONE])
+    assert said(client, reader.completion() or b"") == ("Hmm.", "Hola")

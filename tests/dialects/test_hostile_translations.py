@@ -1,0 +1,83 @@
+"""Whatever arrives on the way between two dialects, only the documented errors come out."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.dialects.clients import DIALECTS
+from gateway.dialects.ways import wire
+from gateway.domain.request import CompletionRequest, Controls, DialectName
+from gateway.errors import BackendError, BadRequest
+from tests.dialects.samples import STOP, chunk, event, steady, text
+from tests.dialects.test_hostile import VALUES
+
+ASKED: dict[DialectName, dict[str, Any]] = {
+    "openai_chat": {"messages": [{"role": "user", "content": "hi"}]},
+    "openai_completions": {"prompt": "hi"},
+    "openai_responses": {"input": "hi"},
+    "anthropic_messages": {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
+}
+WAYS: list[tuple[DialectName, DialectName]] = [
+    *[(client, "openai_chat") for client in ASKED if client != "openai_chat"],
+    *[(client, "openai_responses") for client in ASKED if client != "openai_responses"],
+    *[(client, "anthropic_messages") for client in ASKED if client != "anthropic_messages"],
+]
+FIELDS = ["messages", "input", "instructions", "stream_options", "tools", "tool_choice", "functions", "function_call"]
+FIELDS += ["stop", "response_format", "reasoning_effort", "reasoning", "n", "temperature", "max_tokens", "logprobs"]
+FIELDS += ["text", "include", "top_logprobs", "max_output_tokens", "web_search_options", "modalities", "verbosity"]
+FIELDS += ["system", "stop_sequences", "thinking", "output_config", "metadata", "user", "best_of", "suffix", "echo"]
+FIELDS += ["prompt_cache_key", "service_tier", "parallel_tool_calls", "max_completion_tokens", "logit_bias", "invented"]
+
+
+def asked(client: DialectName, **fields: Any) -> CompletionRequest:
+    body = orjson.dumps({"model": "auto", **ASKED[client], **fields})
+    return DIALECTS[client].parse(body, "req_1", Controls(), {})
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" over ".join)
+@steady
+@given(fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3))
+def test_a_request_is_either_refused_as_bad_or_can_be_sent(
+    way: tuple[DialectName, DialectName], fields: dict[str, Any]
+) -> None:
+    with suppress(BadRequest):
+        body = wire(*way).body(asked(way[0], **fields), "other", None, max_output_tokens=5)
+        assert isinstance(orjson.loads(body), dict)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" over ".join)
+@steady
+@given(body=st.binary(max_size=20) | VALUES.map(orjson.dumps))
+def test_a_plain_answer_is_read_or_garbage(way: tuple[DialectName, DialectName], body: bytes) -> None:
+    with suppress(BackendError):
+        wire(*way).plain(asked(way[0]), body)
+
+
+ODD = st.one_of(
+    st.binary(max_size=20),
+    VALUES.map(event),
+    VALUES.map(lambda value: chunk({"content": value, "tool_calls": value})),
+    VALUES.map(lambda value: event({"choices": value})),
+    st.sampled_from([text("a"), STOP]),
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=" over ".join)
+@steady
+@given(odd=st.lists(ODD, max_size=6))
+def test_a_stream_is_read_or_a_backend_error(way: tuple[DialectName, DialectName], odd: list[bytes]) -> None:
+    reader = wire(*way).reader(asked(way[0], stream=True))
+    with suppress(BackendError):
+        for piece in odd:
+            reader.feed(piece)
+            if reader.ended:
+                break
+        reader.eof()
+        reader.completion()
+    reader.delivered_text()
