@@ -9,16 +9,16 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PARALLEL ?= -n 4 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run test check lint test-extras test-clients deploy-check lock lock-clients clean
+.PHONY: run test check lint test-extras test-page test-clients deploy-check lock lock-clients clean
 
 run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
 
 test: .venv/dev .models/$(GGUF)  ## everything, against real parts
-	$(BIN)/python -m pytest -m "not extras and not deploy and not clients" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not extras and not deploy and not clients and not page" $(PARALLEL)
 
 check: lint  ## lint, types, architecture and the tests without heavy parts; at most 90 s
-	$(BIN)/python -m pytest -m "not heavy and not extras and not deploy and not clients" $(PARALLEL)
+	$(BIN)/python -m pytest -m "not heavy and not extras and not deploy and not clients and not page" $(PARALLEL)
 
 lint: .venv/dev
 	$(BIN)/ruff check .
@@ -28,6 +28,15 @@ lint: .venv/dev
 
 test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras
+
+# Chromium is Debian's: one that playwright downloads would come from elsewhere. Where CI is set, its absence is a failure.
+CHROMIUM := command -v chromium || command -v chromium-browser || command -v google-chrome
+
+test-page: .venv/page  ## the page in a real headless Chromium; root has it installed by apt-get
+	@{ $(CHROMIUM); } >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends chromium fonts-dejavu-core; } || true
+	@if { $(CHROMIUM); } >/dev/null; then $(BIN)/python -m pytest tests/page -m page; \
+	else echo "The page is not tested: no Chromium here (apt-get install chromium)."; [ -z "$$CI" ]; fi
 
 # Real clients, each where its own requirements hold; .clients is theirs alone.
 CLIENTS := vendors frameworks older others aider node agents
@@ -46,6 +55,10 @@ deploy-check: .venv/dev  ## all of deploy/, with a real Prometheus on a gateway 
 
 .venv/dev: .venv/run requirements-dev.lock
 	$(PIP) install --quiet --require-hashes --no-deps -r requirements-dev.lock
+	@touch $@
+
+.venv/page: .venv/dev requirements-page.lock
+	$(PIP) install --quiet --require-hashes --no-deps -r requirements-page.lock
 	@touch $@
 
 .venv/st: .venv/dev requirements-st.lock  # torch by name: a range would take a build with gigabytes of CUDA
@@ -84,6 +97,7 @@ lock:  ## pin everything anew within the ranges of pyproject.toml
 	PATH=$(BIN):$$PATH $(LOCK) --upgrade --group build --extra local --extra litellm -o requirements.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra local --extra litellm --extra postgres --extra loadtest --extra dev \
 		-c requirements.lock -o requirements-dev.lock
+	PATH=$(BIN):$$PATH $(LOCK:pyproject.toml=) --upgrade --group page -c requirements-dev.lock -o requirements-page.lock
 	PATH=$(BIN):$$PATH $(LOCK) --group build --extra postgres -c requirements-dev.lock -o requirements-image.lock
 	PATH=$(BIN):$$PATH $(LOCK) --extra st --extra litellm --extra local -c requirements-dev.lock \
 		$(TORCH:%=--no-emit-package %) -o requirements-st.lock

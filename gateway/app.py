@@ -25,6 +25,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
 from gateway.admission.overload import Overload
+from gateway.admission.pacing import Pacer
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
@@ -205,13 +206,16 @@ class Rooms:
         spending = Spending(settings.paths.journal, self.database)
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
         budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
+        pacer = await self._enter(Pacer(budgets))
         vectors = await self._enter(embedder(config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
         self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
         self.counter = counter = Counter()
         contexts = Contexts(counter)
         holdout = Holdout(config.trials.holdout)
-        self.router = Router(packaged, self.prices, self.fleet, self.fleet.backends, sampler=holdout)
+        self.router = Router(
+            packaged, self.prices, self.fleet, self.fleet.backends, sampler=holdout, pressures=pacer.pressures
+        )
         self.pipeline = Pipeline(
             limits=limits,
             budgets=budgets,

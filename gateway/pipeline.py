@@ -8,7 +8,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.admission.budget import BudgetHold, BudgetHolds, Budgets
+from gateway.admission.budget import Budgets, RequestHold
 from gateway.admission.limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache, Hit, Miss
@@ -121,7 +121,7 @@ class Reply:
 
     answer: Answer
     admitted: Admitted | None = None
-    hold: BudgetHold | BudgetHolds | None = None
+    hold: RequestHold | None = None
     miss: Miss | None = None
     last = b""
     """The last piece that was handed on."""
@@ -212,10 +212,13 @@ class Reply:
             try:
                 await hold.grow(attempt.chunks)
             except BudgetExhausted as spent:
-                if not spent.truncates or not await self._truncate(answer, attempt, spent):
+                if not spent.truncates:
                     raise
-                hand_on(piece)
-                break
+                if not answer.over:  # else all of it was delivered before anybody could say stop
+                    if not await self._truncate(answer, attempt, spent):
+                        raise
+                    hand_on(piece)
+                    break
             if not hand_on(piece):
                 return True
         self.settle()

@@ -8,11 +8,11 @@ rebuilt from the ledger. A request belongs to the windows in which it began.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from gateway.admission.expect import Expectations
-from gateway.admission.hold import PATIENCE_S, BudgetHold
+from gateway.admission.hold import PATIENCE_S, BudgetHold, RequestHold
 from gateway.admission.holds import BudgetHolds
 from gateway.admission.levels import Levels
 from gateway.admission.purse import Account, Purse
@@ -25,7 +25,7 @@ from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.leases import Leases
 
-__all__ = ["BudgetHold", "BudgetHolds", "Budgets"]
+__all__ = ["Budgets", "RequestHold"]
 
 _MOST_WALLETS = 10_000
 _MOST_USERS = 2_000
@@ -40,7 +40,9 @@ class _Wallet:
 
     policy: Policy
     purses: tuple[Purse, ...]
+    since: float
     until: float
+    """Clocks may be put back."""
     by_user: bool
     """Are there more for each end user?"""
 
@@ -82,6 +84,15 @@ class Budgets:
         own = {**self._counts, "users": len(self._users)}
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
+    def accounts(self) -> Iterator[tuple[Policy, Account]]:
+        """The accounts that paced teams, or their organisations, share and have in use."""
+        for wallet in self._wallets.values():
+            if wallet.policy.pacing.enabled:
+                for purse in wallet.purses:
+                    for account in purse.accounts:
+                        if account.budget.per in ("team", "organisation"):
+                            yield wallet.policy, account
+
     async def exhausted(self, tenant: Tenant, end_user: str = "") -> Budget | None:
         """A budget that is used up and whose policy then refuses everything, cache hits included."""
         for purse in self._purses(tenant, end_user):
@@ -109,22 +120,21 @@ class Budgets:
                 break
         return purse.exhausted()
 
-    def hold(
-        self, tenant: Tenant, record: Record, request: CompletionRequest | None = None
-    ) -> BudgetHold | BudgetHolds:
+    def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request; `request` tells how long its answer may become."""
         self._counts["holds"] += 1
         purses = self._purses(tenant, record.end_user)
-        if len(purses) < 2:
-            purse = purses[0] if purses else None
-            return BudgetHold(purse, self._expectations, record, request, self._patience_s)
+        if len(purses) == 1:
+            return BudgetHold(purses[0], self._expectations, record, request, self._patience_s)
+        if not purses:
+            return BudgetHold(None, self._expectations, record, request, self._patience_s)
         return BudgetHolds(
             tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
         )
 
     def _purses(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
         wallet = self._wallets.get(tenant.key.id)
-        if wallet is None or wallet.policy is not tenant.policy or self._time() >= wallet.until:
+        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= self._time() < wallet.until:
             wallet = self._open_wallet(tenant)
         if wallet.by_user and end_user:
             return wallet.purses + self._of_user(tenant, end_user)
@@ -134,16 +144,18 @@ class Budgets:
         if len(self._wallets) >= _MOST_WALLETS:
             self._wallets.clear()
         purses = self._levels.of_key(tenant)
+        since = max((purse.since for purse in purses), default=0.0)
         until = min((purse.until for purse in purses), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        wallet = self._wallets[tenant.key.id] = _Wallet(tenant.policy, purses, until, by_user)
+        wallet = self._wallets[tenant.key.id] = _Wallet(tenant.policy, purses, since, until, by_user)
         return wallet
 
     def _of_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
         """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
         place = tenant.team, end_user
         purses = self._users.pop(place, ())
-        if not purses or purses[0].policy is not tenant.policy or self._time() >= min(one.until for one in purses):
+        now, policy = self._time(), tenant.policy
+        if not purses or any(one.policy is not policy or not one.since <= now < one.until for one in purses):
             purses = self._levels.of_end_user(tenant, end_user)
         self._users[place] = purses
         if len(self._users) > _MOST_USERS:

@@ -13,16 +13,19 @@ FIRST_INPUT_RATIO = 1.25
 _REMEMBERED = 128
 _WEIGHT = 4
 """As many answers the first guess counts for: a few long answers lift the quantile at once, some forty lower it."""
+_MEAN_SHARE = 0.7
+"""The mean of lengths as answers have them (lognormal, sigma about 1) lies at this quantile."""
 _MOST = 10_000
 
 
 class _Quantile:
     """A quantile of the last values."""
 
-    __slots__ = ("_recent", "_share", "_sorted", "value")
+    __slots__ = ("_full", "_place", "_recent", "_share", "_sorted", "value")
 
     def __init__(self, share: float, first: float) -> None:
-        self._share = share
+        self._share, self._place = share, int(share * _REMEMBERED)
+        self._full = False
         self._recent: deque[float] = deque([first] * _WEIGHT)
         self._sorted = [first] * _WEIGHT
         self.value = first
@@ -32,23 +35,22 @@ class _Quantile:
         """Have the guesses become fewer than what was seen?"""
         return len(self._recent) > 2 * _WEIGHT
 
-    @property
-    def most(self) -> float:
-        return self._sorted[-1]
-
-    def middle(self, above: float = -1.0) -> float:
-        """The median of the values above `above`; `above` itself when there are none."""
+    def beyond(self, least: float, share: float) -> float | None:
+        """A quantile of the values above `least`; None when there are none."""
         ordered = self._sorted
-        first = bisect_right(ordered, above)
-        return ordered[(first + len(ordered)) // 2] if first < len(ordered) else above
+        first = bisect_right(ordered, least)
+        return ordered[first + int(share * (len(ordered) - first))] if first < len(ordered) else None
 
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
-        if len(recent) >= _REMEMBERED:
-            del ordered[bisect_left(ordered, recent.popleft())]
         recent.append(value)
         insort(ordered, value)
-        self.value = ordered[int(self._share * len(ordered))]
+        if self._full:
+            del ordered[bisect_left(ordered, recent.popleft())]
+            self.value = ordered[self._place]
+        else:
+            self._full = len(ordered) == _REMEMBERED
+            self.value = ordered[int(self._share * len(ordered))]
 
 
 class Expectation:
@@ -70,10 +72,11 @@ class Expectation:
         """Is there experience behind it?"""
         return self._output.known
 
-    def becoming(self, tokens: int = -1) -> int:
-        """Half of the answers that are longer than `tokens` are not longer than this; at least half as much again where
-        none was."""
-        return max(int(self._output.middle(tokens)), tokens * 3 // 2 if tokens >= self._output.most else 1)
+    def becoming(self, tokens: int = 0) -> int:
+        """How long an answer of `tokens` tokens will be in the end, about as likely more as less, weighed by how much;
+        half as long again where none was longer."""
+        longer = self._output.beyond(tokens, _MEAN_SHARE)
+        return int(longer) if longer is not None else tokens * 3 // 2 + 1
 
     def input_tokens(self, counted: int) -> int:
         """What the backend will count where we counted `counted`."""

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.admission.expect import Expectation, Expectations
 from gateway.admission.purse import Purse
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
+from gateway.domain.protocols import Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.units import PICO_PER_NANO, pico_to_nano_up
@@ -33,6 +35,7 @@ _PAUSE_TOKENS = 4
 _ON_THE_WAY = 2
 """Tokens kept back for those that a backend has sent before it notices that nobody listens."""
 _EVER_S = 1e9
+_EVER = float("inf")
 
 
 @dataclass(slots=True)
@@ -45,6 +48,20 @@ class _Call:
     """Most tokens the answer can have, over all choices."""
     cache_writes: bool
     """May the backend charge for writing its prompt cache?"""
+
+
+class RequestHold(Hold, Protocol):
+    """What the pipeline has of it."""
+
+    held: int
+
+    def settle(self, cost_pico: int) -> None:
+        """The request cost so much in all (pico-dollars). Synchronous."""
+        ...
+
+    def release(self) -> None:
+        """Give everything back, unless it was settled."""
+        ...
 
 
 class BudgetHold:
@@ -79,7 +96,7 @@ class BudgetHold:
         request: CompletionRequest | None,
         patience_s: float,
     ) -> None:
-        self.covers: float = float("inf")
+        self.covers = _EVER
         self.output_limit: int | None = None
         self.held = 0
         """Units of the purse's meter."""
@@ -96,11 +113,11 @@ class BudgetHold:
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
-        self.covers, self.output_limit, self._call = float("inf"), None, None
+        self.covers, self.output_limit, self._call = _EVER, None, None
         purse = self._purse
         if purse is None:
             return
-        price = purse.meter.price(backend)
+        price = purse.price(backend)
         if price is None and backend.kind != "simulated":
             self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
         if price is None or price.free:
@@ -144,7 +161,7 @@ class BudgetHold:
             return
         tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
         worst = self._cost(call, tokens)
-        if purse.known and purse.remaining < worst * _AMPLE:
+        if purse.remaining < worst * _AMPLE and purse.known:
             capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
             if purse.truncates:
                 await self._open_some(purse, call, capped)
@@ -183,8 +200,12 @@ class BudgetHold:
 
     def _pays(self, call: _Call, tokens: int) -> None:
         self._paid = tokens
-        margin = min(_MARGIN_TOKENS, max(tokens // 4, _ON_THE_WAY + 1))
-        self.covers = float("inf") if tokens == call.cap else tokens - margin
+        if tokens == call.cap:
+            self.covers = _EVER
+        elif tokens >= 4 * _MARGIN_TOKENS:
+            self.covers = tokens - _MARGIN_TOKENS
+        else:
+            self.covers = tokens * 3 // 4 - 1
 
     def _cost(self, call: _Call, output_tokens: int) -> int:
         """Units at most."""
@@ -201,6 +222,10 @@ class BudgetHold:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
         assert self._purse is not None
         attempts = self._record.attempts
+        if not attempts and not self._parts:  # nearly always
+            await self._take(part)
+            self._parts = {0: part}
+            return
         parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
@@ -217,11 +242,7 @@ class BudgetHold:
     async def _take(self, units: int) -> None:
         assert self._purse is not None
         await self._purse.take(units, self.held, self._record, self._patience_s)
-        self._took(units)
-
-    def _took(self, units: int) -> None:
         if self._over:  # settled or released by another task meanwhile
-            assert self._purse is not None
             self._purse.give(units)
         else:
             self.held += units
@@ -232,23 +253,28 @@ class BudgetHold:
         call = self._call
         if output_tokens <= self.covers or call is None or self._over:
             return
-        refused = await self._pay(call, self._next(call, output_tokens))
-        if refused is None:
-            return
+        refused = None
+        for tokens in self._steps(call, output_tokens):
+            refused = await self._pay(call, tokens)
+            if refused is None:
+                return
+        assert refused is not None
         last = self._paid - _ON_THE_WAY
         if output_tokens >= last:
             raise refused
         self.covers = min(output_tokens + _PAUSE_TOKENS, last - 1)
 
-    def _next(self, call: _Call, output_tokens: int) -> int:
-        """How long the answer is to be paid for next."""
+    def _steps(self, call: _Call, output_tokens: int) -> tuple[int, ...]:
+        """How long the answer is to be paid for next: what is worth trying, the longer one first."""
         assert self._purse is not None
         assert self._expectation is not None
-        wanted = max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS)
+        least = max(self._paid, output_tokens) + _LEAST_TOKENS
         if self._purse.truncates and self._expectation.known:
-            wanted = min(wanted, self._expectation.becoming(output_tokens // self._answers) * self._answers)
-        room = self._affordable(call, self._purse.remaining) // _SHARE
-        return max(min(wanted, self._paid + room), max(self._paid, output_tokens) + _LEAST_TOKENS)
+            wanted = self._expectation.becoming(output_tokens // self._answers) * self._answers
+        else:
+            room = self._affordable(call, self._purse.remaining) // _SHARE
+            wanted = min(max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS), self._paid + room)
+        return (wanted, least) if wanted > least else (least,)
 
     async def _pay(self, call: _Call, tokens: int) -> BudgetExhausted | None:
         """Hold for an answer of `tokens` tokens; why not, when that is too much."""
@@ -260,7 +286,10 @@ class BudgetHold:
             refused = await self._purse.stretch(more, self.held, self._record)
             if refused is not None:
                 return refused
-            self._took(more)
+            if self._over:
+                self._purse.give(more)
+                return None
+            self.held += more
             self._parts[place] += more
         self._pays(call, tokens)
         return None

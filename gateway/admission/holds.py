@@ -13,6 +13,8 @@ class BudgetHolds:
         self._parts = parts
         self.covers = float("inf")
         self.output_limit: int | None = None
+        self.held = 0
+        """By all of them, in units of each."""
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted; then some of the holds are larger than need
@@ -32,6 +34,7 @@ class BudgetHolds:
 
     def _cover(self) -> None:
         self.covers = min([part.covers for part in self._parts])
+        self.held = sum([part.held for part in self._parts])
 
     def settle(self, cost_pico: int) -> None:
         """The request cost so much in all. Synchronous."""

@@ -128,7 +128,7 @@ class Levels:
                 rebuild=partial(_base, level.known, start, meter),
                 ahead=not level.many,
             )
-            yield Account(budget, level.owner, level.where, lease, limit, end)
+            yield Account(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _of_end_user(self, team: str, since: float, end_user: str) -> Spent:
         """Asked for together with everyone whose counter is missing at the time."""

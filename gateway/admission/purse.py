@@ -29,6 +29,7 @@ class Account:
     """The place of its limit in whose file."""
     lease: Lease
     limit: int
+    begins: float
     ends: float
 
     @property
@@ -59,7 +60,7 @@ class Freed:
 
 
 class Purse:
-    """Good until the first of its windows ends. All its counters have one tag."""
+    """Good from when the last of its windows began until the first ends. All its counters have one tag."""
 
     def __init__(
         self,
@@ -72,7 +73,9 @@ class Purse:
         time: Callable[[], float],
     ) -> None:
         self.tag, self.policy, self.meter, self.accounts = tag, policy, meter, accounts
-        self.until = min((account.ends for account in accounts), default=float("inf"))
+        self.price = meter.price
+        self.since = max(account.begins for account in accounts)
+        self.until = min(account.ends for account in accounts)
         self.leases = tuple(account.lease for account in accounts)
         hard = [account for account in accounts if account.budget.hard]
         self.refusing = tuple(account for account in hard if account.budget.on_exhausted == "refuse")

@@ -54,10 +54,11 @@ def too_little(named: Named, now: float, need: Need) -> BudgetExhausted:
     costs = "take" if budget.limit_usd is None else "cost"
     others = f", {_amount(need.held, budget)} of it set aside for requests in progress" if need.held else ""
     begin = "Try again when they have ended, ask" if need.held else "Ask"
+    left = _amount(need.left, budget)
     return BudgetExhausted(
-        f"The request may {costs} {_amount(need.wanted, budget)} and {named.owner} has {_amount(need.left, budget)} left "
-        f"of its budget of {_limit(budget)}{others}. {begin} for fewer output tokens (max_tokens), send less context, "
-        f"or have {_key(named)} raised. {_anew(named)}",
+        f"The request may {costs} {_amount(need.wanted, budget)} and {named.owner} has {left} left of its budget of "
+        f"{_limit(budget)}{others}. {begin} for fewer output tokens (max_tokens), send less context, or have "
+        f"{_key(named)} raised. {_anew(named)}",
         retry_after_s=1.0 if need.wanted <= need.left else _wait(named.ends, now),
         truncates=budget.on_exhausted == "truncate",
     )

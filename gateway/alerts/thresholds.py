@@ -69,12 +69,17 @@ class Account:
         return f"{_ADJECTIVES[budget.window]} budget{f' {budget.name!r}' if budget.name else ''} of {limit}{each}"
 
 
+def least(account: Account, threshold: float) -> int:
+    """What must have been spent, in pico-dollars or tokens, to reach a share of the limit."""
+    return max(math.ceil(Decimal(str(threshold)) * account.limit), 1)
+
+
 def due(account: Account, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
     """The thresholds that `spent` in `window` has reached; most of them will have been told before."""
     reached = []
     for threshold in account.budget.alerts:
-        share = Decimal(0) if threshold == "forecast" else Decimal(str(threshold))
-        if threshold != "forecast" and spent > 0 and spent >= share * account.limit:
+        if threshold != "forecast" and spent >= least(account, threshold):
+            share = Decimal(str(threshold))
             severity: Severity = "critical" if share >= CRITICAL else "warning" if share >= WARNING else "info"
             text = _reached(account, window, f"{_plain(share * 100)}%", spent)
             reached.append(_alert(account, window, f"{_plain(share * 100)}%", severity, spent, now, text))

@@ -6,11 +6,12 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from gateway.alerts import anomalies, hours, letters, measure
 from gateway.alerts.alert import Alert
-from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.alerts.thresholds import Account, due, due_ahead, least
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.domain.windows import window_bounds
@@ -139,10 +140,11 @@ class Watch:
             for key, spent in each:
                 found += due(Account(team, budget, key), spent, window, now)
         else:
-            for threshold in budget.alerts:
-                one = budget.model_copy(update={"alerts": (threshold,)})
-                far = [name for name, spent in each if due(Account(team, one), spent, window, now)]
-                found += due(Account(team, one, subjects=far), each[0][1], window, now) if far else []
+            for threshold in (share for share in budget.alerts if share != "forecast"):
+                one = Account(team, budget.model_copy(update={"alerts": (threshold,)}))
+                enough = least(one, threshold)
+                if far := [name for name, spent in each if spent >= enough]:
+                    found += due(replace(one, subjects=far), each[0][1], window, now)
         return self._tell(found, team, policy, budget, now)
 
     def _anomalies(self, team: str, now: float) -> list[Alert]:

@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 
 @click.group()
 def alerts() -> None:
-    """Alerts: what was sent, whether receivers listen, who looks after it."""
+    """What people were told, and whether receivers listen."""
 
 
 @alerts.command("list")
@@ -37,14 +37,12 @@ def alerts() -> None:
 def list_alerts(context: Context, team: str | None) -> None:
     """The latest alerts, newest first, and what became of them."""
     sent = _with(context.settings(), {}, lambda room: room.sent(team))
-    table = Table("alert", "team", "severity", "when", "receiver", "delivered", "tries", "acknowledged", "last error")
+    table = Table("alert", "severity", "when", "receiver", "what became of it", "tries", "last error")
     for one in sent:
-        done = _moment(one.delivered_at) if one.dead_at is None else "given up"
-        acknowledged = f"{_moment(one.acknowledged_at)} {one.acknowledged_by}".strip() if not one.target else ""
+        tries = str(one.tries) if one.target else ""
         table.add_row(
-            one.id, one.team, one.severity, _moment(one.created_at), one.target or "log only", done,
-            str(one.tries), acknowledged, one.last_error,
-        )  # fmt: skip
+            one.id, one.severity, _moment(one.created_at), one.target or "log", _outcome(one), tries, one.last_error
+        )
     context.print(_values(sent), lambda: Console().print(table) if sent else click.echo("No alerts yet."))
 
 
@@ -52,9 +50,9 @@ def list_alerts(context: Context, team: str | None) -> None:
 @common
 @click.option("--team", required=True, help="Whose receivers.")
 def test_alerts(context: Context, team: str) -> None:
-    """Send one alert of each kind to every receiver in the team's policy, and show what it answered.
+    """Send one alert of each kind to every receiver of a team.
 
-    Exit status: 0 when every receiver accepted all of them, 1 otherwise.
+    It shows what each answered. Exit status: 0 when every receiver accepted all of them, 1 otherwise.
     """
     settings = context.settings()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
@@ -71,7 +69,10 @@ def test_alerts(context: Context, team: str) -> None:
 @common
 @click.argument("id")
 def acknowledge(context: Context, id: str) -> None:
-    """Say that somebody looks after the alert ID: it is not escalated any more."""
+    """Say that somebody looks after the alert ID.
+
+    It is not escalated any more.
+    """
     team = _with(context.settings(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
     if team is None:
         raise click.ClickException(f"There is no alert {id}; `thriftgate alerts list` shows them.")
@@ -83,7 +84,10 @@ def acknowledge(context: Context, id: str) -> None:
 @click.option("--team", help="Only this team's.")
 @click.option("--retry", is_flag=True, help="Let a running gateway try them again.")
 def dead_letters(context: Context, team: str | None, retry: bool) -> None:
-    """Letters that no receiver accepted for three days, and that are not tried any more."""
+    """Letters that nobody accepted for three days.
+
+    They are not tried any more, unless with --retry.
+    """
     settings = context.settings()
     if retry:
         count = _with(settings, {}, lambda room: room.revive(team))
@@ -122,6 +126,14 @@ def _told(target: str, kinds: dict[str, Answer]) -> list[str]:
 
 def _values(sent: list[Sent]) -> list[dict[str, Any]]:
     return [asdict(one) for one in sent]
+
+
+def _outcome(one: Sent) -> str:
+    if one.dead_at is not None:
+        return f"given up {_moment(one.dead_at)}"
+    if one.target:
+        return f"accepted {_moment(one.delivered_at)}" if one.delivered_at else "is tried"
+    return f"{one.acknowledged_by} has it" if one.acknowledged_at else "not acknowledged"
 
 
 def _moment(at: float | None) -> str:

@@ -50,7 +50,7 @@ def breakeven(
     """Self-hosting against the API, from what this ledger bought.
 
     For each hosted model and each machine: the utilisation from which on the machine is cheaper, what this load would
-    use of it, and what it would have cost. Machines are those of gateway.yaml with machine_hour_usd, with the throughput
+    use of it, and what it would have cost. Machines are those of gateway.yaml with machine_hour_usd, at the throughput
     that was measured, and a packaged table of GPUs with its sources.
 
     \\b

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -10,17 +12,23 @@ import orjson
 from rich.console import Console
 from rich.table import Table
 
+from gateway.alerts import measure
+from gateway.alerts.thresholds import Account
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
 from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat import parse
+from gateway.domain.pacing import pressure
+from gateway.domain.policy import Organisation
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.route import Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import pico_to_usd
+from gateway.domain.windows import window_bounds
 from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies
@@ -41,21 +49,41 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     thriftgate explain "How many days are in a week?" --team search
     """
     try:
-        route = asyncio.run(_decide(context.settings(), prompt, team, model, max_tokens))
+        settings = context.settings()
+        route = asyncio.run(_decide(settings, _pressures(settings, team), prompt, team, model, max_tokens))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     context.print(_values(route), lambda: _show(route))
 
 
-async def _decide(settings: Settings, prompt: str, team: str, model: str, max_tokens: int | None) -> Route:
+async def _decide(
+    settings: Settings, pressures: Mapping[str, float], prompt: str, team: str, model: str, max_tokens: int | None
+) -> Route:
     catalogue = Catalogue.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     request = request_for(prompt, model, max_tokens)
-    router = Router(packaged, catalogue, fleet, fleet.backends)
+    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures)
     return router.decide(request, Tenant(Key("explain", team), policy, epoch), Contexts(Counter()).estimate(request))
+
+
+def _pressures(settings: Settings, team: str) -> dict[str, float]:
+    """As the ledger has it; a worker also knows what is on its way there."""
+    policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
+    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
+    if not policy.pacing.enabled:
+        return {}
+    now, found = time.time(), [0.0]
+    with open_database(settings) as database, database.read() as connection:
+        for budget in (*policy.budget, *above):
+            if measure.shared(policy, budget):
+                window = window_bounds(budget.window, budget.timezone, now)
+                spent = measure.used(connection, team, policy, budget, window)
+                limit = Account(team, budget).limit
+                found.append(pressure(spent, limit, window, now, policy.pacing.tolerance))
+    return {team: max(found)}
 
 
 def request_for(prompt: str, model: str = "auto", max_tokens: int | None = None) -> CompletionRequest:
@@ -84,6 +112,8 @@ def _values(route: Route) -> dict[str, Any]:
         "reference": route.reference.name if route.reference else None,
         "escalate_to": route.escalate_to.name if route.escalate_to else None,
         "observed": route.observed.name if route.observed else None,
+        "quality": route.quality,
+        "pressure": route.pressure,
         "input_tokens": route.input_tokens,
         "output_tokens": route.output_tokens,
         "considered": [
@@ -105,6 +135,8 @@ def _show(route: Route) -> None:
     if route.grade is not None:
         note = " (outside what the grader knows)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
+    if route.pressure:
+        console.print(f"budgets ahead of plan press by {route.pressure:.0%}: quality {route.quality:.1%} is enough")
     if len(route.backends) > 1:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:

@@ -47,7 +47,7 @@ def drain(context: Context) -> None:
     A running gateway does so by itself; this is for after it has ended.
     """
     settings = context.settings()
-    count = asyncio.run(_with_writer(settings, None, lambda writer: writer.drain_once()))
+    count = _with_writer(settings, None, Writer.drain_once)
     context.print({"rows": count}, f"{count} row(s) written.")
 
 
@@ -106,7 +106,7 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
         with open_database(settings) as database, database.read() as connection:
             old = count_old(connection, keep, now)
     else:
-        old = asyncio.run(_with_writer(settings, keep, lambda writer: writer.retain_all()))
+        old = _with_writer(settings, keep, Writer.retain_all)
     day = _moment(now - keep * DAY_S)
     verb = "would become" if dry_run else "became"
     context.print({"rows": old, "before": day, "dry_run": dry_run}, f"{old} row(s) from before {day} {verb} sums.")
@@ -160,7 +160,7 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     cost = usd_text(sum(row.cost_pico or 0 for row in found))
     if yes and found:
         append(settings.paths.journal, found, "reprice")
-        asyncio.run(_with_writer(settings, None, lambda writer: writer.drain_once()))
+        _with_writer(settings, None, Writer.drain_once)
     what = "superseded" if yes else "to supersede (give --yes)"
     context.print(
         {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
@@ -187,13 +187,18 @@ def forget(context: Context, end_user: str) -> None:
     )
 
 
-async def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
-    with open_database(settings) as database:
+def _with_writer(settings: Settings, keep_days: int | None, work: Callable[[Writer], Awaitable[int]]) -> int:
+    """What `work` returns; nothing is done while a running gateway has the writer's lock."""
+
+    async def working() -> int:
         writer = Writer(settings.paths.journal, database, keep_days=keep_days)
         try:
             return await work(writer)
         finally:
             await writer.aclose()
+
+    with open_database(settings) as database:
+        return asyncio.run(working())
 
 
 async def _backends(settings: Settings) -> dict[str, Backend]:

@@ -20,7 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "reconcile": ("gateway.cli.reconcile", "A provider's export of usage or cost against the ledger."),
     "breakeven": ("gateway.cli.breakeven", "Self-hosting against the API, from what this ledger bought."),
     "prices": ("gateway.cli.prices", "What models cost, and where the figures are from."),
-    "alerts": ("gateway.cli.alerts", "Alerts: what was sent, whether receivers listen, who looks after it."),
+    "alerts": ("gateway.cli.alerts", "What people were told, and whether receivers listen."),
     "ledger": ("gateway.cli.ledger", "Check, drain, roll up and reprice the ledger; forget an end user."),
     "grade": ("gateway.cli.grade", "Difficulty of prompts, JSON lines in and out."),
     "router": ("gateway.cli.grade", "Measure the difficulty grader on your own data."),

@@ -33,7 +33,7 @@ def prices() -> None:
 @common
 @click.argument("pattern", default="")
 def list_prices(context: Context, pattern: str) -> None:
-    """The packaged price list and the operator's entries above it, in USD per 1M tokens.
+    """The price list, in USD per 1M tokens, and where it is from.
 
     PATTERN, a part of a model's name, narrows it. --json has all there is: cache, batch, long-context and regional
     prices, and the page that each is from.
@@ -107,7 +107,9 @@ def diff_prices(context: Context, source: Path | None) -> None:
 @_from
 @click.option("--new", "with_new", is_flag=True, help="Also models that our list does not know yet.")
 def update_prices(context: Context, source: Path | None, with_new: bool) -> None:
-    """Put litellm's newer prices above the packaged list, in prices.json of the data directory.
+    """Put litellm's newer prices above the packaged list.
+
+    They are written to prices.json in the data directory.
 
     Entries that are negative, absurd (more than tenfold or a tenth of what they were) or missing are refused, each with
     file and key. A running gateway takes the file up when it is restarted.

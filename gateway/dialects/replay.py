@@ -72,9 +72,5 @@ class Replayed:
         """It is here already."""
         return False
 
-    async def cut(self, delivered: Usage) -> bool:
-        """It is here already."""
-        return False
-
     async def aclose(self) -> None:
         """Nothing is open."""

@@ -49,6 +49,10 @@ class Route:
     input_tokens: int = 0
     output_tokens: int = 0
     """Expected, for cost and hold."""
+    quality: float | None = None
+    """Wanted of the choice; None where nothing was chosen by it."""
+    pressure: float = 0.0
+    """0..1: how far the team's budgets, ahead of their plan, have lowered `quality`."""
 
 
 class ContextEstimate:

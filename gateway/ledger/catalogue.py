@@ -185,8 +185,9 @@ class Register:
 
     @property
     def models(self) -> Iterator[Listed]:
-        """Every entry; of those for one model, what stands above others comes later."""
-        return (Listed.model_validate(facts) for facts in (*self.listing.models, *self._above()))
+        """Every entry that no other of the same model and day stands above."""
+        every = (Listed.model_validate(facts) for facts in (*self.listing.models, *self._above()))
+        return iter({(one.name, one.valid_from): one for one in every}.values())
 
     def find(self, backend: Backend, on: date | None = None) -> Listed | None:
         """The list that applies where `backend` is called; None when nobody knows what it costs there."""

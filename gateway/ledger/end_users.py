@@ -41,7 +41,7 @@ def secret(path: Path) -> bytes:
         return bytes.fromhex(path.read_text())
     except FileNotFoundError:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    hidden = path.with_name(f"{path.name}.{os.getpid()}")
+    hidden = path.with_name(f"{path.name}.{os.urandom(6).hex()}")
     with open(os.open(hidden, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w") as file:
         file.write(os.urandom(32).hex())
     try:

@@ -8,8 +8,6 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import orjson
-
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.report import COUNTS, Line, Report, Simulated
 
@@ -28,13 +26,8 @@ def dollars(pico: int) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def as_json(report: Report) -> bytes:
-    """One object; every amount is a string of US dollars with up to twelve decimal places."""
-    return orjson.dumps(as_object(report), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-
-
 def as_object(report: Report) -> dict[str, Any]:
-    """What `as_json` writes, for those who put it into something larger."""
+    """JSON values; every amount is a string of US dollars with up to twelve decimal places."""
     return {
         "since": _when(report.since),
         "until": _when(report.until),

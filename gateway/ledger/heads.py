@@ -36,7 +36,7 @@ class Heads:
         self._head: Head | None = None
         self._anchored: Head | None = None
         self._anchored_at = self._told_at = float("-inf")
-        self._anew = False
+        self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
         """`rows` linked to the chain; their insert belongs into the same transaction. Raises Forked."""
@@ -78,8 +78,12 @@ class Heads:
     def anchor(self, *, now: bool = False) -> None:
         """Write the head down beside the database, unless that was done a moment ago or nothing is new.
 
-        Raises OSError, ValueError.
+        Raises OSError, ValueError, SQLAlchemyError.
         """
+        if not self._resumed:  # whoever was here before may have died ahead of its anchor
+            with self._database.read() as connection:
+                self._head = self._head or self._found(connection)
+            self._resumed = True
         head = self._head
         if head is None or head == self._anchored:
             return

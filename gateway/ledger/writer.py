@@ -142,15 +142,24 @@ class Writer:
                 return 0
             before = self._drained
             try:
-                self._drain_all()
-            except BaseException as error:
-                self._lanes.clear()  # what memory knows is ahead of the ledger: begin again from what is saved
-                with suppress(OSError, ValueError):
-                    self._heads.lost(fork=isinstance(error, Forked))
+                try:
+                    self._drain_all()
+                except Forked as error:
+                    log.error("the ledger was written behind its writer's back (%s); a new chain begins", error)
+                    self._start_over(fork=True)
+                    self._drain_all()
+            except BaseException:
+                self._start_over()
                 raise
             self._retain()
             self._anchor()
             return self._drained - before
+
+    def _start_over(self, *, fork: bool = False) -> None:
+        """What memory knows is ahead of the ledger: begin again from what is saved."""
+        self._lanes.clear()
+        with suppress(OSError, ValueError, SQLAlchemyError):
+            self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
         """A batch of old rows, if there are any. What fails is tried again: nothing hangs on it but room."""
@@ -160,14 +169,13 @@ class Writer:
             self._retained += self._retention.step()
         except (SQLAlchemyError, Forked, RuntimeError) as error:
             log.warning("old rows of the ledger cannot be added up, they stay meanwhile: %s", error)
-            with suppress(OSError, ValueError):
-                self._heads.lost(fork=isinstance(error, Forked))
+            self._start_over(fork=isinstance(error, Forked))
 
     def _anchor(self, *, now: bool = False) -> None:
         """A disk that does not take the anchor must not keep rows out of the ledger: it lags, and is tried again."""
         try:
             self._heads.anchor(now=now)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, SQLAlchemyError) as error:
             log.error("the head of the ledger's chain cannot be written down: %s", error)
 
     def _acquire(self) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.lazy import Lazy
+from gateway.domain.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import FleetView, PriceList, Sampler
 from gateway.domain.record import Record
@@ -55,8 +57,11 @@ class Router:
         backends: Sequence[Backend],
         *,
         sampler: Sampler | None = None,
+        pressures: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
-        """`load` is called once, in a thread, when there is something to choose from."""
+        """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
+        its budgets are ahead of plan (see `domain/pacing.py`)."""
+        self._pressures = pressures
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
         self._backends = tuple(backends)
         self._judge = Lazy(lambda: _judge(load()))
@@ -170,7 +175,10 @@ class Router:
         several = sum(not each.excluded for each in candidates) > 1
         judge = self._judge.get() if several else None
         grade = judge.grader.grade_turns(request.turns, request.needs) if judge else None
-        choice = choose(candidates, rule.reference, grade, rule.quality, judge.adequacy if judge else None)
+        pacing = policy.pacing
+        pressure = self._pressures.get(policy.team, 0.0) if pacing.enabled else 0.0
+        quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality
+        choice = choose(candidates, rule.reference, grade, quality, judge.adequacy if judge else None)
         served, why = self._override(choice, request, policy, session or request.controls.session or request.id)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
         stronger = None if served else _stronger(choice, rule, request)
@@ -186,6 +194,8 @@ class Router:
             observed=choice.order[0].backend if served else None,
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
+            quality=quality,
+            pressure=pressure,
         )
 
     def _override(

@@ -6,6 +6,9 @@ until when it is tight, `z` whether it has to be rebuilt, `r` what was settled s
 `a` when its base was read, `q` until when nothing is granted.
 Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 
+What a backend had sent to a worker that died before it had read it is on no ledger: of what the worker had in use, a
+hundredth counts as settled for it, so that a hard limit holds.
+
 Numbers are integers below 2^53: Lua computes in doubles.
 """
 
@@ -181,6 +184,7 @@ local function sync(i, key)
         c.z = true
         others = others + units
       else
+        if units > 0 and kind == 'sum' then c.s = c.s + math.ceil(used / 100) end
         units, used = 0, 0
       end
       if units > 0 or expires + 600000 > now then

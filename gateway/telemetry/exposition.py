@@ -56,7 +56,7 @@ OF_SUPERVISOR: dict[str, Family] = {
     "ledger_errors": ("thriftgate_ledger_errors", "counter", "Drains that failed.", ()),
     "ledger_refused": ("thriftgate_ledger_refused_rows", "counter", "Rows that the database did not take.", ()),
     "ledger_damaged": ("thriftgate_ledger_damaged_lines", "counter", "Lines of a journal that make no sense.", ()),
-    "alerts": ("thriftgate_alerts", "counter", "Budget alerts.", ("outcome",)),
+    "alerts": ("thriftgate_alerts", "counter", "Alerts and their letters.", ("outcome",)),
     "budget_used": (
         "thriftgate_budget_used_ratio",
         "gauge",

@@ -131,6 +131,8 @@ def flight(record: Record) -> dict[str, Any]:
             "reference": route.reference.name if route.reference else None,
             "escalate_to": route.escalate_to.name if route.escalate_to else None,
             "observed": route.observed.name if route.observed else None,
+            "quality": route.quality,
+            "pressure": route.pressure,
             "considered": [
                 {
                     "backend": one.backend,

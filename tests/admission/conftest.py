@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.admission.budget import BudgetHold, BudgetHolds, Budgets
+from gateway.admission.budget import Budgets, RequestHold
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.price import Price
@@ -49,11 +49,8 @@ class Prices:
         return PRICES.get(backend.name)
 
 
-AnyHold = TypeVar("AnyHold", BudgetHold, BudgetHolds)
-
-
 @contextmanager
-def released(hold: AnyHold) -> Iterator[AnyHold]:
+def released(hold: RequestHold) -> Iterator[RequestHold]:
     """Released in the end, as the pipeline does it."""
     try:
         yield hold
@@ -137,7 +134,7 @@ def asking(max_output_tokens: int | None = None, *, stream: bool = False, parall
     )
 
 
-def close(seen: Record, hold: BudgetHold, target: Backend, usage: Usage) -> int:
+def close(seen: Record, hold: RequestHold, target: Backend, usage: Usage) -> int:
     """What the pipeline does with a whole answer; pico-dollars."""
     attempt = seen.attempt(target)
     attempt.input_tokens, attempt.usage, attempt.outcome = usage.input_tokens, usage, "ok"

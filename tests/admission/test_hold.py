@@ -6,6 +6,8 @@ import contextlib
 import pytest
 
 from gateway.domain.backend import Backend
+from gateway.domain.tenant import Tenant
+from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted
 from gateway.state.connection import State
 from tests.admission.conftest import (
@@ -14,9 +16,11 @@ from tests.admission.conftest import (
     backend,
     broke,
     budgets_on,
+    close,
     record,
     released,
     spend,
+    tenant,
 )
 
 
@@ -146,3 +150,107 @@ async def test_a_hold_that_is_left_while_it_waits_holds_nothing(state: State) ->
             assert second.held == 0
         with released(budgets.hold(who, record(who), asking(900))) as third:
             await third.extend(backend(), 10)
+
+
+# ── answers that may end at the limit ──────────────────────────────────────────────────────────────────────────────
+
+
+def cutting(tokens: int, **more: object) -> Tenant:
+    return tenant(budget={"limit_tokens": tokens, "on_exhausted": "truncate", "window": "total", **more})
+
+
+async def test_without_experience_a_stream_begins_with_a_share_of_the_budget(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = cutting(20_000)
+        holds = [budgets.hold(who, record(who, stream=True), asking(1000, stream=True)) for _ in range(128)]
+        for hold in holds:
+            await hold.extend(backend(), 10)
+        assert 100 < holds[0].held < 200
+        assert sum(hold.held for hold in holds) < 20_000
+        for hold in holds:
+            hold.release()
+
+
+async def test_with_experience_it_begins_with_what_answers_take(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = cutting(20_000)
+        for tokens in (20, 30, 40, 50) * 5:
+            hold = budgets.hold(who, seen := record(who, stream=True), asking(1000, stream=True))
+            await hold.extend(backend(), 10)
+            close(seen, hold, backend(), Usage(10, output_tokens=tokens))
+        with released(budgets.hold(who, record(who, stream=True), asking(1000, stream=True))) as hold:
+            await hold.extend(backend(), 10)
+            assert 50 <= hold.held <= 70
+
+
+async def test_a_stream_may_use_the_whole_budget_but_for_what_is_on_its_way(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = cutting(2000)
+        with released(budgets.hold(who, record(who, stream=True), asking(None, stream=True))) as hold:
+            await hold.extend(backend(), 100)
+            refused, tokens = None, 0
+            while refused is None:
+                tokens += 1
+                try:
+                    await hold.grow(tokens)
+                except BudgetExhausted as error:
+                    refused = error
+            assert refused.truncates
+            assert 1840 < tokens < 2000 - 100
+            assert tokens + 100 < hold.held <= 2000
+
+
+async def test_what_one_stream_does_not_need_the_others_get(state: State) -> None:
+    async with budgets_on(state, Ledger()) as one, budgets_on(state, Ledger()) as two:
+        who = cutting(400)
+        first, second = (each.hold(who, record(who, stream=True), asking(1000, stream=True)) for each in (one, two))
+        await first.extend(backend(), 10)
+        await second.extend(backend(), 10)
+        while first.held < 300:
+            await first.grow(int(first.covers) + 1)
+        held = second.held
+        first.settle(0)
+        await asyncio.sleep(0.2)
+        await second.grow(int(second.covers) + 1)
+        assert second.held > held
+        second.release()
+
+
+async def test_at_the_very_end_a_plain_answer_is_asked_for_with_what_is_left(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = cutting(200)
+        with released(budgets.hold(who, record(who), asking(1000))) as hold:
+            await hold.extend(backend(), 10)
+            assert hold.output_limit is not None
+            assert 150 < hold.output_limit < 190
+
+
+async def test_finish_lets_running_answers_overdraw_and_refuses_new_ones(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = tenant(budget={"limit_tokens": 1000, "on_exhausted": "finish", "window": "day"})
+        with released(budgets.hold(who, seen := record(who, stream=True), asking(5000, stream=True))) as hold:
+            await hold.extend(backend(), 10)
+            for tokens in range(1, 3000):
+                if tokens > hold.covers:
+                    await hold.grow(tokens)
+            assert hold.held >= 3000
+            close(seen, hold, backend(), Usage(10, output_tokens=3000))
+        await asyncio.sleep(0.2)  # until what it had set aside beyond the limit is given up
+        with pytest.raises(BudgetExhausted, match="has spent its budget of 1000 tokens today"):
+            await budgets.hold(who, record(who), asking(5)).extend(backend(), 10)
+        free = budgets.hold(who, record(who), asking(5))
+        await free.extend(backend("free"), 10)
+        assert free.held == 0
+
+
+async def test_tokens_of_free_backends_do_not_count_and_those_of_unpriced_ones_do(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = cutting(100)
+        for name, usage in (("free", Usage(50, output_tokens=500)), ("house", Usage(30, output_tokens=60))):
+            hold = budgets.hold(who, seen := record(who), asking(60))
+            await hold.extend(backend(name), 10)
+            attempt = seen.attempt(backend(name))
+            attempt.usage, attempt.outcome = usage, "ok"
+            hold.settle(0)
+        with pytest.raises(BudgetExhausted, match="has 10 tokens left"):
+            await budgets.hold(who, record(who), asking(60)).extend(backend(), 10)

@@ -105,7 +105,7 @@ def alerts(
     )
 
 
-def receivers(url_of: Callable[[str], str], secret: str = "", timeout_s: float = 0.3) -> Receivers:
+def receivers(url_of: Callable[[str], str], secret: str = "", timeout_s: float = 1.5) -> Receivers:
     poster = Poster(timeout_s=timeout_s)
     webhooks = Webhooks(poster, url_of=url_of, secret_of=lambda _: secret)
     return Receivers(poster=poster, webhooks=webhooks, slack=Slack(poster, url_of=url_of))

@@ -27,7 +27,7 @@ alerts:
 
 def run(folder: Path, *arguments: str) -> Result:
     options = ["--data-dir", str(folder / "data"), "--policies", str(folder / "policies")]
-    return CliRunner().invoke(cli, ["alerts", *arguments, *options])
+    return CliRunner(env={"COLUMNS": "250"}).invoke(cli, ["alerts", *arguments, *options])
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ NUMBERS = st.integers(0, 200) | st.sampled_from([None, -1, 3.0, 1.5, float("nan"
                 "prompt_tokens_details": {"cached_tokens": 64, "audio_tokens": 3},
                 "completion_tokens_details": {"reasoning_tokens": 30, "audio_tokens": 5},
             },
-            Usage(input_tokens=36, cached_tokens=64, output_tokens=15, reasoning_tokens=30, audio_tokens=5),
+            Usage(33, cached_tokens=64, output_tokens=15, reasoning_tokens=30, audio_tokens=5, audio_input_tokens=3),
         ),
         (
             {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": None},

@@ -20,6 +20,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from gateway import errors
+from gateway.alerts.thresholds import Account, due
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
@@ -36,7 +37,6 @@ from gateway.domain.request import Controls
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import usd_to_pico
 from gateway.domain.windows import window_bounds
-from gateway.ledger.thresholds import due
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Paths
@@ -191,7 +191,7 @@ def test_the_alert_is_the_one_that_is_sent() -> None:
     (budget,) = parse(yaml_block(README, "policies/search.yaml"), Policy, "README.md").budget
     at = datetime(2026, 11, 21, 10, 15, tzinfo=UTC).timestamp()
     window = window_bounds(budget.window, budget.timezone, at)
-    alerts = due("search", budget, usd_to_pico(Decimal(shown["spent_usd"])), window, at)
+    alerts = due(Account("search", budget), usd_to_pico(Decimal(shown["spent_usd"])), window, at)
     assert shown in [{"id": alert.id, **alert.payload} for alert in alerts]
 
 

@@ -92,12 +92,16 @@ def row(request: str, number: int = 1, **facts: Any) -> Row:
     return Row(**{**usual, **facts})
 
 
-async def write(directory: Path, database: Database, rows: Iterable[Row], **options: Any) -> None:
-    """`rows` through a journal and a writer of their own into the ledger and its chain."""
-    await asyncio.to_thread(append, directory, rows, "test")
-    writer = Writer(directory, database, **options)
-    await writer.drain_once()
-    await writer.aclose()
+def write(directory: Path, database: Database, rows: Iterable[Row], **options: Any) -> None:
+    """`rows` through a journal and a writer of their own into the ledger and its chain. Off the loop only."""
+    append(directory, rows, "test")
+
+    async def drain() -> None:
+        writer = Writer(directory, database, **options)
+        await writer.drain_once()
+        await writer.aclose()
+
+    asyncio.run(drain())
 
 
 def journal(directory: Path, **options: Any) -> Journal:

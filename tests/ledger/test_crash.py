@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 import sys
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
+from gateway.ledger import anchor
+from gateway.ledger.append import append
+from gateway.ledger.sums import snapshot
+from gateway.ledger.verify import verify
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
-from tests.ledger.samples import COST, ledger_rows
+from tests.ledger.samples import COST, ledger_rows, row
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,7 +60,53 @@ async def test_workers_and_writers_may_be_killed_at_any_instant(database: Databa
     assert {rows[id]["cost_pico"] for id in closed} == {COST}
     # Of each worker at most the two attempts under way are unsaid; what was open is interrupted, not lost.
     assert len(rows) - len(closed) <= 2 * len(workers)
+    assert await asyncio.to_thread(checked, directory, database) == len(rows)
     assert left == []
+
+
+STEPS = [
+    ("gateway.ledger.heads:genesis", 0),
+    ("gateway.ledger.anchor:write", 0),
+    ("gateway.ledger.heads:linked", 0),
+    ("gateway.ledger.writer:insert_once", 0),
+    ("gateway.ledger.writer:_save_places", 0),
+    ("gateway.ledger.heads:Heads.committed", 0),
+    ("gateway.ledger.heads:Heads.anchor", 0),
+    ("gateway.ledger.heads:Heads._sync", 0),
+    ("gateway.ledger.anchor:write", 1),
+    ("os:fsync", 2),
+    ("os:fsync", 3),
+    ("pathlib:Path.replace", 1),
+    ("gateway.ledger.writer:Writer._release", 0),
+]
+"""Where a first drain is killed: before its chain is begun, in its transaction, between that and the anchor, after."""
+
+
+@pytest.mark.parametrize(("target", "calls"), STEPS)
+async def test_the_chain_holds_wherever_its_writer_is_killed(
+    any_database: Database, tmp_path: Path, target: str, calls: int
+) -> None:
+    directory, url = tmp_path / "journal", any_database.engine.url.render_as_string(hide_password=False)
+    await asyncio.to_thread(append, directory, [row(f"req_{number}") for number in range(5)], "test")
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "tests.ledger.victims", "dying", str(directory), url, target, str(calls)), cwd=ROOT
+    )
+    assert await process.wait() == -signal.SIGKILL
+    anchored = await asyncio.to_thread(checked, directory, any_database)
+    assert anchored <= 5
+    await asyncio.to_thread(drain, directory, any_database)
+    assert await asyncio.to_thread(checked, directory, any_database) == 5
+    assert len(await asyncio.to_thread(ledger_rows, any_database)) == 5
+
+
+def checked(directory: Path, database: Database) -> int:
+    """How far the anchor is, in a ledger that verifies and has but one chain with entries."""
+    anchors = anchor.read(anchor.beside(directory))
+    with snapshot(database) as connection:
+        verdict = verify(connection, anchors)
+    assert verdict.findings == ()
+    assert len([chain for chain in verdict.chains if chain.entries]) <= 1
+    return max((head.seq for head in anchors.heads.values()), default=0) if anchors else 0
 
 
 def drain(directory: Path, database: Database) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,13 @@ import pytest_asyncio
 from rich.console import Console
 
 from gateway.domain.usage import Usage
-from gateway.ledger.dimensions import CACHE, dimensions
-from gateway.ledger.formats import as_csv, as_json, as_table, dollars
+from gateway.ledger.dimensions import CACHE, COLUMNS, dimensions
+from gateway.ledger.formats import as_csv, as_object, as_table, dollars
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.report import Report, usage
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
+from tests.ledger.booked import book, roll_up, row
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
 
 DAY = 86400.0
@@ -130,7 +133,7 @@ def test_only_known_dimensions_group() -> None:
 
 async def test_json_has_exact_money_as_text(booked: Database, catalogue: Catalogue) -> None:
     report = await usage(booked, by="team", since=JANUARY, prices=catalogue)
-    found = orjson.loads(as_json(report))
+    found = orjson.loads(orjson.dumps(as_object(report)))
     assert found["since"] == "2026-01-01T00:00:00+00:00"
     assert found["until"] is None
     assert found["by"] == ["team"]
@@ -181,3 +184,56 @@ async def test_the_table_names_what_is_not_in_its_figures(booked: Database, cata
 )
 def test_dollars_are_exact(pico: int, text: str) -> None:
     assert dollars(pico) == text
+
+
+@pytest.mark.parametrize("by", [*(name for name in COLUMNS if name != "tag"), "tag:app", "team,model,hour"])
+async def test_whatever_it_is_grouped_by_the_groups_add_up_to_the_total(booked: Database, by: str) -> None:
+    report = await usage(booked, by=by)
+    assert report.rows
+    for name in ("cost_pico", "saved_pico", "attempts", "input_tokens", "output_tokens", "cached_tokens", "unpriced"):
+        assert sum(getattr(line, name) for line in report.rows) == getattr(report.total, name), name
+
+
+async def test_one_tag_has_a_line_for_each_of_its_values(booked: Database) -> None:
+    groups = by_group(await usage(booked, by="tag:app"))
+    assert set(groups) == {("",), ("shop",)}
+    assert groups["shop",].cost_pico == 2 * COST
+
+
+async def test_hours_are_hours_of_utc(booked: Database) -> None:
+    groups = by_group(await usage(booked, by="hour"))
+    assert set(groups) == {("2026-01-01T00:00Z",), ("2026-01-01T23:00Z",), ("2026-01-02T00:00Z",)}
+
+
+async def test_a_row_that_was_superseded_counts_no_more(any_database: Database) -> None:
+    old = row(cost_pico=None, prices="")
+    new = row(id=f"{old['id']}~1", request_id=old["request_id"], supersedes=old["id"])
+    newer = row(id=f"{old['id']}~2", request_id=old["request_id"], supersedes=new["id"], cost_pico=7)
+    await asyncio.to_thread(book, any_database, old, new, newer)
+    total = (await usage(any_database)).total
+    assert (total.requests, total.attempts, total.unpriced, total.cost_pico) == (1, 1, 0, 7)
+
+
+async def test_sums_of_what_was_rolled_up_count_like_the_rows_they_stand_for(any_database: Database) -> None:
+    await asyncio.to_thread(book, any_database, row())
+    alike = {"requests": 3, "request_id": "req_stand_in"}
+    roll = partial(roll_up, any_database)
+    await asyncio.to_thread(roll, attempts=3, outcome="failed", cost_pico=0, output_tokens=0, **alike)
+    await asyncio.to_thread(roll, attempts=3, cost_pico=300, **alike)
+    await asyncio.to_thread(roll, attempts=2, requests=2, request_id="req_other", team="chat", cost_pico=11)
+    total = (await usage(any_database)).total
+    assert (total.requests, total.attempts, total.failed) == (6, 9, 3)
+    assert total.cost_pico == 50_500_000 + 311
+    groups = by_group(await usage(any_database, by="team"))
+    assert (groups["search",].requests, groups["chat",].requests) == (4, 2)
+
+
+async def test_idle_machine_time_is_cost_but_no_request(any_database: Database) -> None:
+    idle = row(
+        attempt=0, kind="idle", team="(machines)", cost_pico=-5, input_tokens=0, cached_tokens=0, output_tokens=0
+    )
+    await asyncio.to_thread(book, any_database, row(), idle)
+    total = (await usage(any_database)).total
+    assert (total.requests, total.attempts, total.cache_answers) == (1, 1, 0)
+    assert (total.cost_pico, total.idle_pico) == (50_499_995, -5)
+    assert as_object(await usage(any_database))["total"]["idle_usd"] == "-0.000000000005"

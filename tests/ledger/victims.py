@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
+import os
+import signal
 import sys
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
@@ -50,6 +54,28 @@ async def writer(directory: Path, url: str) -> None:
     await Writer(directory, database, interval_s=0.005).run()
 
 
+async def dying_writer(directory: Path, url: str, target: str, calls: int) -> None:
+    """Drains, and is killed when `target` (module:name.name) is called for the time after `calls`."""
+    module, _, path = target.partition(":")
+    *outer, name = path.split(".")
+    owner: Any = importlib.import_module(module)
+    for part in outer:
+        owner = getattr(owner, part)
+    real, left = getattr(owner, name), iter(range(calls))
+
+    def killed(*args: Any, **options: Any) -> Any:
+        if next(left, None) is None:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*args, **options)
+
+    setattr(owner, name, killed)
+    database = Database(url)
+    drainer = Writer(directory, database)
+    await drainer.drain_once()
+    await drainer.aclose()
+    print("survived", flush=True)
+
+
 if __name__ == "__main__":
     what, place, *rest = sys.argv[1:]
     match what:
@@ -57,5 +83,7 @@ if __name__ == "__main__":
             asyncio.run(worker(Path(place)))
         case "stream":
             asyncio.run(stream(Path(place)))
+        case "dying":
+            asyncio.run(dying_writer(Path(place), rest[0], rest[1], int(rest[2])))
         case _:
             asyncio.run(writer(Path(place), rest[0]))

@@ -198,6 +198,8 @@ def test_it_tells_what_was_decided_and_why() -> None:
         "reference": "large",
         "escalate_to": "large",
         "observed": None,
+        "quality": None,
+        "pressure": 0.0,
         "considered": [
             {"backend": "small", "excluded": None, "adequacy": 0.9, "cost_usd": "0.00000000001"},
             {"backend": "far", "excluded": "not in this region", "adequacy": None, "cost_usd": None},

@@ -1,6 +1,6 @@
 // Elements from values. Text is only ever text: what clients send never becomes markup.
 
-import { usd } from "./format.js";
+import { count, inUnit, short, usd } from "./format.js";
 
 /** `h("td", { class: "number" }, "12")`; children may be nodes, text, lists, or null for none. */
 export function h(tag, attributes = {}, ...children) {
@@ -16,6 +16,14 @@ export function h(tag, attributes = {}, ...children) {
 export function money(text) {
   return text === null ? h("span", { class: "quiet" }, "no price") : h("data", { value: text, title: `${text} USD` }, usd(text));
 }
+
+/** A number of a budget's `unit`, exact in `value`. */
+export const amount = (text, unit) => (unit === "usd" ? money(text) : h("data", { value: text }, inUnit(text, unit)));
+
+export const number = (value) => h("data", { value: String(value) }, count(value));
+
+/** A large number, short to read, exact in `value` and on hovering. */
+export const rough = (value) => h("data", { value: String(value), title: count(value) }, short(value));
 
 /** A table from `[title, cell of a row, "number"?]` columns. */
 export function table(columns, rows) {

@@ -1,6 +1,6 @@
 // How figures are written: money is exact decimal text from the server and is only ever formatted here.
 
-const locale = undefined; // the reader's own
+const locale = "en"; // as the page itself: 1.234 must not mean two things
 const formats = new Map();
 
 function format(kind, make, value) {
@@ -25,10 +25,13 @@ const dollars = (places) => number({
 /** Dollars rounded for people: cents, or four places for less than a dollar, and never 0 for what is not. */
 export function usd(text) {
   const size = Math.abs(Number(text));
-  if (size > 0 && size < 0.00005) return `< ${format("usd4", dollars(4), "0.0001")}`;
+  if (size > 0 && size < 0.00005) return `${text.startsWith("-") ? "−" : ""}< ${format("usd4", dollars(4), "0.0001")}`;
   const places = size > 0 && size < 1 ? 4 : 2;
   return format(`usd${places}`, dollars(places), text);
 }
+
+/** An amount of a budget, which is in dollars or in tokens. */
+export const inUnit = (text, unit) => (unit === "usd" ? usd(text) : `${count(text)} tokens`);
 
 /** The marks of an axis: as few places as they need. */
 export const axis = (value) => format("axis", number({
@@ -45,9 +48,19 @@ export function milliseconds(ms) {
 export const date = (text) =>
   format("date", moment({ day: "numeric", month: "short", timeZone: "UTC" }), new Date(text));
 
-export const time = (text) => format("time", moment({ dateStyle: "medium", timeStyle: "medium" }), new Date(text));
+export const hour = (text) =>
+  format("hour", moment({ hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZone: "UTC" }), new Date(text));
+
+export const time = (text) => format("time", moment({ dateStyle: "medium", timeStyle: "medium", hourCycle: "h23" }), new Date(text));
+
+/** A mark below the course of a budget: an hour or a day, in the budget's own time zone. */
+export function tick(at, { window, timezone: timeZone }) {
+  const short = window === "hour" || window === "day";
+  const options = short ? { hour: "2-digit", minute: "2-digit", hourCycle: "h23" } : { day: "numeric", month: "short" };
+  return format(`tick ${short} ${timeZone}`, moment({ ...options, timeZone }), new Date(at));
+}
 
 /** A moment of a budget's window, in the budget's own time zone. */
 export function zoned(text, timeZone) {
-  return format(`zoned ${timeZone}`, moment({ dateStyle: "medium", timeStyle: "short", timeZone }), new Date(text));
+  return format(`zoned ${timeZone}`, moment({ dateStyle: "medium", timeStyle: "short", hourCycle: "h23", timeZone }), new Date(text));
 }

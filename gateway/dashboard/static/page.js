@@ -1,38 +1,59 @@
 // The key, the fetching and when to do it again; what is shown is in sections.js.
 
+import { Courses } from "./course.js";
 import { forget, h, paint } from "./dom.js";
 import { time } from "./format.js";
+import { Playground } from "./playground.js";
 import { Plot } from "./plot.js";
 import { Requests } from "./requests.js";
 import * as sections from "./sections.js";
 
 const KEPT = "thriftgate-key";
 const PATIENCE_MS = 40_000;
+const ANSWER_MS = 300_000;
 const AWAY_S = 5;
 const SLOW_MS = 400;
 const $ = (id) => document.getElementById(id);
 
 const plot = new Plot($("plot"));
+const courses = new Courses($("budgets"));
 const requests = new Requests($("dearest"), fetchFlight);
+const playground = new Playground($("playground"), { ask, fetchFlight, asked: () => figures && refresh() });
 let key = sessionStorage.getItem(KEPT) ?? "";
 let figures = null;
 let asking = null;
 let timer = 0;
 
 class Refused extends Error {
-  constructor(status, message) {
+  constructor(status, message, id) {
     super(message);
     this.status = status;
+    this.id = id;
   }
 }
 
-async function get(path, signal) {
+async function call(path, { headers, ...options }) {
   const response = await fetch(path, {
-    headers: { authorization: `Bearer ${key}` }, cache: "no-store", credentials: "omit", redirect: "error", signal,
+    headers: { authorization: `Bearer ${key}`, ...headers }, cache: "no-store", credentials: "omit", redirect: "error", ...options,
   });
   const body = await response.json().catch(() => null);
-  if (!response.ok) throw new Refused(response.status, body?.error?.message ?? `The gateway answered ${response.status}.`);
-  return body;
+  const id = response.headers.get("x-request-id");
+  if (!response.ok) throw new Refused(response.status, body?.error?.message ?? `The gateway answered ${response.status}.`, id);
+  return { body, id };
+}
+
+const get = async (path, signal) => (await call(path, { signal })).body;
+
+async function ask(question, headers, signal) {
+  try {
+    const { body, id } = await call("v1/chat/completions", {
+      method: "POST", body: JSON.stringify(question), headers: { "content-type": "application/json", ...headers },
+      signal: AbortSignal.any([signal, AbortSignal.timeout(ANSWER_MS)]),
+    });
+    return { id, answer: body?.choices?.[0]?.message?.content ?? "(no text)" };
+  } catch (error) {
+    throw error instanceof Refused ? error : new Error("The gateway does not answer.");
+  }
 }
 
 async function fetchFlight(id) {
@@ -95,10 +116,11 @@ function show() {
   $("pretended").hidden = !figures.simulated.length;
   $("title").textContent = `Team ${figures.team}`;
   document.title = `${figures.team} · Thriftgate`;
-  $("moment").textContent = `From ${figures.since.slice(0, 10)} (UTC) to ${time(figures.at)}; looks again every ${figures.refresh_s} s while you do.`;
+  $("moment").textContent = `From ${figures.since.slice(0, 10)} (UTC) to ${time(figures.at)}; refreshed every ${figures.refresh_s} s while this page is in sight.`;
   showTeams(viewer);
   paint("notices", { total, by: { backend: by.backend }, mode: figures.mode }, sections.notices);
-  paint("budgets", figures.budgets, sections.budgets);
+  paint("budgets", { budgets: figures.budgets, names }, sections.budgets);
+  courses.show(figures.budgets, figures.at);
   paint("alerts", figures.alerts, sections.alerts);
   paint("simulated", figures.simulated, sections.simulated);
   if (none) {
@@ -109,17 +131,20 @@ function show() {
     $("example").textContent = `OPENAI_BASE_URL=${new URL("v1", location.href)}\nOPENAI_API_KEY=tg-…`;
     return;
   }
-  const days = everyDay(figures);
-  paint("brief", { total }, sections.brief);
-  paint("days-table", days, sections.days);
+  const shown = steps(figures);
+  $("plot-title").textContent = `Spend per ${shown.by}`;
+  paint("brief", { total, savings: figures.savings.teams }, sections.brief);
+  paint("days-table", shown, sections.days);
+  paint("savings", figures.savings, sections.savings);
+  paint("difficulty", figures.difficulty, sections.difficulty);
   paint("mix", { tiers: figures.tiers, answers: total.cache_answers }, sections.mix);
   paint("cache", figures.cache, sections.cache);
   paint("latency", figures.latency, sections.latency);
   paint("feedback", figures.feedback, sections.feedback);
   showWhere();
   requests.show(figures.dearest, names, viewer.scopes.includes("inference"));
-  $("plot").setAttribute("aria-label", sections.inWords(days));
-  plot.show(days);
+  $("plot").setAttribute("aria-label", sections.told(shown));
+  plot.show(shown.rows, shown.by);
 }
 
 function showWhere() {
@@ -135,14 +160,18 @@ function showTeams({ team, teams }) {
   $("team").value = chosen;
 }
 
-/** The server lists days with traffic; a plot needs the others too. */
-function everyDay({ by, since, days }) {
-  const known = new Map(by.day.map((row) => [row.day, row]));
+/** The server lists days (or hours, of a short period) with traffic; a plot needs the others too. */
+function steps({ by, since, at, days }) {
+  const unit = by.hour ? "hour" : "day";
+  const [length, written] = unit === "hour" ? [3_600_000, (text) => `${text.slice(0, 16)}Z`] : [86_400_000, (text) => text.slice(0, 10)];
+  const known = new Map(by[unit].map((row) => [row[unit], row]));
   const start = Date.parse(since);
-  return Array.from({ length: days }, (_, place) => {
-    const day = new Date(start + place * 86_400_000).toISOString().slice(0, 10);
-    return known.get(day) ?? { day, cost_usd: "0", saved_usd: "0", requests: 0, cache_answers: 0, failed: 0 };
+  const many = unit === "hour" ? Math.floor((Date.parse(at) - start) / length) + 1 : days;
+  const rows = Array.from({ length: many }, (_, place) => {
+    const name = written(new Date(start + place * length).toISOString());
+    return known.get(name) ?? { [unit]: name, cost_usd: "0", saved_usd: "0", requests: 0, cache_answers: 0, failed: 0 };
   });
+  return { by: unit, rows };
 }
 
 function enter(typed) {
@@ -166,8 +195,10 @@ function leave(why = "") {
   forget();
   requests.forget();
   plot.forget();
+  courses.forget();
+  playground.forget();
   $("plot").removeAttribute("aria-label");
-  for (const id of ["title", "moment", "empty-text"]) $(id).textContent = "";
+  for (const id of ["title", "moment", "empty-text", "plot-title", "who"]) $(id).textContent = "";
   $("figures").hidden = $("controls").hidden = true;
   $("door").hidden = false;
   $("refused").textContent = why;
@@ -181,6 +212,7 @@ $("door").addEventListener("submit", (event) => {
   enter($("key").value);
 });
 $("leave").addEventListener("click", () => leave());
+$("try").addEventListener("click", () => playground.open(figures.viewer));
 $("days").addEventListener("change", refresh);
 $("team").addEventListener("change", refresh);
 for (const choice of document.querySelectorAll("input[name=by]")) choice.addEventListener("change", showWhere);

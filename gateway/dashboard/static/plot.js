@@ -1,9 +1,12 @@
-// Spend per day as bars; the table below the plot says the same.
+// Spend per day, or per hour of a short period, as bars; the table below the plot says the same.
 
-import { axis, date, usd } from "./format.js";
+import { axis, date, hour, usd } from "./format.js";
 
 const HEIGHT = 220;
-const DAY_S = 86400;
+const STEPS = {
+  day: { seconds: 86400, label: "Day (UTC)", write: date, marks: [1, 2, 7, 14, 28, 56] },
+  hour: { seconds: 3600, label: "Hour (UTC)", write: hour, marks: [1, 3, 6, 12, 24] },
+};
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
 export class Plot {
@@ -15,10 +18,11 @@ export class Plot {
     dark.addEventListener("change", () => this.draw());
   }
 
-  /** `rows`: `{day, cost_usd, saved_usd}`, one for each day, oldest first. */
-  show(rows) {
-    const same = this.chart && this.rows.length === rows.length && this.rows[0].day === rows[0].day && this.saves(rows) === this.saves(this.rows);
+  /** `rows`: `{day, cost_usd, saved_usd}`, or with `hour`, one for each, oldest first; `by`: which of the two. */
+  show(rows, by) {
+    const same = this.chart && this.by === by && this.rows.length === rows.length && this.rows[0][by] === rows[0][by] && this.saves(rows) === this.saves(this.rows);
     this.rows = rows;
+    this.by = by;
     if (same) this.chart.setData(this.points());
     else this.draw();
   }
@@ -34,7 +38,7 @@ export class Plot {
 
   points() {
     const points = [
-      this.rows.map((row) => Date.parse(row.day) / 1000),
+      this.rows.map((row) => Date.parse(row[this.by]) / 1000),
       this.rows.map((row) => Number(row.cost_usd)), // only how high a bar is; what is read comes from the text
     ];
     if (this.saves(this.rows)) points.push(this.rows.map((row) => Number(row.saved_usd)));
@@ -49,12 +53,13 @@ export class Plot {
   draw() {
     if (!this.rows || !this.element.clientWidth) return;
     this.chart?.destroy();
+    const { seconds, label, write, marks } = STEPS[this.by];
     const style = getComputedStyle(document.documentElement);
     const color = (name) => style.getPropertyValue(name).trim();
     const lines = { stroke: color("--quiet"), grid: { stroke: color("--line"), width: 1 }, ticks: { stroke: color("--line"), width: 1 }, font: `12px ${color("--font")}` };
     const written = (name) => (_, value, series, index) => (index === null ? "–" : usd(this.rows[index][name]));
     const series = [
-      { label: "Day", value: (_, value, __, index) => (index === null ? "–" : date(this.rows[index].day)) },
+      { label, value: (_, value, __, index) => (index === null ? "–" : write(this.rows[index][this.by])) },
       {
         label: "Spent", value: written("cost_usd"), fill: color("--accent"), stroke: color("--accent"), width: 0,
         paths: uPlot.paths.bars({ size: [0.7, 64] }), points: { show: false },
@@ -68,11 +73,11 @@ export class Plot {
       height: HEIGHT,
       tzDate: (at) => uPlot.tzDate(new Date(at * 1000), "Etc/UTC"),
       scales: {
-        x: { range: (_, low, high) => [low - DAY_S / 2, high + DAY_S / 2] },
+        x: { range: (_, low, high) => [low - seconds / 2, high + seconds / 2] },
         y: { range: (_, __, high) => [0, high > 0 ? high * 1.1 : 1] },
       },
       axes: [
-        { ...lines, grid: { show: false }, incrs: [1, 2, 7, 14, 28, 56].map((days) => days * DAY_S), space: 64, values: (_, splits) => splits.map((at) => date(at * 1000)) },
+        { ...lines, grid: { show: false }, incrs: marks.map((steps) => steps * seconds), space: 64, values: (_, splits) => splits.map((at) => write(at * 1000)) },
         { ...lines, size: 64, values: (_, splits) => splits.map(axis) },
       ],
       cursor: { drag: { x: false, y: false }, y: false },

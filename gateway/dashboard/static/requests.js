@@ -1,6 +1,7 @@
 // The dearest requests: each can be opened, and then fetches its flight record.
 
 import { h, money, table, wide } from "./dom.js";
+import { decision, notes } from "./flight.js";
 import { count, milliseconds, percent, time } from "./format.js";
 
 const GONE = "There is no flight record. It is kept for an hour, for the key that asked and for admins of its team; the ledger keeps the figures above.";
@@ -57,7 +58,7 @@ export class Requests {
     record.replaceChildren(h("p", { class: "quiet" }, "Fetching the flight record…"));
     try {
       const found = await this.fetchFlight(id);
-      record.replaceChildren(...(found ? flight(found) : [h("p", { class: "quiet" }, GONE)]));
+      record.replaceChildren(...(found ? [h("h3", {}, "Flight record"), ...decision(found), notes(found)] : [h("p", { class: "quiet" }, GONE)]));
     } catch (error) {
       const again = h("button", { type: "button" }, "Try again");
       again.addEventListener("click", () => this.open(id, record, mayOpen));
@@ -79,29 +80,10 @@ function facts(row, names) {
     h("dl", { class: "facts" }, said.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
     wide(`Attempts of ${row.id}`, table([
       ["Attempt", (attempt) => `${attempt.backend} (${attempt.model})`],
-      ["Outcome", (attempt) => [attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],
+      ["Outcome", (attempt) => [attempt.kind, attempt.outcome, attempt.status, attempt.error].filter(Boolean).join(", ")],
       ["Trimmed", (attempt) => (attempt.trimmed_tokens ? `${count(attempt.trimmed_tokens)} tokens` : "–"), "number"],
       ["Cost", (attempt) => money(attempt.cost_usd), "number"],
       ["Price from", (attempt) => attempt.price_source || "–"],
     ], row.attempts)),
   ];
-}
-
-function flight(found) {
-  const { route } = found;
-  const parts = [h("h3", {}, "Flight record")];
-  if (route) {
-    parts.push(h("p", {}, `Chosen: ${route.order.join(", then ")} (${route.reason})`));
-    parts.push(wide(`Backends considered for ${found.id}`, table([
-      ["Considered", (one) => one.backend],
-      ["Good enough with", (one) => (one.adequacy === null ? "–" : percent(one.adequacy)), "number"],
-      ["Expected cost", (one) => (one.cost_usd === null ? "–" : money(one.cost_usd)), "number"],
-      ["Left out because", (one) => one.excluded ?? "–"],
-    ], route.considered)));
-  }
-  parts.push(h("ol", { class: "notes" }, found.notes.map(({ ms, what, ...rest }) => {
-    const told = Object.entries(rest).map(([name, value]) => `${name} ${typeof value === "object" ? JSON.stringify(value) : value}`);
-    return h("li", {}, `${milliseconds(ms)}: ${[what, ...told].join(", ")}`);
-  })));
-  return parts;
 }

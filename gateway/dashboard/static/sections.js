@@ -1,66 +1,117 @@
 // One function per section: the server's figures in, elements out.
 
-import { bar, h, money, spent, table, wide } from "./dom.js";
-import { count, milliseconds, percent, short, time, usd, zoned } from "./format.js";
+import { drawable, inWords } from "./course.js";
+import { amount, bar, h, money, number, rough, spent, table, wide } from "./dom.js";
+import { count, milliseconds, percent, time, usd, zoned } from "./format.js";
 
 const ADJECTIVES = { hour: "Hourly", day: "Daily", week: "Weekly", month: "Monthly", total: "Total" };
-const TIERS = { small: "Small", large: "Large", hosted: "Hosted" };
+const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
 const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 const quiet = (text) => h("p", { class: "quiet" }, text);
 
-export function brief({ total }) {
+export function brief({ total, savings: [statement] }) {
   const tokens = total.input_tokens + total.cached_tokens + total.cache_write_tokens;
   const written = total.output_tokens + total.reasoning_tokens;
   const tile = (title, value, note) => h("div", { class: "tile" }, h("dt", {}, title), h("dd", {}, value), h("dd", { class: "note" }, note));
   const hits = total.requests ? total.cache_answers / total.requests : 0;
+  const idle = Number(total.idle_usd) ? [money(total.idle_usd), " of it for idle machines"] : "every call has its price";
+  const compared = statement?.saved_usd ?? null;
   return [
-    tile("Spent", money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, `and ${plural(total.unpriced, "call")} without a price`) : "every call has its price"),
-    tile("Requests", count(total.requests), plural(total.attempts, "call of a backend", "calls of backends")),
-    tile("From the cache", percent(hits), plural(total.cache_answers, "answer")),
-    tile("Saved by the cache", money(total.saved_usd), "what these answers cost before"),
-    tile("Tokens bought", short(tokens + written), `${short(tokens)} in, ${short(written)} out`),
-    tile("Failed", count(total.failed), `${count(total.interrupted)} interrupted, of ${plural(total.attempts, "call")}`),
+    tile("Spent", money(total.cost_usd), total.unpriced ? h("span", { class: "warn" }, "and ", number(total.unpriced), " calls without a price") : idle),
+    tile("Saved", compared === null ? money(total.saved_usd) : money(compared), compared === null ? "by the cache alone" : `against ${statement.reference} for everything`),
+    tile("Requests", number(total.requests), [number(total.attempts), " calls of backends"]),
+    tile("From the cache", percent(hits), [number(total.cache_answers), " answers"]),
+    tile("Tokens bought", rough(tokens + written), [rough(tokens), " in, ", rough(written), " out"]),
+    tile("Failed", number(total.failed), [number(total.interrupted), " interrupted, of ", number(total.attempts), " calls"]),
   ];
 }
 
-export function budgets(list) {
+export function budgets({ budgets: list, names }) {
   if (!list.length) return quiet("The policy of this team sets no budget.");
-  return list.map((budget) => {
-    const state = budget.used >= 1 ? "over" : budget.used >= 0.8 || budget.forecast_used > 1 ? "near" : "fine";
-    const name = `${ADJECTIVES[budget.window]} budget`;
-    const meter = h("div", {
-      class: `meter ${state}`, role: "meter", "aria-label": `${name}, spent`, "aria-valuemin": "0", "aria-valuemax": "100",
-      "aria-valuenow": String(Math.round(Math.min(1, budget.used) * 100)), "aria-valuetext": `${percent(budget.used)} spent`,
-    }, bar(budget.used));
-    if (budget.passed !== null) {
-      const now = h("span", { class: "now", "aria-hidden": "true", title: `${percent(budget.passed)} of the time has passed` });
-      now.style.left = `${budget.passed * 100}%`;
-      meter.append(now);
-    }
-    return h("article", { class: `card budget ${state}` },
-      h("h3", {}, name, h("span", { class: `badge ${state}` }, standing(budget))),
-      h("p", { class: "spent" }, h("strong", {}, money(budget.spent_usd)), " of ", money(budget.limit_usd), ` (${percent(budget.used)})`),
-      meter,
-      forecast(budget),
-      quiet(windowOf(budget)));
-  });
+  return list.map((budget) => (budget.standings.length === 1 && !["key", "end_user"].includes(budget.per) ? shared(budget) : each(budget, names)));
 }
 
-function standing(budget) {
-  if (budget.used >= 1) return "used up";
-  if (budget.forecast_used > 1) return "will not last";
-  return budget.used >= 0.8 ? "nearly used up" : "within";
+const TITLES = { key: "per key", end_user: "per end user" };
+const nameOf = (budget) => [ADJECTIVES[budget.window], "budget", TITLES[budget.per] ?? ""].join(" ").trim();
+
+function heading(budget, state, standing) {
+  const unnamed = [budget.window, `${budget.window} per ${budget.per.replace("_", " ")}`].includes(budget.title);
+  const own = unnamed ? nameOf(budget) : `${budget.title} (${nameOf(budget).toLowerCase()})`;
+  return h("h3", {}, own, standing ? h("span", { class: `badge ${state}` }, standing) : null);
 }
 
-function forecast(budget) {
-  if (budget.used >= 1) {
-    return h("p", {}, budget.on_exhausted === "refuse" ? "Requests that cost money are refused." : "Only answers that cost nothing are served.");
-  }
-  if (budget.forecast_usd === null) {
-    return h("p", {}, budget.end ? "Forecast: too early in the window to tell." : "This budget has no end, so there is no forecast.");
-  }
-  return h("p", {}, "Forecast if spending goes on in a straight line: ", money(budget.forecast_usd), ` (${percent(budget.forecast_used)})`);
+function shared(budget) {
+  const [standing] = budget.standings;
+  const { unit } = budget;
+  const state = stateOf(budget, standing);
+  const course = drawable(budget) ? h("div", { class: "course", role: "img", "aria-label": inWords(budget) }) : null;
+  return h("article", { class: `card budget ${state}` },
+    heading(budget, state, SAID[state]),
+    h("p", { class: "spent" }, h("strong", {}, amount(String(standing[`spent_${unit}`]), unit)), " of ", amount(budget.limit, unit), ` (${percent(standing.used)})`),
+    meter(budget, standing.used, state),
+    ...forecast(budget, standing),
+    course,
+    quiet(windowOf(budget)));
 }
+
+const SAID = { over: "used up", soon: "will not last", near: "nearly used up", fine: "within" };
+
+function stateOf({ unit, limit }, { used, forecast: ahead }) {
+  if (used >= 1) return "over";
+  if (ahead?.exhausted_at) return "soon";
+  return used >= 0.8 ? "near" : "fine";
+}
+
+function meter(budget, used, state) {
+  const element = h("div", {
+    class: `meter ${state}`, role: "meter", "aria-label": `${nameOf(budget)}, spent`, "aria-valuemin": "0", "aria-valuemax": "100",
+    "aria-valuenow": String(Math.round(Math.min(1, used) * 100)), "aria-valuetext": `${percent(used)} spent`,
+  }, bar(used));
+  if (budget.passed !== null) {
+    const now = h("span", { class: "now", "aria-hidden": "true", title: `${percent(budget.passed)} of the time has passed` });
+    now.style.left = `${budget.passed * 100}%`;
+    element.append(now);
+  }
+  return element;
+}
+
+/** A budget of which each key or end user has one. */
+function each(budget, names) {
+  const { unit } = budget;
+  const rows = budget.standings;
+  return h("article", { class: "card budget" },
+    heading(budget),
+    h("p", {}, "Each may spend ", amount(budget.limit, unit), "."),
+    rows.length ? wide(nameOf(budget), table([
+      [budget.per === "key" ? "Key" : "End user", (row) => names[row.subject] ?? row.subject],
+      ["Spent", (row) => h("span", { class: "barred" }, bar(row.used, stateOf(budget, row)), amount(String(row[`spent_${unit}`]), unit)), "number"],
+      ["Used", (row) => percent(row.used), "number"],
+    ], rows)) : quiet("None has spent anything yet."),
+    quiet(windowOf(budget)));
+}
+
+function forecast(budget, { used, forecast: ahead }) {
+  const { unit, timezone } = budget;
+  if (used >= 1) return [h("p", {}, budget.hard ? EXHAUSTED[budget.on_exhausted] : "Nothing is refused for that: the budget only warns.")];
+  if (!ahead) return [h("p", {}, "Forecast: too early to tell.")];
+  const said = [];
+  if (ahead[`total_${unit}`] !== null) {
+    const [low, mid, high] = ["_low", "", "_high"].map((which) => amount(String(ahead[`total_${unit}${which}`]), unit));
+    said.push(h("p", { class: "ahead" }, "Forecast: ", mid, " at its end, four times in five between ", low, " and ", high, "."));
+  }
+  if (ahead.exhausted_at) {
+    const [low, mid, high] = ["_low", "", "_high"].map((which) => ahead[`exhausted_at${which}`] && zoned(ahead[`exhausted_at${which}`], timezone));
+    said.push(h("p", { class: "warn" }, `Used up by ${mid}, at the earliest ${low ?? mid}${high ? `, at the latest ${high}` : ", perhaps not before its end"}.`));
+  }
+  return said.length ? said : [h("p", {}, "Forecast: it will not be used up within half a year.")];
+}
+
+const EXHAUSTED = {
+  refuse: "Requests are refused.",
+  downgrade: "Only answers that cost nothing are served.",
+  finish: "Running answers end, then only those that cost nothing are served.",
+  truncate: "Running answers are cut off, then only those that cost nothing are served.",
+};
 
 function windowOf(budget) {
   const rule = `Warns at ${budget.alerts.join(", ") || "no threshold"}.`;
@@ -69,30 +120,79 @@ function windowOf(budget) {
   return `${start} to ${end}, ${budget.timezone}. ${rule}`;
 }
 
-export function days(rows) {
-  return wide("Days as a table", table([
-    ["Day (UTC)", (row) => row.day],
+const OVERHEAD = { failed: "failed attempts", escalated: "weak answers replaced", hedge: "second attempts of slow requests", shadow: "comparisons in the shadow" };
+
+/** The statement of `thriftgate usage --savings`, losses as they are. */
+export function savings({ teams: [one], method }) {
+  if (!one) return quiet("Nothing was asked in this period.");
+  const how = h("details", {}, h("summary", {}, "How this is counted"), h("ul", { class: "method" }, method.map((sentence) => h("li", {}, sentence))));
+  if (one.saved_usd === null) {
+    return [quiet("No backend of this team has a price to compare with, so nothing is claimed."), how];
+  }
+  const lost = one.saved_usd.startsWith("-");
+  const rows = [
+    { name: `All ${count(one.requests)} answers by ${one.reference}`, usd: one.baseline_usd },
+    { name: "What was spent instead", usd: one.cost_usd },
+    ...Object.entries(one.overhead_usd).filter(([, usd]) => Number(usd)).map(([name, usd]) => ({ name: `· in it, ${OVERHEAD[name] ?? name}`, usd })),
+    { name: lost ? "Lost" : "Saved", usd: one.saved_usd, sum: true },
+  ];
+  return [
+    wide("Savings statement", table([
+      ["Statement", (row) => (row.sum ? h("strong", {}, row.name) : row.name)],
+      ["USD", (row) => (row.sum ? h("strong", { class: lost ? "warn" : "good" }, money(row.usd)) : money(row.usd)), "number"],
+    ], rows)),
+    one.unpriced ? quiet(`${plural(one.unpriced, "call")} without a price ${one.unpriced === 1 ? "is" : "are"} on neither side.`) : null,
+    how,
+  ].filter(Boolean);
+}
+
+/** Answers by tenth of difficulty, a column each; the table says the same. */
+export function difficulty(steps) {
+  if (!steps.length) return quiet("No request was graded in this period.");
+  const sum = (step) => Object.values(step.answers).reduce((all, answers) => all + answers, 0);
+  const most = Math.max(...steps.map(sum));
+  const tiers = Object.keys(TIERS).filter((tier) => steps.some((step) => step.answers[tier]));
+  const columns = h("div", { class: "columns", "aria-hidden": "true" }, steps.map((step) => {
+    const stack = h("span", { class: "column", title: `${percent(step.difficulty)}: ${count(sum(step))}` }, [...tiers].reverse().map((tier) => {
+      const part = h("span", { class: `part ${tier}` });
+      part.style.height = `${(100 * (step.answers[tier] ?? 0)) / most}%`;
+      return part;
+    }));
+    return h("span", { class: "step" }, stack, h("span", { class: "quiet" }, percent(step.difficulty)));
+  }));
+  return [columns,
+    h("p", { class: "key" }, tiers.map((tier) => h("span", {}, h("span", { class: `swatch ${tier}`, "aria-hidden": "true" }), TIERS[tier]))),
+    h("details", {}, h("summary", {}, "As a table"), wide("Answers by difficulty", table([
+      ["Difficulty", (step) => percent(step.difficulty)],
+      ...tiers.map((tier) => [TIERS[tier], (step) => number(step.answers[tier] ?? 0), "number"]),
+    ], steps)))];
+}
+
+export function days({ rows, by }) {
+  return wide("Spend as a table", table([
+    [by === "hour" ? "Hour (UTC)" : "Day (UTC)", (row) => row[by]],
     ["Spent", spent, "number"],
-    ["Requests", (row) => count(row.requests), "number"],
-    ["From the cache", (row) => count(row.cache_answers), "number"],
-    ["Saved", (row) => money(row.saved_usd), "number"],
-    ["Failed", (row) => count(row.failed), "number"],
+    ["Requests", (row) => number(row.requests), "number"],
+    ["From the cache", (row) => number(row.cache_answers), "number"],
+    ["Saved by it", (row) => money(row.saved_usd), "number"],
+    ["Failed", (row) => number(row.failed), "number"],
   ], [...rows].reverse()));
 }
 
 export function where({ rows, by, names }) {
   const most = Math.max(...rows.map((row) => Number(row.cost_usd)));
   const sorted = [...rows].sort((a, b) => Number(b.cost_usd) - Number(a.cost_usd) || b.requests - a.requests);
-  const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? row[by]);
-  return wide("Spend by group", table([
-    [{ backend: "Backend", model: "Model", key: "Key" }[by], called],
+  const called = (row) => (row[by] === "(cache)" ? "from the cache" : names[row[by]] ?? (row[by] || "without"));
+  const told = by === "tag" ? quiet("A request counts once for each of its tags.") : null;
+  return [told, wide("Spend by group", table([
+    [{ backend: "Backend", model: "Model", key: "Key", tag: "Tag" }[by], called],
     ["Spent", (row) => h("span", { class: "barred" }, bar(most ? Number(row.cost_usd) / most : 0), spent(row)), "number"],
-    ["Requests", (row) => count(row.requests), "number"],
-    ["Tokens in", (row) => short(row.input_tokens + row.cached_tokens + row.cache_write_tokens), "number"],
-    ["Tokens out", (row) => short(row.output_tokens + row.reasoning_tokens), "number"],
-    ["Failed", (row) => count(row.failed), "number"],
-    ["Interrupted", (row) => count(row.interrupted), "number"],
-  ], sorted));
+    ["Requests", (row) => number(row.requests), "number"],
+    ["Tokens in", (row) => rough(row.input_tokens + row.cached_tokens + row.cache_write_tokens), "number"],
+    ["Tokens out", (row) => rough(row.output_tokens + row.reasoning_tokens), "number"],
+    ["Failed", (row) => number(row.failed), "number"],
+    ["Interrupted", (row) => number(row.interrupted), "number"],
+  ], sorted))].filter(Boolean);
 }
 
 export function mix({ tiers, answers }) {
@@ -111,7 +211,7 @@ export function mix({ tiers, answers }) {
   return [stack,
     wide("Answers by tier", table([
       ["Tier", (line) => [h("span", { class: `swatch ${line.kind}`, "aria-hidden": "true" }), line.name]],
-      ["Answers", (line) => count(line.answers), "number"],
+      ["Answers", (line) => number(line.answers), "number"],
       ["Share", (line) => percent(line.answers / all), "number"],
       ["Spent", spent, "number"],
     ], lines)),
@@ -124,7 +224,7 @@ export function cache(rows) {
   return [
     wide("Cache answers by kind", table([
       ["Kind", (row) => ({ exact: "Same question", semantic: "Same meaning, verified", join: "Asked at the same time" })[row.kind] ?? row.kind],
-      ["Answers", (row) => count(row.answers), "number"],
+      ["Answers", (row) => number(row.answers), "number"],
       ["Saved", (row) => money(row.saved_usd), "number"],
     ], rows)),
     unknown ? quiet(`For ${plural(unknown, "answer")} nobody knows what it cost at first; nothing is counted as saved.`) : null,
@@ -135,9 +235,10 @@ export function latency(rows) {
   if (!rows.length) return quiet("No backend has given a whole answer in this period.");
   return wide("Time by backend", table([
     ["Backend", (row) => row.backend],
+    ["First byte", (row) => milliseconds(row.first_p50_ms), "number"],
     ["Half within", (row) => milliseconds(row.p50_ms), "number"],
     ["95% within", (row) => milliseconds(row.p95_ms), "number"],
-    ["Answers", (row) => count(row.answers), "number"],
+    ["Answers", (row) => number(row.answers), "number"],
   ], rows));
 }
 
@@ -146,29 +247,34 @@ export function feedback(rows) {
   return [wide("Feedback by backend", table([
     ["Backend", (row) => row.backend || "from the cache"],
     ["Mean score", (row) => h("span", { class: "barred" }, bar(row.score, "good"), percent(row.score)), "number"],
-    ["Voices", (row) => count(row.voices), "number"],
+    ["Voices", (row) => number(row.voices), "number"],
   ], rows)), quiet("Of all time.")];
 }
 
+const SEVERITIES = { info: "fine", warning: "near", critical: "over" };
+
 export function alerts(rows) {
-  if (!rows.length) return quiet("No budget has raised an alert.");
+  if (!rows.length) return quiet("No alert was raised.");
   return h("ul", { class: "alerts" }, rows.map((row) => h("li", {},
-    h("p", {}, h("span", { class: `badge ${row.threshold === "100%" ? "over" : "near"}` }, row.threshold), " ", row.text),
-    quiet([time(row.at), ...row.receivers.map(delivery)].join(" · ")))));
+    h("p", {}, h("span", { class: `badge ${SEVERITIES[row.severity]}` }, row.severity), " ", row.text),
+    quiet([time(row.at), ...row.receivers.map(delivery), looked(row)].filter(Boolean).join(" · ")))));
 }
 
-function delivery({ target, accepted, tries, error }) {
-  const receiver = target.replace(/^env:/, "");
-  return accepted ? `told ${receiver}` : `${receiver} not reached yet after ${plural(tries, "try", "tries")}${error ? `: ${error}` : ""}`;
+const looked = ({ acknowledged }) => acknowledged && `acknowledged by ${acknowledged.by} at ${time(acknowledged.at)}`;
+
+function delivery({ target, accepted, given_up: dead, tries, error }) {
+  const receiver = target.replace("env:", "");
+  if (accepted) return `told ${receiver}`;
+  return `${receiver} ${dead ? "given up" : "not reached yet"} after ${plural(tries, "try", "tries")}${error ? `: ${error}` : ""}`;
 }
 
 export function simulated(rows) {
   return wide("Simulated traffic as a table", table([
     ["Model", (row) => row.model],
     ["Tier", (row) => TIERS[row.tier] ?? row.tier],
-    ["Requests", (row) => count(row.requests), "number"],
-    ["Tokens in", (row) => short(row.input_tokens), "number"],
-    ["Tokens out", (row) => short(row.output_tokens), "number"],
+    ["Requests", (row) => number(row.requests), "number"],
+    ["Tokens in", (row) => rough(row.input_tokens), "number"],
+    ["Tokens out", (row) => rough(row.output_tokens), "number"],
     ["Hypothetical cost", (row) => (row.hypothetical_usd === null ? "–" : money(row.hypothetical_usd)), "number"],
     ["At the price of", (row) => row.hypothetical_like ?? "–"],
   ], rows));
@@ -192,7 +298,7 @@ export function notices({ total, by, mode }) {
 }
 
 /** The plot in a sentence, for those who do not see it. */
-export function inWords(rows) {
+export function told({ rows, by }) {
   const dearest = rows.reduce((most, row) => (Number(row.cost_usd) > Number(most.cost_usd) ? row : most));
-  return `Bars of what each of ${plural(rows.length, "day")} cost; the dearest is ${dearest.day} with ${usd(dearest.cost_usd)}. The table below has them all.`;
+  return `Bars of what each of ${plural(rows.length, by)} cost; the dearest is ${dearest[by]} with ${usd(dearest.cost_usd)}. The table below has them all.`;
 }

@@ -1,0 +1,65 @@
+"""How hard each team's budgets press on routing, worked out beside the requests from what this worker knows of them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
+
+from gateway.admission.purse import Account
+from gateway.domain.pacing import pressure
+from gateway.domain.policy import Policy
+from gateway.domain.tasks import Tasks
+from gateway.domain.windows import window_bounds
+
+EVERY_S = 1.0
+
+
+class Accounts(Protocol):
+    def accounts(self) -> Iterator[tuple[Policy, Account]]:
+        """The accounts that paced teams, or their organisations, share and have in use; one may come repeatedly."""
+        ...
+
+
+class Pacer:
+    """`pressures` is read on the path of requests: a look into a dict, and no more."""
+
+    def __init__(self, budgets: Accounts, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time) -> None:
+        self._budgets, self._every_s, self._time = budgets, every_s, clock
+        self._tasks = Tasks()
+        self._pressures: dict[str, float] = {}
+        self.pressures: Mapping[str, float] = self._pressures
+        """Team → 0..1, of its budget that presses hardest; teams within plan are not in it."""
+
+    async def open(self) -> None:
+        self._tasks.spawn(self._pace(), "pacing")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"pressed": len(self._pressures)}
+
+    async def _pace(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(self._every_s)
+
+    def look(self) -> None:
+        """Once."""
+        now = self._time()
+        found: dict[str, float] = {}
+        seen: set[tuple[str, int]] = set()
+        for policy, account in self._budgets.accounts():
+            if not account.lease.generation or (policy.team, id(account.lease)) in seen:
+                continue
+            seen.add((policy.team, id(account.lease)))  # all keys of a team share it
+            window = window_bounds(account.budget.window, account.budget.timezone, now)
+            if window[1] == account.ends:  # else it counts a window that is over
+                one = pressure(account.spent, account.limit, window, now, policy.pacing.tolerance)
+                if one > found.get(policy.team, 0.0):
+                    found[policy.team] = one
+        for team in self._pressures.keys() - found.keys():
+            del self._pressures[team]
+        self._pressures.update(found)

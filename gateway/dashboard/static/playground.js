@@ -1,0 +1,104 @@
+// A prompt sent with the reader's own key, and what was decided for it.
+
+import { h, money, number } from "./dom.js";
+import { decision, notes } from "./flight.js";
+import { milliseconds } from "./format.js";
+
+const SETTLES_MS = 300; // what has ended is known everywhere a moment later
+const TRIES = 6;
+const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+
+export class Playground {
+  /** `ask(body, headers, signal)` resolves to `{id, answer}`, `fetchFlight(id)` to a flight record or null. */
+  constructor(dialog, { ask, fetchFlight, asked }) {
+    this.dialog = dialog;
+    this.calls = { ask, fetchFlight, asked };
+    this.form = dialog.querySelector("form");
+    this.said = dialog.querySelector("#said");
+    this.asking = null;
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.send();
+    });
+    dialog.querySelector("#close").addEventListener("click", () => dialog.close());
+    dialog.addEventListener("close", () => this.asking?.abort());
+    this.form.elements.prompt.addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.form.requestSubmit();
+    });
+  }
+
+  open({ team, scopes }) {
+    const may = scopes.includes("inference");
+    this.form.hidden = !may;
+    this.dialog.querySelector("#may-not").hidden = may;
+    this.dialog.querySelector("#who").textContent = may
+      ? `A real request of team ${team}: it costs what it costs, and stands in the figures afterwards.`
+      : `This key may look but not ask. A key for both: thriftgate keys create --team ${team} --scope usage --scope inference`;
+    this.dialog.showModal();
+    (may ? this.form.elements.prompt : this.dialog.querySelector("#close")).focus();
+  }
+
+  forget() {
+    this.dialog.close();
+    this.form.reset();
+    this.said.replaceChildren();
+  }
+
+  async send() {
+    this.asking?.abort();
+    const mine = (this.asking = new AbortController());
+    const { prompt, model, most, bypass } = this.form.elements;
+    const body = { model: model.value.trim() || "auto", messages: [{ role: "user", content: prompt.value }], max_tokens: Number(most.value) };
+    this.show(h("p", { class: "quiet" }, "Asking…"));
+    const began = performance.now();
+    try {
+      const { id, answer } = await this.calls.ask(body, bypass.checked ? { "x-thriftgate-cache": "bypass" } : {}, mine.signal);
+      const took = performance.now() - began;
+      const found = await this.flight(id);
+      if (mine === this.asking) this.show(...reply(id, answer, found, took));
+    } catch (error) {
+      if (mine !== this.asking || mine.signal.aborted) return;
+      const found = error.id ? await this.flight(error.id).catch(() => null) : null;
+      this.show(h("p", { class: "notice bad" }, error.message), ...(found ? [...decision(found), notes(found)] : []));
+    }
+    this.calls.asked();
+  }
+
+  /** Another worker may have served it: then the record is there a moment later. */
+  async flight(id) {
+    for (let tries = 0; tries < TRIES; tries++) {
+      const found = await this.calls.fetchFlight(id);
+      if (found) return found;
+      await pause(SETTLES_MS);
+    }
+    return null;
+  }
+
+  show(...elements) {
+    this.said.replaceChildren(...elements);
+  }
+}
+
+const CACHE = {
+  exact: "answered from the cache: the same question", semantic: "answered from the cache: the same meaning, verified",
+  join: "joined the same question, asked at the same time", miss: "not in the cache, but now it is", bypass: "past the cache, as wished", off: "the cache is off",
+};
+
+function reply(id, answer, found, took) {
+  const shown = [h("h3", {}, "Answer"), h("p", { class: "answer" }, answer), h("h3", {}, "Decision")];
+  if (!found) return [...shown, h("p", { class: "quiet" }, `The flight record of ${id} is not known yet.`)];
+  const served = found.attempts.findLast((attempt) => attempt.outcome === "ok") ?? found.attempts.at(-1);
+  const facts = [
+    ["Served by", served ? `${served.backend} (${served.model}, ${served.tier})` : "the cache"],
+    ["Cost", found.cost_usd === null ? "no price" : money(found.cost_usd)],
+    ["Cache", CACHE[found.cache] ?? found.cache],
+    ...(found.saved_usd === null ? [] : [["Saved", money(found.saved_usd)]]),
+    ...(served ? [["Tokens", [number(served.input_tokens), " in, ", number(served.output_tokens), " out"]]] : []),
+    ["Time", milliseconds(took)],
+    ["Request", h("code", {}, id)],
+  ];
+  return [...shown,
+    h("dl", { class: "facts" }, facts.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value)))),
+    ...decision(found),
+    h("details", {}, h("summary", {}, "Flight record"), notes(found))];
+}

@@ -1,0 +1,112 @@
+"""A machine's attempts and its idle rows add up to its hours, whatever comes late."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.backend import Backend, PriceEntry
+from gateway.ledger.entries import entries, spent
+from gateway.ledger.idle import GRACE_S, TEAM, Idle
+from gateway.ledger.writer import Writer
+from gateway.state.sql import Database
+from tests.fakes.clock import StoppedClock
+from tests.ledger.booked import HOUR, JANUARY, USD, book, row
+from tests.ledger.samples import ledger_rows
+
+AFTER = JANUARY + HOUR + GRACE_S
+
+
+def machine(**billing: Any) -> Backend:
+    price = PriceEntry(machine_hour_usd=Decimal("2.1"), **billing)
+    return Backend(name="gpu", kind="openai", base_url="http://127.0.0.1:9/v1", model="qwen", price=price)
+
+
+class House:
+    """The idle rows' room, the writer that drains them, and a clock."""
+
+    def __init__(self, directory: Path, database: Database, backend: Backend) -> None:
+        self.database, self.directory, self.backend = database, directory, backend
+        self.clock = StoppedClock(JANUARY + 600)
+
+    async def look(self, at: float) -> int:
+        """A process that begins then, or goes on."""
+        self.clock.now = at
+        found = await Idle(self.directory, self.database, [self.backend], self.clock).write_once()
+        writer = Writer(self.directory, self.database)
+        await writer.drain_once()
+        await writer.aclose()
+        return found
+
+    async def hour(self, number: int = 0) -> int:
+        """Pico-dollars of all rows of the machine in that hour."""
+        start = JANUARY + number * HOUR
+        which = (entries.c.backend == "gpu", entries.c.at >= start, entries.c.at < start + HOUR)
+        return await self.database.run(lambda connection: spent(connection, *which), writes=False)
+
+
+@pytest.fixture
+def house(tmp_path: Path, any_database: Database) -> House:
+    return House(tmp_path / "journal", any_database, machine())
+
+
+async def test_attempts_and_idle_add_up_to_the_hour(house: House) -> None:
+    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=5), row(backend="else", cost_pico=7))
+    assert await house.look(JANUARY + 600) == 0
+    assert await house.look(AFTER) == 1
+    assert await house.hour() == 2_100_000_000_000
+    (idle,) = [one for one in await asyncio.to_thread(ledger_rows, house.database) if one["kind"] == "idle"]
+    assert (idle["team"], idle["backend"], idle["at"], idle["cost_pico"]) == (TEAM, "gpu", JANUARY, 2_099_999_999_995)
+    assert idle["price_source"] == "gateway.yaml, 2.1 USD per machine hour, on_demand"
+
+
+async def test_an_hour_is_booked_once_and_not_before_its_attempts_have_ended(house: House) -> None:
+    await house.look(JANUARY)
+    assert await house.look(AFTER - 1) == 0
+    assert [await house.look(AFTER), await house.look(AFTER + 1)] == [1, 0]
+
+
+async def test_what_is_drained_late_is_corrected(house: House) -> None:
+    await house.look(JANUARY)
+    await house.look(AFTER)
+    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=USD))
+    assert await house.look(AFTER + HOUR) == 2
+    assert await house.hour() == await house.hour(1) == 2_100_000_000_000
+
+
+async def test_attempts_that_were_dearer_than_the_machine_are_given_back(house: House) -> None:
+    await asyncio.to_thread(book, house.database, row(backend="gpu", cost_pico=5 * USD))
+    await house.look(JANUARY)
+    await house.look(AFTER)
+    assert await house.hour() == 2_100_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("billing", "hours"), [("on_demand", [0, 3]), ("reserved", [0, 1, 2, 3]), ("spot", [3])], ids=str
+)
+async def test_which_hours_count_is_the_machines_billing(house: House, billing: str, hours: list[int]) -> None:
+    """The gateway ran in the first and the fourth hour, and only in the fourth was the machine there."""
+    house.backend = machine(billing=billing)
+    failed = row(backend="gpu", outcome="failed", cost_pico=0)
+    await asyncio.to_thread(book, house.database, failed, row(backend="gpu", at=JANUARY + 3 * HOUR))
+    for at in (JANUARY, JANUARY + 3 * HOUR, AFTER + 3 * HOUR):
+        await house.look(at)
+    assert [number for number in range(4) if await house.hour(number) == 2_100_000_000_000] == hours
+
+
+async def test_two_hosts_with_one_machine_book_it_once(house: House, tmp_path: Path) -> None:
+    other = House(tmp_path / "other", house.database, house.backend)
+    for at in (JANUARY, AFTER):
+        await house.look(at)
+        await other.look(at)
+    assert await house.hour() == 2_100_000_000_000
+
+
+async def test_a_machine_without_a_price_by_the_hour_is_none_of_it(tmp_path: Path, database: Database) -> None:
+    plain = machine().model_copy(update={"price": PriceEntry(input=Decimal(1), output=Decimal(1))})
+    assert await House(tmp_path, database, plain).look(AFTER) == 0
+    await Idle(tmp_path, database, [plain]).run()

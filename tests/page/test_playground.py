@@ -1,0 +1,80 @@
+"""A prompt tried on the page is a real request, shown with what was decided for it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.page.conftest import House, Open
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+FACTS = """() => Object.fromEntries([...document.querySelectorAll("#said .facts > div")].map((one) =>
+  [one.querySelector("dt").textContent, one.querySelector("dd data")?.value ?? one.querySelector("dd").textContent]))"""
+
+
+def ask(page: Page, prompt: str) -> dict[str, str]:
+    """What stands below the answer."""
+    page.fill("#prompt", prompt)
+    with page.expect_response("**/v1/requests/*"):
+        page.click("dialog button[type=submit]")
+    page.wait_for_selector("#said .facts")
+    facts: dict[str, str] = page.evaluate(FACTS)
+    return facts
+
+
+def test_a_prompt_is_answered_and_its_decision_shown(visit: Open, house: House) -> None:
+    page = visit().enter("player")
+    page.click("#try")
+    facts = ask(page, "How many days are in a week?")
+    assert page.inner_text("#said .answer") == "You said: How many days are in a week?"
+    flight = page.evaluate(
+        """async ([id, key]) =>
+          (await fetch(`v1/requests/${id}`, { headers: { authorization: `Bearer ${key}` } })).json()""",
+        [facts["Request"], house.keys["player"]],
+    )
+    assert facts["Cost"] == flight["cost_usd"]
+    assert facts["Served by"].startswith(f"{flight['attempts'][-1]['backend']} (")
+    assert "not in the cache" in facts["Cache"]
+    considered = page.eval_on_selector_all("#said tbody th", "(all) => all.map((one) => one.textContent)")
+    assert considered == [one["backend"] for one in flight["route"]["considered"]]
+    assert flight["route"]["reason"] in page.inner_text("#said")
+
+    assert "the same question" in ask(page, "How many days are in a week?")["Cache"]
+    page.check("dialog input[name=bypass]")
+    assert "past the cache" in ask(page, "How many days are in a week?")["Cache"]
+
+
+def test_a_refusal_is_shown_in_the_gateway_s_words(visit: Open) -> None:
+    page = visit().enter("spent")
+    page.click("#try")
+    page.fill("#prompt", "Prove Fermat's last theorem.")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector("#said .bad")
+    assert "budget" in page.inner_text("#said .bad").lower()
+
+
+def test_a_model_that_is_not_there_is_told(visit: Open) -> None:
+    page = visit().enter("player")
+    page.click("#try")
+    page.fill("dialog input[name=model]", "no-such-model")
+    page.fill("#prompt", "Hello")
+    page.click("dialog button[type=submit]")
+    page.wait_for_selector("#said .bad")
+    assert "no-such-model" in page.inner_text("#said .bad")
+
+
+def test_a_key_that_may_only_look_is_told_how_to_get_one_that_may_ask(visit: Open) -> None:
+    page = visit().enter("look")
+    page.click("#try")
+    assert page.is_hidden("dialog form")
+    assert "--scope inference" in page.inner_text("#who")
+
+
+def test_an_empty_prompt_is_not_sent(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("player")
+    page.click("#try")
+    page.click("dialog button[type=submit]")
+    assert page.evaluate("document.querySelector('#prompt').validity.valueMissing")
+    assert not any("/v1/chat" in address for address in opened.asked)

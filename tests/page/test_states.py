@@ -1,0 +1,106 @@
+"""What the page says when there is nothing, when the key is no good, and when nobody answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.page.conftest import House, Open
+from tests.page.reading import until
+
+
+def test_a_team_without_requests_is_told_how_to_begin(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("admin")
+    assert page.is_visible("#empty")
+    assert page.is_hidden("#used")
+    assert "OPENAI_BASE_URL=" in page.inner_text("#example")
+    assert page.inner_text("#budgets") == "The policy of this team sets no budget."
+    assert page.inner_text("#alerts") == "No alert was raised."
+    assert opened.complaints == []
+
+
+@pytest.mark.parametrize(("key", "said"), [("old", "expired"), ("wrong", "key"), ("a key", "spaces"), ("ü", "special")])
+def test_a_key_that_is_no_good_is_refused_with_the_reason(visit: Open, house: House, key: str, said: str) -> None:
+    page = visit().page
+    page.goto(house.address)
+    page.fill("#key", house.keys.get(key, key))
+    page.keyboard.press("Enter")
+    until(page, "document.querySelector('#refused').textContent !== ''")
+    assert said in page.inner_text("#refused").lower()
+    assert page.is_hidden("#figures")
+    assert page.evaluate("document.activeElement.id") == "key"
+    assert page.evaluate("sessionStorage.length") == 0
+
+
+def test_a_key_that_is_revoked_meanwhile_closes_the_figures(visit: Open, house: House) -> None:
+    page = visit().enter("leaving")
+    page.wait_for_selector("#brief .tile")
+    listed = house.gateway.json("keys", "list", "--team", "search")
+    secret = house.keys["leaving"]
+    (id,) = [one["id"] for one in listed if one["id"] == _id_of(house, secret)]
+    house.gateway.run("keys", "revoke", id)
+    while page.is_hidden("#door"):  # within a second everyone knows
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        page.wait_for_timeout(200)
+    assert page.locator("#figures data").count() == 0
+    assert page.inner_text("#refused") != ""
+
+
+def _id_of(house: House, secret: str) -> str:
+    from sqlalchemy import create_engine, select
+
+    from gateway.policy.keys import digest
+    from gateway.state.tables import keys
+
+    engine = create_engine(f"sqlite:///{house.gateway.home}/data/ledger.sqlite")
+    with engine.connect() as connection:
+        found = connection.scalar(select(keys.c.id).where(keys.c.digest == digest(secret)))
+    engine.dispose()
+    return str(found)
+
+
+def test_a_gateway_that_is_away_leaves_what_was_known_and_says_so(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("lead")
+    page.wait_for_selector("#brief .tile")
+    spent = page.inner_text("#brief .tile:first-child")
+    opened.context.set_offline(True)
+    page.select_option("#days", "7")
+    page.wait_for_selector("#status .bad")
+    assert "does not answer" in page.inner_text("#status")
+    assert "These are the figures of" in page.inner_text("#status")
+    assert page.inner_text("#brief .tile:first-child") == spent
+    opened.context.set_offline(False)
+    page.wait_for_selector("#status .bad", state="detached", timeout=15_000)
+
+
+def test_a_refusal_of_the_server_is_told_in_its_own_words(visit: Open) -> None:
+    opened = visit()
+    page = opened.enter("lead")
+    body = '{"error": {"message": "The ledger cannot be read; check that its database is up."}}'
+    page.route("**/dashboard/data*", lambda route: route.fulfill(status=503, body=body))
+    page.select_option("#days", "7")
+    page.wait_for_selector("#status .bad")
+    assert "The ledger cannot be read" in page.inner_text("#status")
+
+
+def test_nobody_is_asked_while_nobody_looks(visit: Open) -> None:
+    opened = visit()
+    page = opened.page
+    page.clock.install()
+    opened.enter("lead")
+    page.wait_for_selector("#brief .tile")
+    asked = lambda: len([address for address in opened.asked if "/dashboard/data" in address])  # noqa: E731
+    before = asked()
+    page.evaluate("""() => {
+      Object.defineProperty(document, "hidden", { get: () => window.away, configurable: true });
+      window.away = true;
+      document.dispatchEvent(new Event("visibilitychange"));
+    }""")
+    page.clock.run_for(600_000)
+    assert asked() == before
+    with page.expect_response("**/dashboard/data*"):
+        page.evaluate("window.away = false; document.dispatchEvent(new Event('visibilitychange'))")
+    until(page, "document.querySelector('#status').textContent === ''")
+    with page.expect_response("**/dashboard/data*"):
+        page.clock.run_for(300_000)
