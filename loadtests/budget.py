@@ -1,8 +1,8 @@
 """How near a hard budget comes to what it allows: one tenant, many streams over several workers, until it is spent.
 
 `python -m loadtests budget` starts `thriftgate serve`, a provider that streams a token a chunk, and clients that go on
-asking until none is admitted; then the same with a worker killed in the middle, and two naive ways of counting, simulated
-over the same questions. Exit status: 1 when a bar is missed. The seed decides the lengths of all answers.
+asking until none is admitted; then the same with a worker killed in the middle, and two naive ways of counting,
+simulated over the same questions. Exit status: 1 when a bar is missed. The seed decides the lengths of all answers.
 """
 
 from __future__ import annotations

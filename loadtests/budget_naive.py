@@ -1,4 +1,4 @@
-"""Two naive ways to keep a budget, simulated: a token a tick of every open stream, the same lengths, the same clients."""
+"""Two naive ways to keep a budget, simulated: a token a tick of every open stream, the same lengths and clients."""
 
 from __future__ import annotations
 
@@ -71,6 +71,7 @@ def _outcome(options: Options, way: Way, prompt: int, *, kill: bool) -> Outcome:
     ready = [0] * options.streams
     """Ticks at which the clients that wait ask."""
     number = ticks = 0
+    killing = kill
     while True:
         asking, ready = [at for at in ready if at <= ticks], [at for at in ready if at > ticks]
         refused = 0
@@ -93,12 +94,12 @@ def _outcome(options: Options, way: Way, prompt: int, *, kill: bool) -> Outcome:
             world.open = [stream for stream in world.open if stream not in lost]
             ready += [ticks + 1] * len(lost)
         ticks += 1
-    return _told(world, options)
+    return _told(world, options, killed=killing)
 
 
-def _told(world: _World, options: Options) -> Outcome:
+def _told(world: _World, options: Options, *, killed: bool) -> Outcome:
     return budget.Outcome(
-        world.way,
+        f"{world.way}, a worker killed" if killed else world.way,
         (world.delivered - options.budget) / options.budget,
         world.settled / options.budget,
         world.false,

@@ -249,12 +249,14 @@ class Clients:
                 await asyncio.sleep(self._pause_s)
 
     async def _ask(self, number: int) -> str:
-        body = orjson.dumps({
-            "model": MODEL,
-            "max_tokens": MAX_TOKENS,
-            "stream": True,
-            "messages": [{"role": "user", "content": f"question {number:06d} {self._stage.length(number):04d}"}],
-        })
+        body = orjson.dumps(
+            {
+                "model": MODEL,
+                "max_tokens": MAX_TOKENS,
+                "stream": True,
+                "messages": [{"role": "user", "content": f"question {number:06d} {self._stage.length(number):04d}"}],
+            }
+        )
         try:
             _, asking = await asyncio.get_running_loop().create_connection(_Asking, "127.0.0.1", self._port)
         except OSError:

@@ -69,6 +69,17 @@ async def test_a_stream_read_to_its_end_is_billed_and_stored(house: House) -> No
     await nothing_is_left(house)
 
 
+async def test_whom_it_is_for_and_what_went_over_the_wire_stand_in_the_row(house: House) -> None:
+    await house.read(ask(user="ada", stream=True), tenant(cost_centre="4711", **ONE_AT_A_TIME))
+    row = await only_row(house)
+    assert row["end_user"] == house.record.end_user != "ada"
+    assert (row["end_user"][:3], row["cost_centre"]) == ("eu_", "4711")
+    assert row["sent_bytes"] == len(house.provider.exchanges[0].body)
+    assert row["received_bytes"] > 100
+    assert row["prices"] == f"input={INPUT} output={OUTPUT}"
+    assert (row["chain_seq"], len(row["chain_hash"])) == (1, 32)
+
+
 async def test_a_plain_answer_read_to_its_end_is_billed_and_stored(house: House) -> None:
     data = await house.read(ask(), tenant(**ONE_AT_A_TIME))
     assert data == house.record.attempts[0].backend.model.encode().join(data.split(b"model-small"))

@@ -54,10 +54,11 @@ def drain(context: Context) -> None:
 @ledger.command()
 @common
 def verify(context: Context) -> None:
-    """Check that no row was edited, deleted, inserted, moved or cut off.
+    """Check that all rows are as they were written.
 
-    Every row is hashed together with the hash before it; the newest hash also lies in ledger.anchor in the data
-    directory. Compare that with your log (`the ledger's chain`) where the host itself is not trusted.
+    None was edited, deleted, inserted, moved or cut off: every row is hashed together with the hash before it, and the
+    newest hash also lies in ledger.anchor in the data directory. Compare that with your log (`the ledger's chain`)
+    where the host itself is not trusted.
 
     Exit status: 0 when all is as it was written, 1 otherwise.
     """
@@ -93,9 +94,10 @@ def _tell(verdict: Verdict) -> None:
 @click.option("--days", type=click.IntRange(min=1), help="Keep so many days; default: ledger.keep_days.")
 @click.option("--dry-run", is_flag=True, help="Say how many rows are old, and change nothing.")
 def retain(context: Context, days: int | None, dry_run: bool) -> None:
-    """Replace rows older than ledger.keep_days by sums of quarter hours; totals stay exact.
+    """Replace old rows by sums of quarter hours.
 
-    A running gateway does so by itself, and then this leaves it to it.
+    Totals stay exact; old is what is older than ledger.keep_days. A running gateway does so by itself, and then this
+    leaves it to it.
     """
     settings = context.settings()
     keep = days or settings.config.ledger.keep_days
@@ -117,7 +119,10 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
 @click.option("--since", help="From here on: 2026-01-31, or 7d for the last seven days.")
 @click.option("--until", help="Up to here, likewise.")
 def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
-    """Attempts whose price nobody knew, and those that cost nothing though their backend has a price."""
+    """List attempts whose price nobody knew.
+
+    And those that cost nothing though their backend has a price.
+    """
     settings = context.settings()
     begin, end = _period(since, until)
     backends = asyncio.run(_backends(settings))

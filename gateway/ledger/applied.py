@@ -25,12 +25,14 @@ def price_of(prices: str) -> Price:
 class Terms:
     """A price, and how rows name it: written out once for all attempts that it holds for."""
 
-    __slots__ = ("_above", "_text", "price", "source")
+    __slots__ = ("_above", "_text", "flat", "price", "source")
 
     def __init__(self, price: Price) -> None:
         self.price = price
         self.source = f"{price.source} ({price.as_of})" if price.as_of else price.source
         self._text, self._above = text_of(price), dict[int, str]()
+        self.flat = self._text if price.beyond is None else ""
+        """What `text` says of any call; empty where that depends on the call."""
 
     def text(self, input_tokens: int) -> str:
         """The prices of a call with so much input, as a row has them."""

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.units import usd_text
+from gateway.ledger.entries import newest
 from gateway.ledger.rows import Row
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
@@ -31,9 +32,8 @@ class Archive:
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
         """JSON values with the keys of a flight record. None while the ledger is away, too."""
-        # One by one: how PostgreSQL orders the ids, and so what a range of them holds, depends on its locale.
-        ids = [f"{request_id}-{number}" for number in range(MOST_ATTEMPTS)]
-        query = select(*_COLUMNS).where(ledger.c.id.in_(ids), ledger.c.team == team).order_by(ledger.c.attempt)
+        its = (ledger.c.request_id == request_id, ledger.c.team == team, newest)
+        query = select(*_COLUMNS).where(*its).order_by(ledger.c.attempt).limit(MOST_ATTEMPTS)
 
         def read(connection: Connection) -> list[Row]:
             return [Row(*values) for values in connection.execute(query)]
@@ -86,6 +86,7 @@ def retold(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _attempt(row: Row) -> dict[str, Any]:
+    usage = row.usage
     return {
         "id": row.id,
         "backend": row.backend,
@@ -94,9 +95,9 @@ def _attempt(row: Row) -> dict[str, Any]:
         "outcome": row.outcome,
         "status": row.status,
         "error": row.error or None,
-        "input_tokens": row.input_tokens + row.cached_tokens + row.cache_write_5m_tokens + row.cache_write_1h_tokens,
+        "input_tokens": usage.all_input,
         "cached_tokens": row.cached_tokens,
-        "output_tokens": row.output_tokens + row.reasoning_tokens + row.audio_tokens,
+        "output_tokens": usage.all_output,
         "estimated": row.estimated,
         "confidence": None,
         "cost_usd": _usd(row.cost_pico),

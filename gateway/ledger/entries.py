@@ -28,6 +28,15 @@ entries = union_all(_raw, _summed).subquery("entries")
 else its `request_id` stands for so many requests."""
 
 
+_alone = _raw.subquery("alone")
+
+
+def of(connection: Connection) -> Any:
+    """`entries`; while nothing is rolled up, the raw rows alone, which databases add up in half the time."""
+    rolled_up = connection.execute(select(ledger_sums.c.rollup).limit(1)).first()
+    return _alone if rolled_up is None else entries
+
+
 def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
     """Pico-dollars of the entries that all of `which` hold for, simulated ones left out."""
     real = and_(entries.c.simulated.is_(False), *which)
@@ -35,9 +44,11 @@ def spent(connection: Connection, *which: ColumnElement[bool]) -> int:
     return whole(high, low)
 
 
-def within(since: float | None, until: float | None, team: str | None = None) -> list[ColumnElement[bool]]:
-    """Conditions on entries that began in `[since, until)` (Unix seconds)."""
-    c: Any = entries.c
+def within(
+    since: float | None, until: float | None, team: str | None = None, table: Any = entries
+) -> list[ColumnElement[bool]]:
+    """Conditions on rows of `table` that began in `[since, until)` (Unix seconds)."""
+    c = table.c
     return [
         *([c.team == team] if team is not None else []),
         *([c.at >= since] if since is not None else []),

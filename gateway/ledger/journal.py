@@ -113,8 +113,7 @@ class Journal:
         terms, opening, slot = self._terms_of(attempt.backend), rows.opening(attempt, record), self._slots.take()
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
-            entry["pico"], entry["source"] = rows.rates(terms.price, attempt.input_tokens), terms.source
-            entry["prices"] = terms.text(attempt.input_tokens)
+            entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
         if not self._append(segments.encode(entry)):
@@ -149,7 +148,7 @@ class Journal:
         if terms is not None:
             attempt.cost_pico = min(terms.price.cost(usage), rows.MOST_PICO)
             attempt.price_source = terms.source
-            prices = terms.text(usage.all_input)
+            prices = terms.flat or terms.text(usage.all_input)
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices), opened.slot)
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:

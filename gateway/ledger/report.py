@@ -12,10 +12,9 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, select
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
 from gateway.ledger.dimensions import column, dimensions, written
-from gateway.ledger.entries import IDLE, entries, within
+from gateway.ledger.entries import IDLE, entries, of, within
 from gateway.ledger.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
-from gateway.state.tables import ledger_sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +116,12 @@ def read_usage(
     prices: StandIn | None = None,
 ) -> list[Report]:
     """A report for each of `groupings` (of `dimensions`), all of the same rows when `connection` is a snapshot."""
-    conditions = within(since, until, team)
-    real = and_(entries.c.simulated.is_(False), *conditions)
-    sqlite = connection.dialect.name == "sqlite"
-    lines = [_lines(connection, real, [column(entries, name, sqlite=sqlite) for name in by]) for by in groupings]
-    (total,) = _lines(connection, real, []) or [Line()]
-    simulated = tuple(_simulated(connection, and_(entries.c.simulated.is_(True), *conditions), prices))
+    table, sqlite = of(connection), connection.dialect.name == "sqlite"
+    conditions = within(since, until, team, table)
+    real = and_(table.c.simulated.is_(False), *conditions)
+    lines = [_lines(connection, table, real, [column(table, name, sqlite=sqlite) for name in by]) for by in groupings]
+    (total,) = _lines(connection, table, real, []) or [Line()]
+    simulated = tuple(_simulated(connection, table.c, and_(table.c.simulated.is_(True), *conditions), prices))
     return [
         Report(by, since, until, tuple(_readable(rows, by)), total, simulated)
         for by, rows in zip(groupings, lines, strict=True)
@@ -135,8 +134,10 @@ def teams(connection: Connection, *, since: float | None = None, until: float | 
     return sorted(connection.scalars(select(entries.c.team).where(asked).distinct()))
 
 
-def _lines(connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]) -> list[Line]:
-    c = entries.c
+def _lines(
+    connection: Connection, table: Any, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
+) -> list[Line]:
+    c = table.c
     called, cached, idle = and_(c.attempt > 0, c.kind != IDLE), and_(c.attempt == 0, c.kind != IDLE), c.kind == IDLE
     written = c.cache_write_5m_tokens + c.cache_write_1h_tokens
     other = c.audio_input_tokens + c.image_input_tokens
@@ -161,7 +162,7 @@ def _lines(connection: Connection, which: ColumnElement[bool], group: Sequence[C
         *pico_sum(case((idle, c.cost_pico))),
     ]
     found = connection.execute(select(*group, *columns).where(which).group_by(*group).order_by(*group)).all()
-    alike = _alike(connection, which, group)
+    alike = _alike(connection, which, group) if table is entries else {}
     lines = []
     for row in found:
         key, values = tuple(map(str, row[: len(group)])), row[len(group) :]
@@ -175,8 +176,6 @@ def _alike(
     connection: Connection, which: ColumnElement[bool], group: Sequence[ColumnElement[Any]]
 ) -> dict[tuple[str, ...], int]:
     """Requests behind rolled-up rows, by group: each stand-in counts for as many as it stands for, once."""
-    if connection.execute(select(ledger_sums.c.rollup).limit(1)).first() is None:
-        return {}  # nothing is rolled up yet: spare the scan
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
     once = select(*named, c.request_id, c.alike).where(which, c.alike > 0, c.kind != IDLE).distinct().subquery()
@@ -199,8 +198,7 @@ def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
     return [merged[group] for group in sorted(merged)]
 
 
-def _simulated(connection: Connection, which: ColumnElement[bool], prices: StandIn | None) -> list[Simulated]:
-    c = entries.c
+def _simulated(connection: Connection, c: Any, which: ColumnElement[bool], prices: StandIn | None) -> list[Simulated]:
     others = c.audio_input_tokens + c.image_input_tokens
     found = connection.execute(
         select(

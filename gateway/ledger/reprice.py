@@ -7,13 +7,8 @@ from datetime import UTC, date, datetime
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import PriceList
-from gateway.domain.usage import Usage
 from gateway.ledger.applied import Terms
-from gateway.ledger.rows import MOST_PICO, TOKENS, Row
-
-
-def usage_of(row: Row) -> Usage:
-    return Usage(**{name: getattr(row, name) for name in TOKENS}, estimated=row.estimated)
+from gateway.ledger.rows import MOST_PICO, Row
 
 
 def repriced(
@@ -30,7 +25,7 @@ def repriced(
         price = prices_on(datetime.fromtimestamp(row.at, UTC).date()).price(backend)
         if price is None:
             continue
-        usage = usage_of(row)
+        usage = row.usage
         terms, cost = Terms(price), min(price.cost(usage), MOST_PICO)
         if cost != row.cost_pico:
             yield row._replace(

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Record
 from gateway.domain.usage import Usage
+from gateway.ledger.applied import price_of
 
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1
@@ -76,6 +76,10 @@ class Row(NamedTuple):
     image_input_tokens: int = 0
     image_tokens: int = 0
     supersedes: str = ""
+
+    @property
+    def usage(self) -> Usage:
+        return Usage(**{name: getattr(self, name) for name in TOKENS}, estimated=self.estimated)
 
     @classmethod
     def of(cls, values: Values) -> Row:
@@ -277,12 +281,6 @@ def output_tokens(chunks: int, output_bytes: int) -> int:
     return max(chunks, text_bytes // BYTES_PER_TOKEN, 0)
 
 
-def rates(price: Price, input_tokens: int) -> tuple[int, int]:
-    """Cost of so much input, and of each output token after it."""
-    tier = price.tier(input_tokens)
-    return input_tokens * tier.input, tier.output
-
-
 @dataclass(frozen=True, slots=True)
 class Mark:
     """How far a stream had come at a time; None where only how far is known."""
@@ -295,19 +293,23 @@ class Mark:
 def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> Row:
     """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
 
-    `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price `pico` (of
-    the input, of each output token), its `source` and the `prices` themselves.
+    `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
+    `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
-    input_pico, output_pico = entry.get("pico", (None, 0))
+    usage, cost = Usage(entry["tokens"], output_tokens=delivered), None
+    if "prices" in entry:
+        cost = price_of(entry["prices"]).cost(usage)
+    elif "pico" in entry:
+        cost = entry["pico"][0] + delivered * entry["pico"][1]
     return Row(
         **opened,
         outcome="interrupted",
         error="the gateway's worker ended",
-        input_tokens=entry["tokens"],
+        input_tokens=usage.input_tokens,
         output_tokens=delivered,
         estimated=True,
-        cost_pico=None if input_pico is None else min(input_pico + delivered * output_pico, MOST_PICO),
+        cost_pico=None if cost is None else min(cost, MOST_PICO),
         price_source=entry.get("source", ""),
         prices=entry.get("prices", ""),
         received_bytes=0 if mark is None else mark.output_bytes,

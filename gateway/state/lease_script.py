@@ -2,8 +2,8 @@
 
 A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch (a worker
 that is new to the counter does not trust one of another epoch), `s` what is settled, `w` what every worker holds, `t`
-until when it is tight, `z` whether it has to be rebuilt, `r` what was settled since it has to be (the base may lack it),
-`a` when its base was read, `q` until when nothing is granted.
+until when it is tight, `z` whether it has to be rebuilt, `r` what was settled since it has to be (the base may lack
+it), `a` when its base was read, `q` until when nothing is granted.
 Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 
 What a backend had sent to a worker that died before it had read it is on no ledger: of what the worker had in use, a
@@ -156,7 +156,8 @@ local function sync(i, key)
     f = {}
   end
   local c = {g = f[1], s = tonumber(f[2]) or 0, o = tonumber(f[4]) or step, l = tonumber(f[5]) or step,
-             t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0, r = f[11] or ''}
+             t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0,
+             r = f[11] or ''}
   local anew = false
   if not c.g or (c.z and base ~= '') then
     if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ''} end

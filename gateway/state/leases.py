@@ -22,6 +22,7 @@ from gateway.state.connection import State
 from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
 from gateway.state.peers import Peers, name_of_mine
+from gateway.state.rebuild import read_base
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +39,8 @@ _SELDOM_S = 4.0
 _LOSS_S = 2.0
 """So long after the server lost its data a sum made anew grants nothing at first."""
 _REBUILD_S = 5.0
+"""So long after one try to rebuild a sum comes the next."""
+_READS = 8
 _CLOCK_S = 10.0
 """Clocks drift: after so long another round trip tells the server's."""
 
@@ -281,17 +284,11 @@ class Leases:
             self._quickest_s, self._told_at = now - sent, now
             self._ahead_ms = clock_ms - (sent + now) * 500
 
-    async def _base(self, lease: Lease) -> str:
+    async def _base(self, lease: Lease, reads: int = 1) -> str:
         """What was settled so far, and since when it is known. Raises StateUnavailable."""
-        assert lease.rebuild is not None
-        mark = self._mark
-        try:
-            async with asyncio.timeout(_REBUILD_S):
-                settled = await lease.rebuild()
-        except Exception as error:
-            raise StateUnavailable(f"{lease.key} cannot be rebuilt: {error!r}") from error
+        base = await read_base(lease, lambda: self._mark, reads)
         self._counts["rebuilt"] += 1
-        return f"{max(0, settled)}:{mark}"
+        return base
 
     async def _run(self) -> None:
         faded = self._monotonic()
@@ -349,7 +346,7 @@ class Leases:
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:
             lease.repair_at = now + _REBUILD_S
-        bases = {lease: await self._base(lease) for lease in due}
+        bases = {lease: await self._base(lease, _READS) for lease in due}
         if bases and (again := await self._exchange(due, bases)):
             await self._call(list(again))
 

@@ -109,6 +109,24 @@ async def test_an_admin_key_may_name_another_team(spent: Building) -> None:
     assert await tokens(spent, "admin") == 0
 
 
+async def test_savings_and_budgets_are_told_when_they_are_asked_for(spent: Building) -> None:
+    told = (await spent.knock("/v1/usage", key="figures", query="by=outcome&savings=true")).json
+    assert [row["outcome"] for row in told["rows"]] == ["ok"]
+    assert told["total"]["cost_usd"] == told["rows"][0]["cost_usd"]
+    assert [one["team"] for one in told["savings"]["teams"]] == ["search"]
+    assert told["budgets"] == told["credits"] == []
+    assert "savings" not in (await spent.knock("/v1/usage", key="figures")).json
+
+
+async def test_an_admin_sees_all_teams_at_once_and_nobody_else_does(spent: Building) -> None:
+    told = (await spent.knock("/admin/usage", key="admin", query="by=team")).json
+    assert {row["team"]: row["output_tokens"] for row in told["rows"]} == {"search": 5, "other": 9}
+    one = (await spent.knock("/admin/usage", key="admin", query="team=other")).json
+    assert one == (await spent.knock("/v1/usage", key="other's figures")).json
+    assert (await spent.knock("/admin/usage", key="figures")).status == 403
+    assert (await spent.knock("/admin/usage", key="admin", query="by=x")).status == 400
+
+
 async def test_a_key_for_inference_alone_sees_no_money(spent: Building) -> None:
     assert (await spent.knock("/v1/usage", key="search")).status == 403
 

@@ -117,7 +117,7 @@ class Elements(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self._tag = tag
         for name, value in attrs:
-            if name in ("src", "href") and value:
+            if name in ("src", "href") and value and not value.startswith("#"):
                 self.loaded.append(value)
             if name == "style" or name.startswith("on"):
                 self.inline.append(f"{tag} {name}")

@@ -130,6 +130,7 @@ def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record.attempt(Backend(name="small", kind="simulated", model="m")).outcome = "ok"
     record.difficulty, record.trimmed_tokens, record.escalated, record.cost_pico = 0.5, 9, True, 1
     record.degraded.add("state")
+    record.over_budget = ("day",)
     record.ratelimit["x-ratelimit-limit-requests"] = "1"
     assert set(first_column("response-headers")) == {name.decode() for name, _ in of_record(record)}
 

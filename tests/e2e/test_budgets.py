@@ -129,7 +129,7 @@ def why_it_ended(dialect: str, response: httpx.Response) -> tuple[str, int]:
 async def test_an_answer_is_cut_at_the_limit_as_its_dialect_ends_a_long_one(
     gateway: GatewayProcess, chat: Provider, claude: Provider, dialect: str, reason: str, backend: str
 ) -> None:
-    key = await gateway.key("cut", dialect, backend)
+    key = await gateway.key("cut", "--name", f"{dialect} {backend}")
     provider = claude if backend == "claude" else chat
     provider.script(Reply(tokens=400, drip_s=0.01))
     response = await ask(gateway, key, dialect, question(dialect, backend))
@@ -148,7 +148,7 @@ async def test_an_answer_is_cut_at_the_limit_as_its_dialect_ends_a_long_one(
 
 
 async def test_a_legacy_completion_is_cut_too(gateway: GatewayProcess, chat: Provider) -> None:
-    key = await gateway.key("cut", "legacy")
+    key = await gateway.key("cut", "--name", "legacy")
     chat.script(Reply(tokens=400, drip_s=0.01))
     response = await ask(gateway, key, "openai_completions", question("openai_completions", "chat"))
     why, told = why_it_ended("openai_completions", response)
@@ -159,7 +159,7 @@ async def test_a_legacy_completion_is_cut_too(gateway: GatewayProcess, chat: Pro
 async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_cached(
     gateway: GatewayProcess, chat: Provider
 ) -> None:
-    key = await gateway.key("cut", "record")
+    key = await gateway.key("cut", "--name", "record")
     chat.script(Reply(tokens=400, drip_s=0.01))
     response = await ask(gateway, key, "openai_chat", question("openai_chat", "chat", temperature=0))
     sent = chat.last.tokens_sent
@@ -167,7 +167,7 @@ async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_
     assert [note["what"] for note in record["notes"] if note["what"] == "truncated"]
     (attempt,) = record["attempts"]
     assert attempt["outcome"] == "interrupted"
-    assert attempt["usage"]["output_tokens"] == sent
+    assert attempt["output_tokens"] == sent
     again = await ask(gateway, key, "openai_chat", question("openai_chat", "chat", temperature=0))
     assert again.headers["x-thriftgate-cache"] != "exact"
 

@@ -14,7 +14,6 @@ from gateway.domain.backend import Backend
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
 from gateway.ledger.applied import Terms, price_of, text_of
-from gateway.ledger.reprice import usage_of
 from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.writer import Writer
 from gateway.state.sql import Database
@@ -77,6 +76,6 @@ async def test_every_row_of_the_ledger_adds_up(database: Database, tmp_path: Pat
     await writer.aclose()
     rows = await asyncio.to_thread(ledger_rows, database)
     whole = [Row(**{name: row[name] for name in Row._fields}) for row in rows]
-    assert all(price_of(row.prices).cost(usage_of(row)) == row.cost_pico for row in whole)
+    assert all(price_of(row.prices).cost(row.usage) == row.cost_pico for row in whole)
     assert [row.received_bytes for row in whole] == [4000, 4000, 4000, 0]
     assert {row.prices for row in whole} == {text_of(TIERED), text_of(ABOVE)}

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.price import Price
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.ledger.rows import (
@@ -19,7 +18,6 @@ from gateway.ledger.rows import (
     opening,
     orphan,
     output_tokens,
-    rates,
 )
 from gateway.state.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
@@ -100,15 +98,17 @@ def test_an_orphan_costs_what_its_beginning_knew() -> None:
     entry = record()
     attempt = begin(entry)
     opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
-    line = {"tokens": 100, "pico": [5000, 7], "source": "test"}
+    line = {"tokens": 100, "prices": "input=50 output=7", "source": "test"}
     assert orphan(opened, line, None).cost_pico == 5000
     row = orphan(opened, line, Mark(attempt.started_at + 2, 10, 0))
+    assert (row.prices, row.price_source) == ("input=50 output=7", "test")
     assert (row.cost_pico, row.output_tokens, row.duration_ms, row.estimated) == (5070, 10, 2000.0, True)
     assert orphan(opened, {"tokens": 100}, None).cost_pico is None
 
 
-def test_rates_are_those_of_a_long_call_where_the_input_is_long() -> None:
-    price = Price(input=1, output=2, beyond=(100, Price(input=10, output=20)))
-    assert rates(price, 100) == (100, 2)
-    assert rates(price, 101) == (1010, 20)
-    assert price.cost(Usage(100, output_tokens=3)) == 106
+def test_an_orphan_of_an_earlier_version_costs_what_that_wrote() -> None:
+    entry = record()
+    attempt = begin(entry)
+    opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
+    row = orphan(opened, {"tokens": 100, "pico": [5000, 7], "source": "old"}, Mark(None, 10, 0))
+    assert (row.cost_pico, row.price_source, row.prices) == (5070, "old", "")

@@ -108,3 +108,20 @@ async def test_a_ledger_that_is_away_is_said_so(database: Database, directory: P
 
 async def test_no_journal_at_all_is_no_spend(database: Database, directory: Path) -> None:
     assert await pico(Spending(directory, database), "search", 0.0) == 0
+
+
+async def test_what_a_dead_worker_left_open_counts_as_far_as_it_came(any_database: Database, directory: Path) -> None:
+    books = journal(directory)
+    await books.start()
+    entry = record()
+    books.open(attempt := begin(entry), entry)
+    attempt.came(2000, 7)
+    spending, writer = Spending(directory, any_database), Writer(directory, any_database)
+    assert await pico(spending, "search", 0.0) == 0
+    await books.aclose()  # as if it had been killed: the attempt is still open, and nobody holds the lane's lock
+    before = await spending.spent(Payer(team="search"), 0.0)
+    assert before.tokens >= 7
+    assert before.pico > 0
+    await writer.drain_once()
+    assert await spending.spent(Payer(team="search"), 0.0) == before
+    await writer.aclose()

@@ -54,7 +54,7 @@ class House:
         return f"{self.gateway.base}/dashboard"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
     port = free_port()
     policies = {"search": SEARCH, traffic.CHAT: "budget: {limit_usd: 20}\n", "spent": SPENT}
@@ -92,8 +92,9 @@ def _fill(gateway: GatewayProcess) -> dict[str, str]:
         database.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
+    """Not for the whole session: as long as it lives, a loop counts as running, in which nothing may block."""
     from playwright.sync_api import sync_playwright
 
     found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)

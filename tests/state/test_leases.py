@@ -224,7 +224,7 @@ async def test_a_dead_workers_money_stays_held_until_the_ledger_has_been_asked(s
                 break
             await asyncio.sleep(0.05)
         assert (lease.settled, lease.busy) == (250, 600)
-        assert books.asked == 2
+        assert books.asked == 3
 
 
 async def test_wiped_data_are_rebuilt_and_open_holds_still_count(server: EmbeddedServer, own: State) -> None:
@@ -372,3 +372,93 @@ async def test_idle_counters_are_forgotten(state: State, until: Until) -> None:
                 lease.give(lease.busy)
                 lease.withdraw()
         await until(lambda: leases.stats()["leases"] == 0)
+
+
+class Mortal(Leases):
+    """A worker whose process another one takes for dead when it is told so."""
+
+    def end(self) -> str:
+        machine, _, _, chance = self._worker.split("-")
+        self._worker = f"{machine}-7ffffff0-0-{chance}"
+        return self._worker
+
+
+async def granted(leases: Leases, lease: Lease, units: int) -> None:
+    """Ask until they are."""
+    async with asyncio.timeout(5):
+        while await leases.take([(lease, units)]) is not None:
+            await asyncio.sleep(0.05)
+
+
+async def test_what_a_dead_worker_held_is_free_as_soon_as_somebody_is_short_of_it(state: State) -> None:
+    books = Books()
+    mortal = Mortal(state, ttl_s=3600)
+    mortal.end()
+    its = money(mortal, 100, books)
+    assert await mortal.take([(its, 100)]) is None
+    await mortal.refresh([its], 0)  # which tells what it has in use
+    books.settled = 30  # what the ledger closed for it
+    async with worker(state) as leases:
+        lease = money(leases, 100, books)
+        await granted(leases, lease, 60)
+        assert books.asked == 3  # once by the dead one, twice the same by this one
+        assert lease.settled == 31  # and a hundredth of what it had in use, for what it never read
+        assert await leases.take([(lease, 10)]) is not None
+        leases.give(lease, 60)
+
+
+async def test_a_living_worker_keeps_what_it_holds(state: State) -> None:
+    books = Books()
+    async with worker(state) as one, worker(state) as two:
+        first = money(one, 100, books)
+        assert await one.take([(first, 100)]) is None
+        for _ in range(4):
+            assert await two.take([(money(two, 100, books), 10)]) is not None
+        assert books.asked == 1
+        one.give(first, 100)
+
+
+async def test_what_is_settled_while_a_sum_is_rebuilt_is_not_forgotten(state: State) -> None:
+    """The base is read, then others settle and report, and only then the sum is made anew."""
+    reading, read = asyncio.Event(), asyncio.Event()
+
+    class Slow(Books):
+        async def __call__(self) -> int:
+            self.asked += 1
+            settled = self.settled
+            if self.asked > 1:
+                reading.set()
+                await read.wait()
+            return settled
+
+    books = Slow()
+    mortal = Mortal(state, ttl_s=3600)
+    mortal.end()
+    async with worker(state) as one, worker(state) as two:
+        other = money(two, 1000, books)
+        assert await two.take([(other, 300)]) is None
+        its = money(mortal, 1000, books)
+        assert await mortal.take([(its, 600)]) is None
+        await mortal.refresh([its], 0)
+        lease = money(one, 1000, books)
+        wanting = asyncio.ensure_future(granted(one, lease, 500))
+        await reading.wait()
+        two.settle(other, 300, 250)
+        async with asyncio.timeout(5):
+            while other._unreported:
+                await asyncio.sleep(0.01)
+        read.set()
+        await wanting
+        async with asyncio.timeout(5):
+            while await stored(state, lease) != 250 + 6:
+                await asyncio.sleep(0.02)
+
+
+async def test_a_counter_of_many_keeps_nothing_ahead_and_is_forgotten(state: State, until: Until) -> None:
+    async with worker(state) as leases:
+        lease = leases.counter("one user", "sum", kind="sum", limit=100, rebuild=Books(), ahead=False)
+        assert await leases.take([(lease, 10)]) is None
+        assert lease.free == 0
+        leases.settle(lease, 10, 4)
+        await until(lambda: not leases.stats()["leases"])
+        assert await stored(state, lease) == 4

@@ -30,7 +30,6 @@ export class Playground {
   open({ team, scopes }) {
     const may = scopes.includes("inference");
     this.form.hidden = !may;
-    this.dialog.querySelector("#may-not").hidden = may;
     this.dialog.querySelector("#who").textContent = may
       ? `A real request of team ${team}: it costs what it costs, and stands in the figures afterwards.`
       : `This key may look but not ask. A key for both: thriftgate keys create --team ${team} --scope usage --scope inference`;
