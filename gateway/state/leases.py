@@ -30,6 +30,8 @@ Want = tuple[Lease, int]
 
 _TOGETHER = 48
 """Most counters of one call."""
+_MANY_TOGETHER = 64
+"""Calls under way at a time for counters of which there are very many: the others' must not wait for thousands."""
 _TURNS = 5
 """Most calls of one round: birth, change, repair, and once more."""
 _QUIET_S = 1.0
@@ -80,6 +82,7 @@ class Leases:
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         self._hurry = asyncio.Event()
         """Somebody may be waiting for what has just become free."""
+        self._many = asyncio.Semaphore(_MANY_TOGETHER)
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
@@ -263,7 +266,11 @@ class Leases:
         words = [word for report in reports for word in report]
         keys = [lease.key for lease in leases]
         self._counts["rounds"] += 1
-        reply = await self._state.run(SYNC, keys, [*head, *words])
+        if leases[0].ahead:
+            reply = await self._state.run(SYNC, keys, [*head, *words])
+        else:
+            async with self._many:
+                reply = await self._state.run(SYNC, keys, [*head, *words])
         clock_ms, replies = parse(reply)
         self._tell_time(clock_ms, sent)
         repeat: dict[Lease, Status] = {}
