@@ -148,10 +148,17 @@ class BackendError(GatewayError):
     """What one attempt met. `backend` is its name."""
 
     status, code, retryable = 502, "backend_error", True
+    said_retryable: bool | None = None
+    """What the backend itself said of it, if it did."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
         self.backend = backend
+
+    def heed(self, should_retry: bytes | None) -> None:
+        """Believe the backend's own `x-should-retry`, if it sent one."""
+        if should_retry in (b"true", b"false"):
+            self.retryable = self.said_retryable = should_retry == b"true"
 
 
 class BackendUnreachable(BackendError):
@@ -228,6 +235,8 @@ class AllBackendsFailed(GatewayError):
             self.code, self.kind = LimitExceeded.code, LimitExceeded.kind
         elif failures and full:
             self.kind = "overloaded_error"
+        if failures and all(getattr(failure, "said_retryable", None) is False for failure in failures):
+            self.retryable = False
         waits = [failure.retry_after_s for failure in failures if failure.retry_after_s is not None]
         what = (
             "; ".join(dict.fromkeys(failure.message.rstrip(".") for failure in failures)) or "every backend is resting"

@@ -85,10 +85,11 @@ class Attempts:
                 return answer
         if met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
+        now = _Met()
         for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
-            if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure, True):
+            if answer := await self._patiently(self._exchanges[backend.name], errand, now, backend is unsure, True):
                 return answer
-        raise met.verdict()
+        raise (now if now.failures or now.misfits or now.busy else met).verdict()
 
     async def _patiently(
         self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool, last_resort: bool = False

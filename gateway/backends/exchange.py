@@ -174,7 +174,10 @@ class Exchange:
     async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
         attempt.status, attempt.headers = upstream.status, upstream.headers
         if not 200 <= upstream.status < 300:
-            raise await self._failure(call, upstream)
+            failure = await self._failure(call, upstream)
+            if not isinstance(failure, NotSpoken):
+                failure.heed(upstream.header(b"x-should-retry"))
+            raise failure
         if type(call.wire) is OtherToOther:
             return await self._whatever(call, call.wire, upstream, attempt, place)
         if call.request.stream:

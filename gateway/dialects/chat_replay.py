@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.chat_message import TEXT_FIELDS
-from gateway.dialects.chat_stream import DONE
+from gateway.dialects.chat_reader import DONE
 
 WORDS_PER_CHUNK = 15
 """About twenty tokens."""

@@ -7,7 +7,8 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.chat_turns import read_turns
+from gateway.dialects.chat_turns import needed_by, read_turns
+from gateway.dialects.fields import Wanted, check
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
@@ -22,7 +23,7 @@ FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
     """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
     fields = load_object(body)
-    check_types(fields)
+    check(fields, WANTED)
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model, for example 'auto'.", param="model")
@@ -75,32 +76,19 @@ def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
     return True
 
 
-_TYPES: dict[str, tuple[tuple[type, ...], str]] = {
-    "stream": ((bool,), "true or false"),
-    "stream_options": ((dict,), "an object"),
-    "n": ((int,), f"a whole number from 1 to {MAX_ANSWERS}"),
-    "temperature": ((int, float), "a number"),
-    "max_tokens": ((int,), "a whole number of at least 1"),
-    "max_completion_tokens": ((int,), "a whole number of at least 1"),
-    "tools": ((list,), "an array"),
-    "functions": ((list,), "an array"),
-    "response_format": ((dict,), "an object"),
-    "logprobs": ((bool,), "true or false"),
-    "reasoning_effort": ((str,), "a string such as 'low'"),
+WANTED = {
+    "stream": Wanted((bool,), "true or false"),
+    "stream_options": Wanted((dict,), "an object"),
+    "n": Wanted((int,), f"a whole number from 1 to {MAX_ANSWERS}", 1, MAX_ANSWERS),
+    "temperature": Wanted((int, float), "a number"),
+    "max_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "max_completion_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "tools": Wanted((list,), "an array"),
+    "functions": Wanted((list,), "an array"),
+    "response_format": Wanted((dict,), "an object"),
+    "logprobs": Wanted((bool,), "true or false"),
+    "reasoning_effort": Wanted((str,), "a string such as 'low'"),
 }
-_SMALLEST = {"n": 1, "max_tokens": 1, "max_completion_tokens": 1}
-
-
-def check_types(fields: dict[str, Any]) -> None:
-    """Raises BadRequest. Null is as good as absent; `type() in` also tells true from 1."""
-    for name, value in fields.items():
-        if value is None or name not in _TYPES:
-            continue
-        types, wanted = _TYPES[name]
-        if type(value) not in types or (name in _SMALLEST and value < _SMALLEST[name]):
-            raise BadRequest(f"{name} must be {wanted}.", param=name)
-    if (fields.get("n") or 1) > MAX_ANSWERS:
-        raise BadRequest(f"n must be {_TYPES['n'][1]}.", param="n")
 
 
 def _max_output_tokens(fields: dict[str, Any]) -> int | None:
@@ -112,12 +100,7 @@ _NEEDY = frozenset({"tools", "functions", "response_format", "logprobs", "reason
 
 
 def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
-    needs = set()
-    for turn in turns:
-        if turn.calls or turn.results:
-            needs.add("tools")
-        if turn.images:
-            needs.add("vision")
+    needs = needed_by(turns)
     if _NEEDY.isdisjoint(fields):
         return frozenset(needs)
     if fields.get("tools") or fields.get("functions"):

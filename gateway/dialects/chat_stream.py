@@ -8,14 +8,13 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
+from gateway.dialects.chat_reader import DONE, ChatReader
 from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import openai_usage
 from gateway.domain.usage import Usage
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
-
-DONE = b"data: [DONE]\n\n"
+from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
 """What an event that matters contains, compact or with spaces. Inside a JSON string the quotes would be escaped."""
@@ -25,7 +24,7 @@ _NULLS = (b',"usage":null', b', "usage": null')
 """Inside a JSON string the quotes would be escaped."""
 
 
-class ChatStream:
+class ChatStream(ChatReader):
     """StreamReader for OpenAI chat → OpenAI chat. An upstream that never sends `[DONE]` gets none from us either.
 
     On the common path nothing is parsed: bytes are searched for the few words that an event worth reading must have.
@@ -35,26 +34,9 @@ class ChatStream:
     def __init__(
         self, *, wants_usage: bool, wants_logprobs: bool = False, transcript: Transcript | None = None
     ) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
-        self._wants_usage = wants_usage
+        super().__init__(transcript or Transcript(), wants_usage=wants_usage)
         self._wants_logprobs = wants_logprobs
-        self._framer = sse.Framer()
-        self._transcript = transcript or Transcript()
-        self._smooth = False
-        """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._whole = False
-        self._failure: BackendError | None = None
-
-    @property
-    def chunks(self) -> int:
-        return self._transcript.chunks
-
-    @property
-    def silent(self) -> int:
-        return self._transcript.silent
 
     def feed(self, data: bytes) -> bytes:
         relayed = self._fed(data)
@@ -64,21 +46,12 @@ class ChatStream:
         taken = self._transcript.take(data) if self._smooth else 0
         if taken == len(data):
             return data
-        if self._smooth and data.endswith(b"\n\n") and not _marked(data) and sse.sound(data[taken:]):
+        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data[taken:]):
             self._transcript.keep(data[taken:])
             return data
-        if self._failure:
-            raise self._failure
-        if self.ended:
-            return b""
-        relayed = data[:taken] + self._relay(self._framer.feed(data[taken:]))
-        if self._failure and not relayed:
-            raise self._failure
-        self._smooth = self._framer.empty and not self.ended and not self._failure
-        return relayed
+        return self._feed(data, taken)
 
     def _relay(self, block: bytes) -> bytes:
-        """What the client gets of a block of whole events."""
         transcript, returns = self._transcript, b"\r" in block
         relayed, begin, at = [], 0, 0
         if transcript.irregular and (at := _first_marked(block)):
@@ -89,7 +62,7 @@ class ChatStream:
         while not (self.ended or self._failure) and (at := transcript.take(block, at)) < len(block):
             end = sse.next_boundary(block, at, returns)
             event = block[at:end]
-            if not _marked(event) and (sse.sound(event) or sse.lacks_only_its_end(event)):
+            if not sse.has_any(event, _MARKS) and (sse.sound(event) or sse.lacks_only_its_end(event)):
                 transcript.add(event)
             elif not self._read(event):
                 relayed.append(block[begin:at])
@@ -151,11 +124,7 @@ class ChatStream:
         """Whole without `[DONE]` too, if every choice said why it ended. Raises the upstream's failure, if any."""
         if self._whole:
             return
-        rest = self._framer.rest()
-        if not self._failure and sse.lacks_only_its_end(rest) and self._read(rest):
-            self.ending = rest
-        if self._failure:
-            raise self._failure
+        self._read_rest()
         if not self._whole and not self._transcript.read().finished:
             raise StreamBroken("The backend closed its stream before the answer was complete.")
         self._whole = True
@@ -168,17 +137,15 @@ class ChatStream:
             said += b"data: %b\n\n" % orjson.dumps({**chunk, "choices": [], "usage": chat_usage(delivered)})
         return said + DONE
 
+    def _take_last(self, event: bytes) -> None:
+        if self._read(event):
+            self.ending = event
+
     def completion(self) -> bytes | None:
         if not self._whole:
             return None
         said = self._transcript.read()
         return said.completion(said.usage if openai_usage(said.usage) else None)
-
-    def delivered_text(self) -> str:
-        return self._transcript.read().text()
-
-    def delivered_characters(self) -> int:
-        return self._transcript.read().characters
 
     @property
     def confidence(self) -> float | None:
@@ -191,15 +158,6 @@ def _without_null_usage(relayed: bytes) -> bytes:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")
     return relayed
-
-
-def _marked(block: bytes) -> bool:
-    """Might there be something to read? `rfind` is the fastest search that bytes have."""
-    find = block.rfind
-    for mark in _MARKS:  # noqa: SIM110 - any() with a generator costs more than the searches
-        if find(mark) >= 0:
-            return True
-    return False
 
 
 def _first_marked(block: bytes) -> int:

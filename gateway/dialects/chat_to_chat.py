@@ -54,10 +54,7 @@ class ChatToChat:
         return changes
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"accept", b"text/event-stream" if request.stream else b"application/json"),
-        ]
+        headers = content_headers(request)
         if api_key:
             headers.append((b"authorization", b"Bearer " + api_key.encode()))
         headers.extend(request.headers.items())
@@ -73,6 +70,14 @@ class ChatToChat:
         return upstream_error.refusal(status, upstream_error.error_in(body), backend)
 
 
+def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+    """What is sent, and what is wanted back."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"accept", b"text/event-stream" if request.stream else b"application/json"),
+    ]
+
+
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
     """The messages that stay, in their own bytes; shortened ones are written anew."""
     start, _ = splice.find(request.raw, "messages")[-1]
@@ -83,6 +88,18 @@ def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
         if index not in plan.drop
     ]
     return b"[" + b",".join(kept) + b"]"
+
+
+def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[tuple[int, Any]]:
+    """The messages of a chat request that stay, with the numbers they had, shortened where `plan` says so."""
+    messages = enumerate(request.body["messages"])
+    if plan is None or not plan.touched:
+        return list(messages)
+    return [
+        (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
+        for index, message in messages
+        if index not in plan.drop
+    ]
 
 
 def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:

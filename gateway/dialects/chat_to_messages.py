@@ -11,7 +11,7 @@ import orjson
 
 from gateway.dialects import messages_body, upstream_error
 from gateway.dialects.chat_plain import load_reply
-from gateway.dialects.chat_to_chat import shortened
+from gateway.dialects.chat_to_chat import content_headers, kept_messages
 from gateway.dialects.messages_reply import chat_completion, messages_usage
 from gateway.dialects.messages_stream import MessagesStream
 from gateway.dialects.plain import Plain
@@ -48,23 +48,13 @@ class ChatToMessages:
         max_output_tokens: int | None = None,
     ) -> bytes:
         """`logprobs` is ignored: there are none."""
-        messages = list(enumerate(request.body["messages"]))
-        if plan is not None and plan.touched:
-            messages = [
-                (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
-                for index, message in messages
-                if index not in plan.drop
-            ]
+        messages = kept_messages(request, plan)
         limit = max_output_tokens or request.max_output_tokens
         said = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
         return orjson.dumps(said)
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"accept", b"text/event-stream" if request.stream else b"application/json"),
-            (b"anthropic-version", VERSION),
-        ]
+        headers = [*content_headers(request), (b"anthropic-version", VERSION)]
         if api_key:
             headers.append((b"x-api-key", api_key.encode()))
         headers.extend((name, request.headers[name]) for name in _FORWARDED if name in request.headers)

@@ -8,9 +8,8 @@ from typing import Any
 import orjson
 
 from gateway.dialects import chat_as_responses, upstream_error
-from gateway.dialects.chat_as_items import Numbered
 from gateway.dialects.chat_message import mean_probability
-from gateway.dialects.chat_to_chat import ChatToChat, shortened
+from gateway.dialects.chat_to_chat import ChatToChat, kept_messages
 from gateway.dialects.plain import Plain
 from gateway.dialects.responses_reply import chat_completion, load_response, responses_usage
 from gateway.dialects.responses_stream import ResponsesStream
@@ -48,7 +47,7 @@ class ChatToResponses:
         if logprobs and not request.stream:
             body = {**body, "logprobs": True}
         said = chat_as_responses.translate(
-            body, _messages(request, plan), model, stream=request.stream, max_tokens=limit
+            body, kept_messages(request, plan), model, stream=request.stream, max_tokens=limit
         )
         return orjson.dumps(said)
 
@@ -73,14 +72,3 @@ class ChatToResponses:
         if error and error.param in _FIELDS:
             error = replace(error, param=_FIELDS[error.param])
         return upstream_error.refusal(status, error, backend)
-
-
-def _messages(request: CompletionRequest, plan: ContextPlan | None) -> list[Numbered]:
-    messages = enumerate(request.body["messages"])
-    if plan is None:
-        return list(messages)
-    return [
-        (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
-        for index, message in messages
-        if index not in plan.drop
-    ]

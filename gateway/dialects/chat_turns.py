@@ -16,6 +16,7 @@ _ROLES: dict[str, Role] = {
     "function": "tool",
 }
 """A role invented tomorrow counts as the user's and travels unchanged."""
+_TEXTS = frozenset({"text"})
 
 
 def read_turns(messages: Any) -> list[Turn]:
@@ -33,6 +34,17 @@ def read_turns(messages: Any) -> list[Turn]:
     return turns
 
 
+def needed_by(turns: list[Turn]) -> set[str]:
+    """What a backend must be capable of to be told these."""
+    needs = set()
+    for turn in turns:
+        if turn.calls or turn.results:
+            needs.add("tools")
+        if turn.images:
+            needs.add("vision")
+    return needs
+
+
 def _turn(index: int, message: Any) -> Turn:
     if type(message) is not dict:
         raise BadRequest(f"messages[{index}] must be an object.", param=f"messages[{index}]")
@@ -42,15 +54,20 @@ def _turn(index: int, message: Any) -> Turn:
         raise BadRequest(f"{where} must be a string such as 'user'.", param=where)
     kind = _ROLES.get(role, "user")
     where = f"messages[{index}]"
-    text, images = (content, 0) if type(content) is str else _parts(content, f"{where}.content")
+    text, images = (content, 0) if type(content) is str else _content(content, f"{where}.content")
     results = _answered(message, role)
     return Turn(index, kind, text, calls=_calls(message, where), results=results, images=images)
 
 
-def _parts(content: Any, where: str) -> tuple[str, int]:
-    """Text and number of images in the content parts."""
-    if content is None:
-        return "", 0
+def _content(content: Any, where: str) -> tuple[str, int]:
+    return ("", 0) if content is None else read_parts(content, where, _TEXTS, "image_url")
+
+
+def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int]:
+    """Text and number of images in the content parts; what kinds of parts these are depends on the dialect.
+
+    Raises BadRequest naming the place of what has a wrong type.
+    """
     if type(content) is not list:
         raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
     texts, images = [], 0
@@ -60,9 +77,9 @@ def _parts(content: Any, where: str) -> tuple[str, int]:
         text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
         if type(text) is str:
             texts.append(text)
-        elif part["type"] == "text":
+        elif part["type"] in texts_are:
             raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
-        elif part["type"] == "image_url":
+        elif part["type"] == image_is:
             images += 1
     return "\n".join(texts), images
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.chat_stream import DONE
+from gateway.dialects.chat_reader import DONE
 from gateway.dialects.completions_shape import as_text_choice, words
 from gateway.dialects.messages_reply import chat_usage
 from gateway.domain.request import CompletionRequest, DialectName

@@ -10,11 +10,12 @@ from typing import Any
 import orjson
 
 from gateway.dialects import messages_events, sse
+from gateway.dialects.event_reader import EventReader
 from gateway.dialects.messages_assembly import MessageAssembly
 from gateway.dialects.messages_reply import finish_of, messages_usage
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.domain.usage import Usage
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.errors import BackendGarbage
 
 _DELTA = re.compile(
     rb"event: ?content_block_delta\r?\n"
@@ -28,7 +29,7 @@ _FOLD_BYTES = 64 * 1024
 """Kept before it is understood, so that a long stream needs little memory."""
 
 
-class MessagesRelay:
+class MessagesRelay(EventReader):
     """StreamReader for Anthropic messages → Anthropic messages.
 
     On the common path nothing is parsed: one look at the bytes of a delta tells where its text is and where it ends.
@@ -38,35 +39,20 @@ class MessagesRelay:
     confidence: float | None = None
 
     def __init__(self) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
+        super().__init__()
         self.chunks = self.silent = 0
-        self._framer = sse.Framer()
         self._said = MessageAssembly()
         self._pieces: list[tuple[bytes, ...]] = []
         """Index of the block, field and text of the deltas that were not parsed."""
         self._held = 0
         self._open: int | None = None
         """The content block under way."""
-        self._smooth = False
-        """Between two events, nothing special pending: what comes may be relayed after one look."""
-        self._failure: BackendError | None = None
 
     def feed(self, data: bytes) -> bytes:
         taken = self._take(data, 0) if self._smooth else 0
         if taken == len(data):
             return data
-        if self._failure:
-            raise self._failure
-        if self.ended:
-            return b""
-        relayed = data[:taken] + self._relay(self._framer.feed(data[taken:]))
-        if self._failure and not relayed:
-            raise self._failure
-        self._smooth = self._framer.empty and not self.ended and not self._failure
-        return relayed
+        return self._feed(data, taken)
 
     def _take(self, block: bytes, at: int) -> int:
         """Keep the deltas from `at` on; returns where the first other event begins."""
@@ -89,7 +75,6 @@ class MessagesRelay:
             self._said.say(int(index), field.rpartition(b'"')[2].decode(), b"".join([text for _, _, text in said]))
 
     def _relay(self, block: bytes) -> bytes:
-        """What the client gets of a block of whole events."""
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
         while not (self.ended or self._failure) and (at := self._take(block, at)) < len(block):
             end = sse.next_boundary(block, at, returns)
@@ -136,18 +121,6 @@ class MessagesRelay:
         elif kind == "message_delta":
             self.usage = messages_usage(self._said.usage)
             self.finish = finish_of(_field(said, "delta", "stop_reason")) or self.finish
-
-    def eof(self) -> None:
-        """Whole is only what ended with `message_stop`: before it the final usage may be missing."""
-        if self.ended:
-            return
-        rest = self._framer.rest()
-        if not self._failure and sse.lacks_only_its_end(rest):
-            self._read(rest)
-        if self._failure:
-            raise self._failure
-        if not self.ended:
-            raise StreamBroken("The backend closed its stream before the answer was complete.")
 
     def cut(self, delivered: Usage) -> bytes:
         open_block = b"" if self._open is None else messages_events.block_stop(self._open)

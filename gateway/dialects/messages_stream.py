@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects import splice, sse
-from gateway.dialects.chat_stream import DONE
+from gateway.dialects.chat_reader import DONE, ChunkMaker
 from gateway.dialects.messages_reply import (
     chat_usage,
     finish_of,
@@ -18,16 +18,14 @@ from gateway.dialects.messages_reply import (
     stopped_at,
 )
 from gateway.dialects.messages_run import DeltaRun
-from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import broken, find_error
-from gateway.domain.usage import Usage
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}
 """Signatures come with their thoughts; citations and the work of server tools have no place in a chat completion."""
 
 
-class MessagesStream:
+class MessagesStream(ChunkMaker):
     """StreamReader for OpenAI chat → Anthropic messages. `message_stop` becomes `[DONE]`.
 
     `usage` stays None until the final counts came: the first event knows the input but next to nothing of the output.
@@ -35,22 +33,14 @@ class MessagesStream:
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
+        shared = {"id": "", "object": "chat.completion.chunk", "created": created, "model": ""}
+        super().__init__(shared, wants_usage=wants_usage)
         self.confidence: float | None = None
-        self._wants_usage = wants_usage
-        self._begun = False
-        self._framer = sse.Framer()
-        self._transcript = Transcript()
-        self._failure: BackendError | None = None
         self._raw_usage: dict[str, Any] = {}
         self._open: dict[int, _Call | _Thought] = {}
         """Content blocks under way that are more than their text, by their number."""
         self._calls = self._thoughts = 0
         self._run: DeltaRun | None = None
-        self._shared: dict[str, Any] = {"id": "", "object": "chat.completion.chunk", "created": created, "model": ""}
         self._readers: dict[str, Callable[[dict[str, Any], bytes], bytes]] = {
             "message_start": self._message_start,
             "content_block_start": self._block_start,
@@ -61,32 +51,11 @@ class MessagesStream:
             "error": self._error,
         }
 
-    @property
-    def chunks(self) -> int:
-        return self._transcript.chunks
-
-    @property
-    def silent(self) -> int:
-        return self._transcript.silent
-
     def feed(self, data: bytes) -> bytes:
         if self._run is not None and self._framer.empty and (said := self._run.said(data)) is not None:
             self._transcript.keep(said)
             return said
-        if self._failure:
-            raise self._failure
-        if self.ended:
-            return b""
-        relayed = self._relay(self._framer.feed(data))
-        if self._failure and not relayed:
-            raise self._failure
-        return relayed
-
-    def _relay(self, block: bytes) -> bytes:
-        relayed = b"".join([self._read(event) for event in sse.events(block)])
-        if relayed:
-            self._transcript.keep(relayed)
-        return relayed
+        return self._feed(data)
 
     def _read(self, event: bytes) -> bytes:
         if self._run is not None and (said := self._run.said(event)) is not None:
@@ -104,13 +73,6 @@ class MessagesStream:
     def _fail(self, failure: BackendError) -> bytes:
         self._failure, self._run = failure, None
         return b""
-
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
-        if not self._begun:  # llama.cpp leaves out message_start when its first token is half a character.
-            delta = {"role": "assistant", **delta}
-            self._begun = True
-        choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}
-        return _event({**self._shared, "choices": [choice]})
 
     def _message_start(self, said: dict[str, Any], event: bytes) -> bytes:
         message = said["message"]
@@ -208,41 +170,11 @@ class MessagesStream:
     def _message_stop(self, said: dict[str, Any], event: bytes) -> bytes:
         self.ended, self._run = True, None
         self.ending = DONE
-        if self._wants_usage and self.usage:
-            return _event({**self._shared, "choices": [], "usage": chat_usage(self.usage)})
-        return b""
+        self._chat_usage = chat_usage(self.usage) if self.usage else None
+        return self._usage_chunk()
 
     def _error(self, said: dict[str, Any], event: bytes) -> bytes:
         return self._fail(broken(find_error(said)))
-
-    def eof(self) -> None:
-        """Whole is only what ended with `message_stop`: before it the final usage may be missing."""
-        if self.ended:
-            return
-        rest = self._framer.rest()
-        if not self._failure and sse.lacks_only_its_end(rest):
-            self.ending = self._read(rest) + self.ending
-        if self._failure:
-            raise self._failure
-        if not self.ended:
-            raise StreamBroken("The backend closed its stream before the answer was complete.")
-
-    def cut(self, delivered: Usage) -> bytes:
-        said = self._chunk({}, "length")
-        if self._wants_usage:
-            said += _event({**self._shared, "choices": [], "usage": chat_usage(delivered)})
-        return said + DONE
-
-    def completion(self) -> bytes | None:
-        if not self.ended:
-            return None
-        return self._transcript.read().completion(chat_usage(self.usage) if self.usage else None)
-
-    def delivered_text(self) -> str:
-        return self._transcript.read().text()
-
-    def delivered_characters(self) -> int:
-        return self._transcript.read().characters
 
 
 class _Call:
@@ -276,7 +208,3 @@ def _input(event: bytes) -> bytes:
     block, _ = splice.find(data, "content_block")[-1]
     start, end = [span for name, span in splice.members(data, block) if name == "input"][-1]
     return data[start:end]
-
-
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"

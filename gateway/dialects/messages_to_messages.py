@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from gateway.dialects import splice
 from gateway.dialects.chat_plain import load_reply
+from gateway.dialects.chat_to_chat import content_headers, quoted
 from gateway.dialects.chat_to_messages import VERSION, ChatToMessages
 from gateway.dialects.messages_relay import MessagesRelay
 from gateway.dialects.messages_reply import chat_completion, messages_usage
@@ -22,9 +22,6 @@ from gateway.errors import BackendRefused
 _MARK = UNSIGNED.encode()
 _LEAST_BUDGET = 1024
 """Of thinking, as Anthropic demands; and `max_tokens` must be larger."""
-
-_quoted = lru_cache(maxsize=256)(orjson.dumps)
-"""A backend's model as JSON; there are few."""
 
 
 class MessagesToMessages:
@@ -47,7 +44,7 @@ class MessagesToMessages:
         """`logprobs` is ignored: there are none."""
         changes: dict[str, bytes] = {}
         if model != request.model:
-            changes["model"] = _quoted(model)
+            changes["model"] = quoted(model)
         if max_output_tokens is not None:
             changes["max_tokens"] = b"%d" % max_output_tokens
             changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
@@ -56,10 +53,7 @@ class MessagesToMessages:
         return splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = [
-            (b"content-type", b"application/json"),
-            (b"accept", b"text/event-stream" if request.stream else b"application/json"),
-        ]
+        headers = content_headers(request)
         if b"anthropic-version" not in request.headers:
             headers.append((b"anthropic-version", VERSION))
         if api_key:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.dialects.chat_reader import DONE
 from gateway.dialects.chat_replay import chunks
 from gateway.dialects.chat_request import FORWARDED, MAX_ANSWERS, load_object
-from gateway.dialects.chat_stream import DONE
 from gateway.dialects.completions_as_chat import TextWriter
 from gateway.dialects.completions_shape import as_chat_choice
 from gateway.dialects.fields import Wanted, check, read_model

@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects import sse, upstream_error
 from gateway.dialects.chat_message import mean_probability
+from gateway.dialects.event_reader import EventReader
 from gateway.dialects.responses_cut import Begun
 from gateway.dialects.responses_object import MOST_KEPT_BYTES
 from gateway.dialects.responses_reply import choices, finish_of, responses_usage
@@ -15,7 +16,7 @@ from gateway.dialects.responses_transcript import ResponsesTranscript
 from gateway.dialects.splice import find
 from gateway.dialects.upstream_error import find_error
 from gateway.domain.usage import Usage
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (
     *(b"error", b"response.completed", b"response.incomplete", b"response.failed"),
@@ -24,22 +25,15 @@ _MARKS = (
 """What an event that matters contains. In most streams nothing else does, or hardly anything."""
 
 
-class ResponsesRelay:
+class ResponsesRelay(EventReader):
     """StreamReader for OpenAI Responses on both sides. An upstream that never completes is not completed by us."""
 
     def __init__(self, *, wants_logprobs: bool = False) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
+        super().__init__()
         self.silent = 0
         self._wants_logprobs = wants_logprobs
-        self._framer = sse.Framer()
         self._transcript = ResponsesTranscript()
-        self._smooth = False
-        """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._response: dict[str, Any] | None = None
-        self._failure: BackendError | None = None
         self._begun = Begun()
 
     @property
@@ -47,29 +41,20 @@ class ResponsesRelay:
         return self._transcript.chunks
 
     def feed(self, data: bytes) -> bytes:
-        if self._smooth and data.endswith(b"\n\n") and not _marked(data) and sse.sound(data):
+        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data):
             self._transcript.add(data)
             return data
-        if self._failure:
-            raise self._failure
-        if self.ended:
-            return b""
-        relayed = self._relay(self._framer.feed(data))
-        if self._failure and not relayed:
-            raise self._failure
-        self._smooth = self._framer.empty and not self.ended and not self._failure
-        return relayed
+        return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        """What the client gets of a block of whole events."""
-        if not _marked(block) and sse.sound(block):
+        if not sse.has_any(block, _MARKS) and sse.sound(block):
             self._transcript.add(block)
             return block
         relayed = []
         for event in sse.events(block):
             if self.ended or self._failure:
                 break
-            if not _marked(event) and sse.sound(event):
+            if not sse.has_any(event, _MARKS) and sse.sound(event):
                 self._transcript.add(event)
             elif not self._read(event):
                 continue
@@ -119,18 +104,6 @@ class ResponsesRelay:
         self.usage, self.finish = responses_usage(response.get("usage")), finish_of(response)
         self.ended, self.ending = True, event
 
-    def eof(self) -> None:
-        """Whole is only what completed, or said why it did not. Raises the upstream's failure, if any."""
-        if self.ended:
-            return
-        rest = self._framer.rest()
-        if not self._failure and sse.lacks_only_its_end(rest):
-            self._read(rest)
-        if self._failure:
-            raise self._failure
-        if not self.ended:
-            raise StreamBroken("The backend closed its stream before the answer was complete.")
-
     def cut(self, delivered: Usage) -> bytes:
         return self._begun.cut(self._transcript.text(), self._transcript.last, delivered)
 
@@ -160,12 +133,3 @@ def broken(kind: object, said: Any, data: bytes) -> StreamBroken | None:
     if not error and kind not in ("error", "response.failed"):
         return None
     return upstream_error.broken(error, data)
-
-
-def _marked(block: bytes) -> bool:
-    """Might there be something to read? `rfind` is the fastest search that bytes have."""
-    find = block.rfind
-    for mark in _MARKS:  # noqa: SIM110 - any() with a generator costs more than the searches
-        if find(mark) >= 0:
-            return True
-    return False

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.chat_request import FORWARDED, load_object
+from gateway.dialects.chat_turns import needed_by, read_parts
 from gateway.dialects.fields import Wanted, check, read_model
 from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
@@ -20,6 +21,7 @@ DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
 """Items that offer tools, as `tools` does."""
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
 """What was looked for; what was found stands in the items after it."""
+_TEXTS = frozenset({"input_text", "output_text"})
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ELSEWHERE = {
@@ -182,30 +184,12 @@ def _parts(content: Any, where: str) -> tuple[str, int]:
     """Text and number of images in a message's content or a call's output."""
     if type(content) is str:
         return content, 0
-    if type(content) is not list:
-        raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
-    texts, images = [], 0
-    for number, part in enumerate(content):
-        if type(part) is not dict or type(part.get("type")) is not str:
-            raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
-        text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
-        if type(text) is str:
-            texts.append(text)
-        elif part["type"] in ("input_text", "output_text"):
-            raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
-        elif part["type"] == "input_image":
-            images += 1
-    return "\n".join(texts), images
+    return read_parts(content, where, _TEXTS, "input_image")
 
 
 def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
     """What a backend must be capable of."""
-    needs = set()
-    for turn in turns:
-        if turn.calls or turn.results:
-            needs.add("tools")
-        if turn.images:
-            needs.add("vision")
+    needs = needed_by(turns)
     if next(declarations(fields), None):
         needs.add("tools")
     if ((fields.get("text") or {}).get("format") or {}).get("type") == "json_schema":

@@ -8,8 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects import sse
-from gateway.dialects.chat_stream import DONE
-from gateway.dialects.messages_reply import chat_usage
+from gateway.dialects.chat_reader import DONE, ChunkMaker, event_of
 from gateway.dialects.responses_relay import broken
 from gateway.dialects.responses_reply import (
     BETWEEN_THOUGHTS,
@@ -21,40 +20,26 @@ from gateway.dialects.responses_reply import (
     shared_by_chunks,
 )
 from gateway.dialects.responses_transcript import DELTA
-from gateway.dialects.transcript import Transcript
-from gateway.domain.usage import Usage
-from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"
 """How nearly all events begin; then comes a line of data, and an empty one."""
 _LINES = 3
 
 
-class ResponsesStream:
+class ResponsesStream(ChunkMaker):
     """StreamReader for OpenAI chat → Responses. `response.completed` and `response.incomplete` become `[DONE]`.
 
     Text is not even parsed: its bytes stand in an event as they have to stand in a chunk.
     """
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
-        self.usage: Usage | None = None
-        self.finish = ""
-        self.ended = False
-        self.ending = b""
-        self._wants_usage = wants_usage
+        super().__init__(shared_by_chunks({}), wants_usage=wants_usage)
         self._wants_logprobs = wants_logprobs
-        self._begun = False
         self._thought = False
-        self._framer = sse.Framer()
-        self._transcript = Transcript()
-        self._failure: BackendError | None = None
         self._calls: dict[int, _Call] = {}
-        self._shared: dict[str, Any] = shared_by_chunks({})
         self._before, self._after = b"", b""
         """Of the text in a chunk; empty while every event has to be read."""
-        self._smooth = False
-        """Between two events, nothing special pending: text that comes alone needs but one look."""
-        self._said_usage: dict[str, Any] | None = None
         self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
             "response.created": self._created,
             "response.output_item.added": self._item_added,
@@ -74,14 +59,6 @@ class ResponsesStream:
         }
 
     @property
-    def chunks(self) -> int:
-        return self._transcript.chunks
-
-    @property
-    def silent(self) -> int:
-        return self._transcript.silent
-
-    @property
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
 
@@ -91,16 +68,8 @@ class ResponsesStream:
             if self._transcript.take(relayed) < len(relayed):
                 self._transcript.keep(relayed)
             return relayed
-        if self._failure:
-            raise self._failure
-        if self.ended:
-            return b""
-        relayed = b"".join(self._read(event) for event in sse.events(self._framer.feed(data)))
-        self._smooth = bool(self._before) and self._framer.empty and not self.ended and not self._failure
-        if relayed:
-            self._transcript.keep(relayed)
-        elif self._failure:
-            raise self._failure
+        relayed = self._feed(data)
+        self._smooth = self._smooth and bool(self._before)
         return relayed
 
     def _read(self, event: bytes) -> bytes:
@@ -123,14 +92,10 @@ class ResponsesStream:
             self._failure = BackendGarbage("The backend sent an event that is not one of Responses'.")
             return b""
 
-    def _chunk(self, delta: dict[str, Any], finish: str | None = None, logprobs: Any = None) -> bytes:
-        if not self._begun:
-            delta = {"role": "assistant", **delta}
-            self._begun = True
-            if not self._wants_logprobs:
-                self._before, self._after = _around_text(self._shared)
-        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
-        return _event({**self._shared, "choices": [choice]})
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
+        if not self._begun and not self._wants_logprobs:
+            self._before, self._after = _around_text(self._shared)
+        return super()._chunk(delta, finish, **beside)
 
     def _created(self, said: dict[str, Any]) -> bytes:
         self._shared |= shared_by_chunks(said["response"])
@@ -192,42 +157,8 @@ class ResponsesStream:
         self.ended, self.ending = True, DONE
         self._transcript.silent += 1
         last = self._chunk({}, self.finish)
-        if self.usage:
-            self._said_usage = as_chat_usage(response["usage"])
-        if self._wants_usage and self.usage:
-            return last + _event({**self._shared, "choices": [], "usage": self._said_usage})
-        return last
-
-    def eof(self) -> None:
-        """Whole is only what completed, or said why it did not."""
-        if self.ended:
-            return
-        rest = self._framer.rest()
-        if not self._failure and sse.lacks_only_its_end(rest):
-            last = self._read(rest)
-            self._transcript.keep(last)
-            self.ending = last + self.ending
-        if self._failure:
-            raise self._failure
-        if not self.ended:
-            raise StreamBroken("The backend closed its stream before the answer was complete.")
-
-    def cut(self, delivered: Usage) -> bytes:
-        said = self._chunk({}, "length")
-        if self._wants_usage:
-            said += _event({**self._shared, "choices": [], "usage": chat_usage(delivered)})
-        return said + DONE
-
-    def completion(self) -> bytes | None:
-        if not self.ended:
-            return None
-        return self._transcript.read().completion(self._said_usage)
-
-    def delivered_text(self) -> str:
-        return self._transcript.read().text()
-
-    def delivered_characters(self) -> int:
-        return self._transcript.read().characters
+        self._chat_usage = as_chat_usage(response["usage"]) if self.usage else None
+        return last + self._usage_chunk()
 
 
 class _Call:
@@ -238,14 +169,10 @@ class _Call:
         self.spoken = False
 
 
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
-
-
 def _around_text(shared: dict[str, Any]) -> tuple[bytes, bytes]:
     """What stands before and after the text of a chunk that has nothing else."""
     choice = {"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}
-    before, after = _event({**shared, "choices": [choice]}).split(b'"content":""')
+    before, after = event_of({**shared, "choices": [choice]}).split(b'"content":""')
     return before + b'"content":', after
 
 

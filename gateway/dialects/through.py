@@ -12,7 +12,8 @@ import orjson
 from gateway.dialects import sse
 from gateway.dialects.chat_chunks import ChatChunks
 from gateway.dialects.chat_parts import flattened
-from gateway.dialects.chat_request import check_types
+from gateway.dialects.chat_request import WANTED
+from gateway.dialects.fields import check
 from gateway.dialects.plain import Plain
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.request import CompletionRequest, DialectName
@@ -122,7 +123,7 @@ class Through:
         if self._inner.backend == "openai_chat":
             body = plain_chat(body)
         try:
-            check_types(body)
+            check(body, WANTED)
         except BadRequest as error:
             raise self._in_clients_words(error) from None
         return CompletionRequest(

@@ -55,6 +55,35 @@ async def test_a_backend_that_fails_twice_gives_way_to_the_next(small: Provider,
     assert pair.settled()
 
 
+def says(status: int, should_retry: str) -> Raw:
+    return Raw(
+        (b"HTTP/1.1 %d Oh\r\nx-should-retry: %b\r\ncontent-length: 2\r\n\r\n{}" % (status, should_retry.encode()),)
+    )
+
+
+async def test_a_backend_that_says_not_to_ask_again_is_believed_and_its_word_passed_on(
+    small: Provider, large: Provider, pair: Caller
+) -> None:
+    small.script(says(500, "false"))
+    large.script(says(503, "false"))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await pair.call(chat())
+    assert not caught.value.retryable
+    assert pair.outcomes == [("small", "failed"), ("large", "failed")]
+    small.script(says(500, "true"), Fail(500))
+    large.script(says(503, "false"))
+    with pytest.raises(AllBackendsFailed) as caught:
+        await pair.call(chat())
+    assert caught.value.retryable
+
+
+async def test_a_refusal_may_be_worth_another_try(small: Provider, pair: Caller) -> None:
+    small.script(says(422, "true"))
+    with pytest.raises(BackendRefused) as caught:
+        await pair.call(chat())
+    assert caught.value.retryable
+
+
 async def test_an_error_whose_body_never_ends_is_hung_up_on(small: Provider, pair: Caller) -> None:
     small.script(Raw((b"HTTP/1.1 400 Bad Request\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))
     small.script(Raw((b"HTTP/1.1 500 Oh\r\ncontent-length: 999999\r\n\r\n{",), then="hang"))

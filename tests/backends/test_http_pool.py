@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.http import HttpClient, connect
-from gateway.errors import BackendUnreachable
+from gateway.errors import BackendUnreachable, StreamBroken
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch, send
 from tests.fakes.provider import Fail, Provider, Raw, Reply
 from tests.fakes.provider_script import Step
@@ -223,3 +223,36 @@ class TestStorm:
         assert client.stats()["busy"] == 0
         assert client.stats()["waiting"] == 0
         assert provider.open_connections <= 3
+
+
+class TestPart:
+    async def test_the_backend_sees_the_hang_up_and_what_it_had_sent_still_arrives(
+        self, provider: Provider, dial: Dial
+    ) -> None:
+        client = dial(provider)
+        provider.script(Reply(tokens=400, drip_s=0.01))
+        response = await send(client, STREAM)
+        got = bytearray()
+
+        def some(piece: bytes) -> bool:
+            got.extend(piece)
+            return b"t5" not in got
+
+        assert await response.pour(some)
+        assert response.part()
+
+        def rest(piece: bytes) -> bool:
+            got.extend(piece)
+            return True
+
+        with pytest.raises(StreamBroken):
+            await response.pour(rest)
+        await response.aclose()
+        assert provider.last.hung_up
+        assert got.count(b'"content": "t') + got.count(b'"content":"t') == provider.last.tokens_sent < 100
+        assert client.stats()["idle"] == 0
+
+    async def test_where_the_answer_is_over_there_is_nothing_to_part_from(self, provider: Provider, dial: Dial) -> None:
+        response = await send(dial(provider), PLAIN)
+        await response.read(10**6)
+        assert not response.part()

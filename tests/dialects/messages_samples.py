@@ -28,10 +28,6 @@ def asked(raw: bytes | None = None, headers: dict[bytes, bytes] | None = None, *
     return parse(body, "req_1", Controls(), headers or {})
 
 
-def event(said: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (said["type"].encode(), orjson.dumps(said))
-
-
 def said_in(stream: bytes) -> Iterator[tuple[bytes, Any]]:
     """Name and data of every event."""
     for one in sse.events(stream):

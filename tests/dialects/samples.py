@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, settings
 
 from gateway.dialects.openai_chat import parse
 from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import StreamBroken
 
 GOLDEN = Path(__file__).parent / "golden"
 steady = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -48,6 +49,11 @@ def event(data: Any) -> bytes:
     return b"data: " + orjson.dumps(data) + b"\n\n"
 
 
+def named(said: dict[str, Any]) -> bytes:
+    """One event of the dialects whose events have names."""
+    return b"event: %s\ndata: %s\n\n" % (said["type"].encode(), orjson.dumps(said))
+
+
 def events_of(stream: bytes) -> list[dict[str, Any]]:
     """The JSON events of a stream."""
     lines = [line.removeprefix(b"data: ") for line in stream.splitlines() if line.startswith(b"data: ")]
@@ -75,3 +81,15 @@ def read(reader: Any, pieces: list[bytes]) -> bytes:
             break
     reader.eof()
     return relayed
+
+
+def read_until_broken(reader: Any, pieces: list[bytes]) -> tuple[bytes, str]:
+    """Feed everything, whatever comes after the end; what was relayed, and how the stream broke, if it did."""
+    relayed = b""
+    try:
+        for piece in pieces:
+            relayed += reader.feed(piece)
+        reader.eof()
+    except StreamBroken as error:
+        return relayed, error.message
+    return relayed, ""

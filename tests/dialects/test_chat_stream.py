@@ -25,6 +25,7 @@ from tests.dialects.samples import (
     events_of,
     golden,
     read,
+    read_until_broken,
     steady,
     streaming,
     text,
@@ -112,13 +113,7 @@ def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int], wants_u
 
 def outcome(pieces: list[bytes], wants_usage: bool) -> tuple[Any, ...]:
     reader = wire.reader(streaming(wants_usage=wants_usage))
-    relayed, failure = b"", ""
-    try:
-        for piece in pieces:
-            relayed += reader.feed(piece)
-        reader.eof()
-    except StreamBroken as error:
-        failure = error.message
+    relayed, failure = read_until_broken(reader, pieces)
     return (
         *(relayed, failure, reader.ending, reader.ended, reader.finish, reader.usage, reader.chunks),
         *(reader.completion(), reader.delivered_text()),

@@ -15,7 +15,8 @@ from gateway.dialects.chat_to_messages import ChatToMessages
 from gateway.dialects.messages_stream import MessagesStream
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
-from tests.dialects.samples import DONE, cut, events_of, golden, read, steady, streaming
+from tests.dialects.samples import DONE, cut, events_of, golden, read, read_until_broken, steady, streaming
+from tests.dialects.samples import named as event
 from tests.dialects.sdk import accumulate
 
 wire = ChatToMessages(clock=lambda: 1_700_000_000.5)
@@ -39,10 +40,6 @@ GOLDEN: dict[str, tuple[str, str, Usage | None]] = {
 
 def reader(*, wants_usage: bool = True) -> MessagesStream:
     return wire.reader(streaming(wants_usage=wants_usage))
-
-
-def event(said: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (said["type"].encode(), orjson.dumps(said))
 
 
 START = event({"type": "message_start", "message": {"id": "m", "model": "c", "usage": {"input_tokens": 3}}})
@@ -87,11 +84,7 @@ def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int], wants_u
 
 def outcome(pieces: list[bytes], wants_usage: bool) -> tuple[Any, ...]:
     stream = reader(wants_usage=wants_usage)
-    relayed, failure = b"", ""
-    try:
-        relayed = read(stream, pieces)
-    except StreamBroken as error:
-        failure = error.message
+    relayed, failure = read_until_broken(stream, pieces)
     return relayed, failure, stream.usage, stream.finish, stream.completion(), stream.delivered_text()
 
 

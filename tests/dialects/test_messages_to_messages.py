@@ -17,8 +17,9 @@ from gateway.dialects.messages_to_messages import MessagesToMessages
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken
-from tests.dialects.messages_samples import accumulated, asked, event, said_in, strict
+from tests.dialects.messages_samples import accumulated, asked, said_in, strict
 from tests.dialects.samples import cut, golden, read, steady
+from tests.dialects.samples import named as event
 
 wire = MessagesToMessages()
 

@@ -15,7 +15,9 @@ from gateway.dialects.chat_to_responses import ChatToResponses
 from gateway.dialects.responses_stream import ResponsesStream
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
-from tests.dialects.samples import DONE, chat, cut, events_of, golden, read, steady, streaming
+from tests.dialects.samples import DONE, chat, cut, events_of, golden, read, read_until_broken, steady, streaming
+from tests.dialects.samples import event as unnamed
+from tests.dialects.samples import named as event
 from tests.dialects.sdk import accumulate
 
 wire = ChatToResponses()
@@ -46,10 +48,6 @@ def reader(*, wants_usage: bool = True, **fields: Any) -> ResponsesStream:
     return wire.reader(streaming(wants_usage=wants_usage, **fields))
 
 
-def event(said: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (said["type"].encode(), orjson.dumps(said))
-
-
 def text(delta: str, **more: Any) -> bytes:
     return event({"type": "response.output_text.delta", "delta": delta, **more})
 
@@ -71,7 +69,7 @@ def test_golden_streams_become_chunks_that_the_sdk_reads(name: str) -> None:
     whole = stream.completion()
     assert whole is not None
     kept = ChatCompletion.model_validate_json(whole)
-    seen = accumulate(b"".join(_event(one) for one in events_of(relayed) if not _custom(one)) + stream.ending)
+    seen = accumulate(b"".join(unnamed(one) for one in events_of(relayed) if not _custom(one)) + stream.ending)
     assert (seen.id, seen.model, seen.created) == (kept.id, kept.model, 1754999123)
     assert seen.choices[0].message.content == kept.choices[0].message.content
     assert seen.choices[0].message.refusal == kept.choices[0].message.refusal
@@ -83,10 +81,6 @@ def test_golden_streams_become_chunks_that_the_sdk_reads(name: str) -> None:
 
 def _custom(chunk: dict[str, Any]) -> bool:
     return any("custom" in call for choice in chunk["choices"] for call in choice["delta"].get("tool_calls", ()))
-
-
-def _event(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + orjson.dumps(chunk) + b"\n\n"
 
 
 @pytest.mark.parametrize("name", GOLDEN)
@@ -128,13 +122,7 @@ def test_any_split_of_the_bytes_gives_the_same(name: str, at: list[int], wants_u
 
 def outcome(pieces: list[bytes], wants_usage: bool, logprobs: bool) -> tuple[Any, ...]:
     stream = reader(wants_usage=wants_usage, logprobs=logprobs)
-    relayed, failure = b"", ""
-    try:
-        for piece in pieces:
-            relayed += stream.feed(piece)
-        stream.eof()
-    except StreamBroken as error:
-        failure = error.message
+    relayed, failure = read_until_broken(stream, pieces)
     told = (stream.chunks, stream.silent, stream.delivered_text())
     chunks = events_of(relayed)
     return chunks, failure, stream.usage, stream.finish, stream.completion(), *told

@@ -20,7 +20,7 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, BadRequest, StreamBroken
-from tests.dialects.samples import cut, events_of, golden, read, steady
+from tests.dialects.samples import cut, events_of, golden, read, read_until_broken, steady
 
 wire = ResponsesToResponses()
 RAW = b'{ "model":"auto", "input":[ {"role":"user","content":"caf\\u00e9 \\/"} ],"store":false,"x":null,"y":1E2}'
@@ -243,13 +243,7 @@ def test_a_long_answer_is_kept_and_one_without_measure_is_not() -> None:
 
 def outcome(pieces: list[bytes]) -> tuple[Any, ...]:
     relay = reader()
-    relayed, failure = b"", ""
-    try:
-        for piece in pieces:
-            relayed += relay.feed(piece)
-        relay.eof()
-    except StreamBroken as error:
-        failure = error.message
+    relayed, failure = read_until_broken(relay, pieces)
     told = (relay.chunks, relay.silent, relay.delivered_text())
     return relayed, failure, relay.usage, relay.finish, relay.completion(), relay.ending, *told
 

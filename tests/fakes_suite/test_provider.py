@@ -21,12 +21,6 @@ STREAM: dict[str, Any] = {**QUESTION, "stream": True, "stream_options": {"includ
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider() as provider:
-        yield provider
-
-
-@pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession() as session:
         yield session

@@ -43,12 +43,6 @@ CALLS = [
 
 
 @pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider() as provider:
-        yield provider
-
-
-@pytest.fixture
 async def anthropic(provider: Provider) -> AsyncIterator[AsyncAnthropic]:
     async with AsyncAnthropic(api_key="k", base_url=provider.url.removesuffix("/v1"), max_retries=0) as client:
         yield client

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
@@ -15,20 +14,6 @@ from tests.fakes.provider import Fail, Provider, Reply
 
 MESSAGE = ["response.output_item.added", "response.content_part.added"]
 MESSAGE_END = ["response.output_text.done", "response.content_part.done", "response.output_item.done"]
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-async def client(provider: Provider) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(
-        base_url=provider.url, api_key="k", max_retries=0, _strict_response_validation=True
-    ) as client:
-        yield client
 
 
 async def streamed(client: openai.AsyncOpenAI, **fields: Any) -> tuple[list[ResponseStreamEvent], Response]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import struct
-from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -14,20 +13,6 @@ import pytest
 from gateway.domain.usage import Usage
 from tests.fakes.provider import Fail, Provider, Reply
 from tests.fakes.provider_rest import PNG, SOUND, vector
-
-
-@pytest.fixture
-async def provider() -> AsyncIterator[Provider]:
-    async with Provider() as provider:
-        yield provider
-
-
-@pytest.fixture
-async def client(provider: Provider) -> AsyncIterator[openai.AsyncOpenAI]:
-    async with openai.AsyncOpenAI(
-        base_url=provider.url, api_key="k", max_retries=0, _strict_response_validation=True
-    ) as client:
-        yield client
 
 
 def loose(client: openai.AsyncOpenAI) -> openai.AsyncOpenAI:
