@@ -46,7 +46,9 @@ def _so_far(item: Item, text: str) -> Item:
         case "message":
             return {**item, "status": "incomplete", "content": [text_part(text, [])] if text else []}
         case "function_call":
-            return {**item, "status": "incomplete", "arguments": text.partition("\n")[2].lstrip("\n") if text else ""}
+            return {**item, "status": "incomplete", "arguments": text.removeprefix(f"\n{item.get('name')}\n")}
+        case "custom_tool_call":
+            return {**item, "status": "incomplete", "input": text.removeprefix(f"\n{item.get('name')}\n")}
         case "reasoning":
             return item
     return {**item, "status": "incomplete"}

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import orjson
 import pytest
 
+from gateway.dialects.clients import PATHS
 from gateway.dialects.ways import wire
+from gateway.domain.request import Controls
 from gateway.domain.usage import Usage
 from tests.dialects.samples import DONE, STOP, chunk, events_of, named, streaming, text
 
@@ -34,14 +38,27 @@ def test_of_several_choices_those_under_way_end() -> None:
     assert [choice["index"] for choice in last["choices"]] == [1]
 
 
-@pytest.mark.parametrize("client", ["openai_chat", "openai_responses", "anthropic_messages", "openai_completions"])
-def test_what_comes_after_is_counted_and_told_to_nobody(client: str) -> None:
-    reader = wire(client, "openai_chat").reader(streaming())  # type: ignore[arg-type]
+ASKED = {"model": "m", "stream": True, "max_tokens": 9}
+HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/chat/completions", {**ASKED, "messages": HELLO}),
+        ("/v1/messages", {**ASKED, "messages": HELLO}),
+        ("/v1/completions", {**ASKED, "prompt": "hello"}),
+        ("/v1/responses", {"model": "m", "stream": True, "input": "hello"}),
+    ],
+)
+def test_what_comes_after_is_counted_and_told_to_nobody(path: str, body: dict[str, Any]) -> None:
+    request = PATHS[path].parse(orjson.dumps(body), "req_1", Controls(), {})
+    reader = wire(request.dialect, "openai_chat").reader(request)
     reader.feed(text("a") + text("b"))
     ended = reader.cut(DELIVERED)
     assert ended
     before = reader.chunks
-    if client != "openai_chat":
+    if request.dialect != "openai_chat":
         assert reader.feed(text("c")) == b""
     else:
         reader.feed(text("c"))
