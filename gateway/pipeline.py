@@ -230,6 +230,7 @@ class Reply:
         delivered = attempt.chunks
         if not await answer.cut(Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)):
             return False
+        attempt.error = spent.code
         self.record.note("truncated", tokens=delivered, why=spent.message)
         return True
 

@@ -219,6 +219,7 @@ class Clients:
         """When each client last asked and was refused."""
 
     async def run(self) -> None:
+        self._stage.began = time.monotonic()
         tasks = Tasks()
         for place in range(self._count):
             tasks.spawn(self._work(place), f"client {place}")

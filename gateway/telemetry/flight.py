@@ -98,6 +98,8 @@ class Flights:
 def _decided(record: Record) -> bool:
     """Was there a choice, of which the ledger knows only the outcome?"""
     route = record.route
+    if record.finish == "length" and record.notes:  # a budget may have ended it
+        return True
     return record.cache == "semantic" or (route is not None and (route.grade is not None or len(route.considered) > 1))
 
 

@@ -166,7 +166,7 @@ async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_
     record = await flight(gateway, key, response.headers["x-request-id"])
     assert [note["what"] for note in record["notes"] if note["what"] == "truncated"]
     (attempt,) = record["attempts"]
-    assert attempt["outcome"] == "interrupted"
+    assert (attempt["outcome"], attempt["error"]) == ("interrupted", "insufficient_quota")
     assert attempt["output_tokens"] == sent
     again = await ask(gateway, key, "openai_chat", question("openai_chat", "chat", temperature=0))
     assert again.headers["x-thriftgate-cache"] != "exact"
@@ -175,10 +175,10 @@ async def test_what_was_cut_is_billed_as_it_was_sent_told_in_its_record_and_not_
 async def flight(gateway: GatewayProcess, key: str, request_id: str) -> dict[str, Any]:
     async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
         async with asyncio.timeout(10):
-            while (found := await http.get(f"/v1/requests/{request_id}")).status_code != 200:
-                await asyncio.sleep(0.1)
-    record: dict[str, Any] = found.json()
-    return record
+            while not (record := (await http.get(f"/v1/requests/{request_id}")).json()).get("notes"):
+                await asyncio.sleep(0.1)  # before the recorder's own, there may be the ledger's, which is shorter
+    found: dict[str, Any] = record
+    return found
 
 
 @pytest.mark.parametrize("team", ["kind", "strict"])
@@ -263,5 +263,6 @@ async def test_what_a_killed_worker_had_delivered_counts_and_what_it_held_is_fre
             pass
     sent = sum(exchange.tokens_sent for exchange in chat.exchanges)
     total = (await asyncio.to_thread(gateway.usage, "crowd"))["total"]
-    assert total["input_tokens"] + total["output_tokens"] > 0.95 * 3000
-    assert sent + total["input_tokens"] <= 3000
+    assert 0.95 * 3000 < total["input_tokens"] + total["output_tokens"] <= 3000
+    on_the_way = sent - total["output_tokens"]  # to the worker when it was killed, so that nobody can know of it
+    assert 0 <= on_the_way <= 3 * len(streams)
