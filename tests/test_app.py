@@ -18,6 +18,8 @@ from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql import Database
 from tests.fakes.client import JSON, Client, Lifespan
 
+pytestmark = pytest.mark.timeout(60)  # processes start, on a machine that is busy
+
 ADMIN = [
     ("GET", "/admin/fleet"),
     ("GET", "/admin/policies"),
