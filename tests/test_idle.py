@@ -13,7 +13,7 @@ from gateway.policy import keys
 from gateway.settings.gateway import Paths
 from gateway.state.sql import Database
 
-pytestmark = pytest.mark.timeout(60)  # processes start, on a machine that is busy
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
 HEAVY = {
     *("numpy", "faiss", "onnxruntime", "tokenizers", "tiktoken", "sentence_transformers", "torch"),

@@ -15,7 +15,7 @@ from tests.e2e.conftest import Providers
 from tests.e2e.gateway_process import GatewayProcess
 from tests.telemetry.test_metrics import labelled, read
 
-pytestmark = pytest.mark.timeout(60)  # processes start, on a machine that is busy
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
 CONFIG = """\
 backends:

@@ -17,7 +17,7 @@ from tests.e2e.conftest import POLICIES, Providers
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Raw, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 HELLO: list[Any] = [{"role": "user", "content": "Say hello to the whole team"}]
 ADAPTIVE: Any = {"type": "adaptive"}

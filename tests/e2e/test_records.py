@@ -14,7 +14,7 @@ import pytest
 from tests.e2e.conftest import Providers
 from tests.e2e.gateway_process import GatewayProcess
 
-pytestmark = pytest.mark.timeout(60)  # processes start, on a machine that is busy
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
 CONFIG = """\
 backends:

@@ -17,7 +17,7 @@ from tests.e2e.conftest import client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Exchange, Fail, Provider, Reply
 
-pytestmark = pytest.mark.timeout(60)  # processes start, on a machine that is busy
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 
 CONFIG = """\
 backends:
