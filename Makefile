@@ -6,7 +6,7 @@ DATA ?= .data
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 # Most tests wait more than they compute; a file stays on one process, so that its real servers start once.
-PARALLEL ?= -n 4 --dist loadfile
+PARALLEL ?= -n 3 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
 .PHONY: run test check lint test-extras test-page test-clients deploy-check lock lock-clients clean

@@ -18,6 +18,8 @@ from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql import Database
 from tests.fakes.client import JSON, Client, Lifespan
 
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
+
 ADMIN = [
     ("GET", "/admin/fleet"),
     ("GET", "/admin/policies"),
@@ -40,7 +42,7 @@ def worker(state_url: str, folder: Path, **config: object) -> Worker:
 
 
 async def ready(app: Application) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while (await Client(app, "/health/ready", method="GET").run()).status != 200:
             await asyncio.sleep(0.02)
 
@@ -58,7 +60,7 @@ async def test_without_a_supervisor_it_begins_on_an_empty_directory(state_url: s
         await ready(app)
         secret = await key(tmp_path / "new", "inference")
         body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "hello"}]})
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while True:
                 client = await Client(app, key=secret, headers=JSON, body=body).run()
                 if client.status != 401:  # known within a second

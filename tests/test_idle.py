@@ -13,6 +13,8 @@ from gateway.policy import keys
 from gateway.settings.gateway import Paths
 from gateway.state.sql import Database
 
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
+
 HEAVY = {
     *("numpy", "faiss", "onnxruntime", "tokenizers", "tiktoken", "sentence_transformers", "torch"),
     *("redis", "aiohttp", "litellm", "opentelemetry", "prometheus_client", "alembic", "rich"),

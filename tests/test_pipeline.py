@@ -537,11 +537,11 @@ async def test_however_requests_end_ledger_and_budget_agree_and_nothing_is_left(
         (key,) = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))
         return int(await state.call("HGET", key, "s"))
 
-    async with asyncio.timeout(5):  # told to the counter a moment later, each request rounded up to a nano-dollar
+    async with asyncio.timeout(30):  # told to the counter a moment later, each request rounded up to a nano-dollar
         while not spent <= await settled() * 1000 <= spent + 1000 * len(rows):
             await asyncio.sleep(0.02)
     (gauge,) = await state.call("KEYS", state.key("lease", "team", "concurrent", tag="search"))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while any(int(part.split("=")[2]) for part in (await workers(state, gauge)).split(";") if part):
             await asyncio.sleep(0.02)
 

@@ -41,7 +41,8 @@ class MessageRoutes:
         body = await decoded(body, headers.get(b"content-encoding", b""), limit)
         asked = parse_prompt(body, "", Controls(), headers)
         named = resolve(asked.model, tenant.policy, self._fleet.backends)
-        backend = named.backends[0] if named.rule is None else None
+        only = named.rule is None or len(named.backends) == 1
+        backend = named.backends[0] if only and named.backends else None
         tokens = None
         if backend is not None and may_go_to(backend, tenant.policy.data):
             tokens = await self._fleet.count_tokens(backend, asked)

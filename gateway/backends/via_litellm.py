@@ -14,7 +14,7 @@ from gateway.backends.upstream import Call, Upstream
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
-from gateway.errors import BackendTimeout, BackendUnreachable, StreamBroken
+from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 from gateway.settings.environment import keep_litellm_offline
 
 log = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ class ViaLitellm:
                     drop_params=True,
                     num_retries=0,
                     max_retries=0,
+                    _skip_mcp_handler=True,  # it would look among the tools for servers of litellm's own proxy
                     **{name: value for name, value in body.items() if name in _FIELDS},
                 )
                 if not body.get("stream"):
@@ -97,6 +98,8 @@ class ViaLitellm:
                 return await _Chunks.begun(reply, call, backend.name)
         except TimeoutError:
             raise BackendTimeout(f"{backend.name} did not begin to answer in time", backend=backend.name) from None
+        except BackendError:
+            raise
         except Exception as error:
             return self._refusal(getattr(error, "original_exception", None) or error)
 
@@ -128,7 +131,10 @@ class _Chunks:
     async def begun(cls, chunks: Any, call: Call, name: str) -> _Chunks:
         """With the first chunk in hand: litellm raises what the provider refused only then."""
         try:
-            return cls(chunks, await anext(chunks, None), call, name)
+            first = await anext(chunks, None)
+            if _invented(first, chunks):
+                raise BackendGarbage(f"{name} ended its stream without an answer", backend=name)
+            return cls(chunks, first, call, name)
         except BaseException:
             await chunks.aclose()
             raise
@@ -152,11 +158,14 @@ class _Chunks:
         call, name = self._call, self._name
         try:
             async with asyncio.timeout(call.stall_timeout), asyncio.timeout_at(call.deadline):
-                return await anext(self._chunks, None)
+                chunk = await anext(self._chunks, None)
         except TimeoutError:
             raise BackendTimeout(f"{name} did not finish in time", backend=name) from None
         except Exception as error:
             raise StreamBroken(f"{name} broke off in the middle of its answer", backend=name) from error
+        if _invented(chunk, self._chunks):
+            raise StreamBroken(f"{name} closed its stream before the answer was complete", backend=name)
+        return chunk
 
     async def read(self, limit: int) -> bytes:
         pieces: list[bytes] = []
@@ -173,6 +182,16 @@ class _Chunks:
 
     async def aclose(self) -> None:
         await self._chunks.aclose()
+
+
+def _invented(chunk: Any, chunks: Any) -> bool:
+    """Does `chunk` tell of an end that the provider never said? litellm takes any end of a connection for one.
+
+    Of some providers it makes an end of every piece; there it cannot be told.
+    """
+    ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
+    reasons = ("received_finish_reason", "intermittent_finish_reason")
+    return ended and all(getattr(chunks, name, "unknown") is None for name in reasons)
 
 
 def _standard(reply: Any) -> dict[str, Any]:

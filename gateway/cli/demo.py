@@ -32,6 +32,7 @@ from gateway.state.sql import Database
 
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
+POLICY_PATIENCE_S = 20.0
 
 
 @click.command()
@@ -163,7 +164,8 @@ class Tour:
 
     async def _in_force(self, session: aiohttp.ClientSession, secret: str) -> None:
         """Until the running gateway knows the new keys and the new policy; it promises both within a second."""
-        for _ in range(100):
+        until = time.monotonic() + POLICY_PATIENCE_S
+        while time.monotonic() < until:
             async with session.get(f"{self._base}/v1/models", headers={"authorization": f"Bearer {secret}"}) as reply:
                 if MARKER.encode() in await reply.read():
                     return

@@ -146,11 +146,11 @@ async def test_a_loop_that_is_held_up_is_measured() -> None:
     subject = overload()
     await subject.open()
     try:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not float(subject.stats()["lag_ms"]) > 20:
                 time.sleep(0.15)  # each look is due in the middle of one
                 await asyncio.sleep(0)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not float(subject.stats()["lag_ms"]) < 20:
                 await asyncio.sleep(0.01)
     finally:

@@ -22,7 +22,7 @@ def asked(**fields: Any) -> bytes:
 
 
 async def answered(client: Client) -> Client:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         return await client.run()
 
 
@@ -76,7 +76,7 @@ async def test_hanging_up_midway_cancels_the_backend(building: Building) -> None
     serving = client.start()
     await client.until(5)
     await client.hang_up()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 30)
     await house.provider.until(lambda: house.provider.last.hung_up)
     (labels,) = house.telemetry.totals.requests
     assert labels[-1] == "499"
@@ -93,7 +93,7 @@ async def test_hanging_up_before_the_first_byte_cancels_the_backend(building: Bu
     serving = client.start()
     await until(lambda: house.provider.exchanges)
     await client.hang_up()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 30)
     assert client.messages == []
     await house.provider.until(lambda: house.provider.last.hung_up)
     assert house.quiet()
@@ -270,7 +270,7 @@ async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(building:
     serving = client.start()
     await asyncio.sleep(0.02)
     await client.hang_up()
-    await asyncio.wait_for(serving, 5)
+    await asyncio.wait_for(serving, 30)
     assert client.messages == []
 
 

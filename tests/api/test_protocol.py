@@ -72,14 +72,14 @@ class Line:
     async def read(self, most: int = 10**6) -> bytes:
         """What is there, or comes next; empty when the gateway has closed."""
         try:
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 return await self._loop.sock_recv(self._sock, most)
         except ConnectionResetError:
             return b""
 
     async def dropped(self) -> None:
         """Wait until the gateway has given up the connection."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while self._state.connections:
                 await asyncio.sleep(0.01)
 
@@ -114,7 +114,7 @@ async def line(application: Application, request: pytest.FixtureRequest) -> Asyn
     for connection in list(state.connections):
         connection.transport.abort()  # type: ignore[union-attr]
     await asyncio.gather(*state.tasks, return_exceptions=True)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while state.connections:
             await asyncio.sleep(0.01)
 
@@ -217,7 +217,7 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
 
     application.answering = pour
     await line.ask()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await application.ended.wait()
     assert 0 < written < 20 * 2**20, "the kernel's buffers, and not much more"
     received = 0

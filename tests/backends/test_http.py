@@ -432,11 +432,11 @@ class TestHangingUp:
         port = server.sockets[0].getsockname()[1]
         client = dial(f"https://127.0.0.1:{port}/v1", concurrent=1, tls=certificate.client)
         task = asyncio.ensure_future(send(client))
-        await asyncio.wait_for(arrived.wait(), 5)
+        await asyncio.wait_for(arrived.wait(), 30)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        await asyncio.wait_for(left.wait(), 5)
+        await asyncio.wait_for(left.wait(), 30)
         with pytest.raises((BackendUnreachable, BackendTimeout)):  # the place is free again
             await send(client, first_byte_timeout=0.05)
         server.close()

@@ -13,10 +13,11 @@ from pydantic import SecretStr
 from gateway.backends.fleet import Fleet
 from gateway.backends.via_litellm import _words
 from gateway.domain.backend import Backend
-from gateway.errors import AllBackendsFailed, BackendRefused
+from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.gemini import Gemini
+from tests.fakes.provider import Provider, Raw
 
 extras = pytest.mark.extras
 
@@ -90,12 +91,47 @@ async def test_a_usage_that_was_asked_for_comes_in_a_chunk_of_its_own(caller: Ca
 
 
 @extras
+async def test_an_end_that_the_provider_never_said_is_not_invented(
+    small: Provider, no_blocking_calls: BlockBuster
+) -> None:
+    no_blocking_calls.deactivate()
+    said = b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"Hola"}}]}\n\n'
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(said)
+    small.script(Raw((head + said,)))
+    fleet = Fleet([backend(small.url, model="hosted_vllm/m")])
+    await fleet.open()
+    answer = await Caller(fleet).call(chat("hi", stream=True))
+    pieces: list[bytes] = []
+
+    async def listen() -> None:
+        async for piece in answer:
+            pieces.append(piece)  # noqa: PERF401 - what came before it broke counts
+
+    with pytest.raises(StreamBroken, match="before the answer was complete"):
+        await listen()
+    await answer.aclose()
+    await fleet.aclose()
+    relayed = b"".join(pieces)
+    assert b"Hola" in relayed
+    assert b'"finish_reason":"' not in relayed
+    assert b"[DONE]" not in relayed
+
+
+@extras
+@pytest.mark.parametrize("stream", [False, True])
+async def test_tools_are_offered(gemini: Gemini, caller: Caller, stream: bool) -> None:
+    tool = {"type": "function", "function": {"name": "search", "parameters": {"type": "object", "properties": {}}}}
+    assert b"Hello" in await read(await caller.call(chat("hi", stream=stream, tools=[tool])))
+    assert b"search" in orjson.dumps(gemini.bodies[-1]["tools"])
+
+
+@extras
 async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Gemini, caller: Caller) -> None:
     answer = await caller.call(chat("drip", stream=True))
     async for _ in answer:
         break
     await answer.aclose()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not gemini.hung_up:
             await asyncio.sleep(0.01)
 
@@ -104,7 +140,7 @@ async def test_a_client_that_hangs_up_closes_the_providers_connection(gemini: Ge
 @pytest.mark.parametrize("stream", [False, True])
 async def test_a_cancelled_call_closes_the_providers_connection(gemini: Gemini, caller: Caller, stream: bool) -> None:
     calling = asyncio.get_running_loop().create_task(caller.call(chat("slow", stream=stream)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not gemini.bodies:
             await asyncio.sleep(0.01)
         calling.cancel()

@@ -92,7 +92,7 @@ class Host:
         return runner
 
     async def until(self, batch: Batch, done: Callable[[Batch], bool] = lambda batch: bool(batch.finished_at)) -> Batch:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while not done(found := await self.jobs.get(batch.team, batch.id)):
                 await asyncio.sleep(0.01)
         return found

@@ -30,7 +30,7 @@ async def made(host: Host, tenant: Tenant, *requests: dict[str, Any]) -> Batch:
 
 
 async def ended(host: Host, batch: Batch) -> Batch:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not (found := await host.message_jobs.get(batch.team, batch.id)).finished_at:
             await asyncio.sleep(0.01)
     return found
@@ -50,7 +50,7 @@ async def bytes_left(host: Host) -> list[str]:
 
 async def left_alone(host: Host, *names: str | None) -> None:
     """Wait until nothing else is on the disk: the runner clears up after it has told of the end."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await bytes_left(host) != sorted(name for name in names if name):
             await asyncio.sleep(0.01)
 
@@ -142,7 +142,7 @@ async def test_a_cancelled_batch_tells_what_was_not_sent_also_after_a_restart(ho
     host.pipeline.script |= {f"q{number}": [gate] for number in range(2, 12)}
     batch = await made(host, await host.tenant(), *(request(f"q{number}") for number in range(12)))
     await host.run()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while "q5" not in host.pipeline.asked:
             await asyncio.sleep(0.005)
     cancelling = await host.message_jobs.cancel(batch.team, batch.id)

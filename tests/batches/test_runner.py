@@ -22,7 +22,7 @@ from tests.batches.conftest import URL, Host, jsonl, line
 
 
 async def asked(host: Host, *questions: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not set(questions) <= set(host.pipeline.asked):
             await asyncio.sleep(0.005)
 
@@ -139,7 +139,7 @@ async def test_a_batch_without_failures_has_no_error_file(host: Host) -> None:
     await host.run()
     ended = await host.until(batch)
     assert ended.error_file_id is None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while host.files.path(batch.result_id("error")) in await asyncio.to_thread(
             lambda: list(host.files.directory.iterdir())
         ):

@@ -53,7 +53,7 @@ class Night:
         return await self.jobs.create(self.tenant, asked)
 
     async def ended(self, batch: Batch) -> Batch:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not (found := await self.jobs.get(batch.team, batch.id)).finished_at:
                 await asyncio.sleep(0.01)
         return found
@@ -90,7 +90,7 @@ async def test_an_interactive_request_overtakes_the_lines_that_wait(night: Night
     provider.default = Reply(delay_s=0.2)
     batch = await night.start(*(f"line {number}" for number in range(LINES * 2)))
     narrow = night.house.fleet.backends[1]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while night.house.fleet.state(narrow).in_flight < 1 or night.house.pipeline.telemetry.totals.in_flight < LINES:
             await asyncio.sleep(0.005)
     await night.house.read(ask("I am in a hurry", model="narrow"), tenant("key_2", "people"))

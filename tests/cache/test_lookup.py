@@ -260,7 +260,7 @@ async def test_with_the_state_server_away_look_ups_are_misses_and_nothing_hangs(
     await state.open()
     cache = Cache(state, IndexLog(state, "cache"), FakeEmbedder())
     await cache.open()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         seen = record(tenant())
         miss = await cache.lookup(request(), tenant(), seen)
         assert (seen.cache, seen.degraded) == ("miss", {"state"})

@@ -14,7 +14,7 @@ from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 ASK: dict[str, Any] = {"model": "small", "messages": [{"role": "user", "content": "hello"}]}
 
@@ -157,11 +157,11 @@ async def test_a_cut_stream_ends_in_an_error_never_in_done(
 async def test_a_bad_policy_keeps_the_last_good_one_and_health_says_so(gateway: GatewayProcess) -> None:
     async with httpx.AsyncClient(base_url=gateway.base) as nobody:
         gateway.write_policy("plain", "cache: {enabled: maybe}\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await nobody.get("/health")).json()["parts"]["policies"] == "ok":
                 await asyncio.sleep(0.05)
         gateway.write_policy("plain", "cache: {enabled: false}\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while (await nobody.get("/health")).json()["parts"]["policies"] != "ok":
                 await asyncio.sleep(0.05)
 

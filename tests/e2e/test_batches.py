@@ -18,7 +18,7 @@ from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Fail, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 URL = "/v1/chat/completions"
 NIGHT = ("plain", "--scope", "inference", "--scope", "usage")
@@ -40,7 +40,7 @@ async def start(sdk: AsyncOpenAI, *lines: dict[str, Any], **more: Any) -> Batch:
 
 
 async def ended(sdk: AsyncOpenAI, batch: Batch) -> Batch:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while batch.status in ("validating", "in_progress", "finalizing", "cancelling"):
             await asyncio.sleep(0.05)
             batch = await sdk.batches.retrieve(batch.id)
@@ -76,7 +76,7 @@ async def test_a_batch_is_answered_line_by_line_and_stands_on_the_ledger(
     assert output["l3"]["response"]["status_code"] == 200
     assert output["l3"]["response"]["body"]["choices"][0]["message"]["content"] in texts
     assert errors["bad"]["response"]["status_code"] == 422
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             usage: Any = await sdk.get("/usage?by=tag", cast_to=object)
             mine = [row for row in usage["rows"] if row["tag"] == f"batch={batch.id}"]

@@ -30,7 +30,7 @@ CALLS = tuple(
 )
 LOOP = Reply(blocks=(THOUGHT, {"type": "text", "text": "I look."}, *CALLS), padded=True)
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 
 @pytest.mark.parametrize("stream", [False, True])

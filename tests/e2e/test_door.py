@@ -18,7 +18,7 @@ from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.line import Line
 from tests.fakes.provider import Fail, Raw, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 INFERENCE = sorted(PATHS.keys() - PASSED_THROUGH.keys())
 ASK: dict[str, Any] = {"model": "large", "messages": [{"role": "user", "content": "hello"}], "max_tokens": 900}
@@ -214,7 +214,7 @@ async def test_a_client_that_expects_100_continue_is_told_to_go_on(
     length = b"content-length: %d" % len(body)
     for _ in range(2):
         line.say(request("POST", "/v1/chat/completions", key, JSON, expects, length))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         line.say(body)
         assert (await line.hear())[0] == 200

@@ -15,6 +15,8 @@ from tests.e2e.conftest import Providers
 from tests.e2e.gateway_process import GatewayProcess
 from tests.telemetry.test_metrics import labelled, read
 
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
+
 CONFIG = """\
 backends:
   - {{name: small, kind: openai, base_url: "http://127.0.0.1:{small}/v1", model: scripted-small, tier: small,

@@ -17,7 +17,7 @@ from tests.e2e.conftest import client as openai_client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 NIGHT = ("plain", "--scope", "inference", "--scope", "usage")
 Connect = Callable[..., Awaitable[AsyncAnthropic]]
@@ -43,7 +43,7 @@ def request(custom_id: str, text: str = "Hello", **more: Any) -> Any:
 
 
 async def ended(sdk: AsyncAnthropic, batch: Any) -> MessageBatch:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while batch.processing_status != "ended":
             assert batch.request_counts.processing == sum(batch.request_counts.model_dump().values())
             assert batch.results_url is None
@@ -106,7 +106,7 @@ async def test_a_batch_is_answered_request_by_request_and_stands_on_the_ledger(
 async def rows(gateway: GatewayProcess, batch_id: str, count: int) -> dict[str, Any]:
     """What the ledger says of a batch, once it has so many rows."""
     sdk = openai_client(gateway, await gateway.key(*NIGHT))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             usage: Any = await sdk.get("/usage?by=tag", cast_to=object)
             mine: list[dict[str, Any]] = [row for row in usage["rows"] if row["tag"] == f"batch={batch_id}"]

@@ -17,7 +17,7 @@ from tests.e2e.conftest import POLICIES, Providers
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Raw, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 HELLO: list[Any] = [{"role": "user", "content": "Say hello to the whole team"}]
 ADAPTIVE: Any = {"type": "adaptive"}
@@ -50,7 +50,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> 
         kind = "anthropic" if model == "claude" else "openai"
         config += BACKEND.format(name=name, kind=kind, port=ports[model], model=model)
     secrets = {"UPSTREAM_KEY": "sk-upstream-secret"}
-    process = GatewayProcess(tmp_path_factory.mktemp("messages") / "home", config, POLICIES, secrets)
+    policies = {**POLICIES, "alias": "models: {sonnet: {candidates: [claude]}}\n"}
+    process = GatewayProcess(tmp_path_factory.mktemp("messages") / "home", config, policies, secrets)
     process.start()
     yield process
     process.stop()
@@ -388,6 +389,8 @@ async def test_tokens_are_counted_by_who_would_answer(connect: Connect, provider
     assert (last.path, last.json["model"]) == ("/v1/messages/count_tokens", "scripted-claude")
     assert last.header(b"x-api-key") == b"sk-upstream-secret"
     assert betas[0].encode() in (last.header(b"anthropic-beta") or b"")
+    alias = await connect("alias")
+    assert (await alias.messages.count_tokens(model="sonnet", messages=HELLO * 3)).input_tokens == 21
     providers.claude.script(Fail(500))
     assert (await client.messages.count_tokens(model="claude", messages=HELLO * 3)).input_tokens not in (0, 21)
     with pytest.raises(anthropic.NotFoundError) as unknown:

@@ -14,7 +14,7 @@ from tests.e2e.conftest import CONFIG, POLICIES, Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 
 def ask(text: str, **more: Any) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def ask(text: str, **more: Any) -> dict[str, Any]:
 
 async def team_usage(gateway: GatewayProcess, team: str, attempts: int) -> dict[str, Any]:
     """The team's totals once so many attempts are drained into the ledger."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             total: dict[str, Any] = (await asyncio.to_thread(gateway.usage, team))["total"]
             if total["attempts"] >= attempts:
@@ -66,7 +66,7 @@ async def test_a_hung_up_stream_cancels_the_backend_and_bills_what_came(
         if seen == 10:
             break
     await stream.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not providers.large.last.hung_up:
             await asyncio.sleep(0.02)
     total = await team_usage(gateway, "hangers", 1)
@@ -83,7 +83,7 @@ async def test_hanging_up_before_the_first_byte_cancels_the_backend(
     async with httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}) as http:
         with pytest.raises(httpx.ReadTimeout):
             await http.post("/v1/chat/completions", json=ask("slow"), timeout=0.5)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while not providers.large.exchanges or not providers.large.last.hung_up:
             await asyncio.sleep(0.02)
     assert (await team_usage(gateway, "early", 1))["attempts"] == 1

@@ -14,7 +14,7 @@ from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.e2e.talkers import ERRORS, TALKERS, TOOL, Chat, Messages, Talker
 from tests.fakes.provider import Fail, Provider, Reply
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 CONFIG = """\
 backends:

@@ -20,7 +20,7 @@ HARD = (
     "orders of such a group. Then derive the number of subgroups of index two when the order is 32, step by step."
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 
 async def ask(openai: AsyncOpenAI, text: str, **more: Any) -> tuple[Any, httpx.Headers]:
@@ -161,7 +161,7 @@ async def test_a_paraphrase_is_answered_but_its_opposite_is_not(gateway: Gateway
     openai = client(gateway, await gateway.key("cached"))
     await ask(openai, "How do I turn on the guest network of the office router?", temperature=0)
     asked = "Please, how do I turn on the guest network of the office router?"
-    async with asyncio.timeout(15):  # the embedder loads after the gateway is ready
+    async with asyncio.timeout(30):  # the embedder loads after the gateway is ready
         while True:
             await asyncio.sleep(0.3)
             _, headers = await ask(openai, asked, temperature=0, extra_headers={"x-thriftgate-cache": "only"})
@@ -225,7 +225,7 @@ async def test_the_access_log_has_a_json_line_per_request_without_its_prompt(
     gateway: GatewayProcess, providers: Providers
 ) -> None:
     _, headers = await ask(client(gateway, await gateway.key("plain")), "the purple elephant sings")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while headers["x-request-id"] not in gateway.log:
             await asyncio.sleep(0.05)
     line = next(line for line in gateway.log.splitlines() if headers["x-request-id"] in line)

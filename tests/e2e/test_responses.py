@@ -17,6 +17,8 @@ from tests.e2e.conftest import client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Exchange, Fail, Provider, Reply
 
+pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
+
 CONFIG = """\
 backends:
   - {{name: native, kind: openai, base_url: "http://127.0.0.1:{native}/v1", model: n1, tier: small,

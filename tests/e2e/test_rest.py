@@ -21,7 +21,7 @@ from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Exchange, Fail, Provider, Raw, Reply
 from tests.fakes.provider_rest import PNG, SOUND, vector
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]  # processes start, on a machine that is busy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 CONFIG = """\
 backends:
@@ -85,7 +85,7 @@ async def row(gateway: GatewayProcess, exchange: Exchange) -> dict[str, Any]:
             found = link.execute("SELECT * FROM ledger WHERE id = ?", (attempt,)).fetchone()
             return dict(found) if found else None
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (found := await asyncio.to_thread(look)) is None:
             await asyncio.sleep(0.05)
     return found

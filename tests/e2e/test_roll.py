@@ -17,7 +17,7 @@ from gateway.domain.tasks import Tasks
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 
-pytestmark = pytest.mark.heavy
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
 CONFIG = """\
 requests: {{drain: 5s, drain_delay: {delay}}}

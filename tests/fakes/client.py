@@ -83,7 +83,7 @@ class Client:
 
     async def until(self, pieces: int) -> None:
         """Wait for so many messages."""
-        async with asyncio.timeout(5), self._changed:
+        async with asyncio.timeout(30), self._changed:
             await self._changed.wait_for(lambda: len(self.messages) >= pieces)
 
     @property
@@ -128,13 +128,13 @@ class Lifespan:
         self._task = asyncio.get_running_loop().create_task(
             self._app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, self._receive, self._send)  # type: ignore[arg-type]
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self._started.wait()
         assert self._said == ["lifespan.startup.complete"]
 
     async def __aexit__(self, *_: object) -> None:
         self._stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await self._task
         assert self._said[-1] == "lifespan.shutdown.complete"
 

@@ -24,7 +24,7 @@ class Line:
     async def hear(self) -> tuple[int, dict[bytes, bytes], bytes]:
         """One answer, whose body is put together."""
         status, headers = await self.bare()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             if b"content-length" in headers:
                 body = await self.reader.readexactly(int(headers[b"content-length"]))
             else:
@@ -34,7 +34,7 @@ class Line:
 
     async def bare(self) -> tuple[int, dict[bytes, bytes]]:
         """A head without a body, or before it."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             head = await self.reader.readuntil(b"\r\n\r\n")
         status, *lines = head[:-4].split(b"\r\n")
         return int(status.split()[1]), dict(line.split(b": ", 1) for line in lines)
@@ -45,5 +45,5 @@ class Line:
         assert await self.reader.readexactly(2) == b"\r\n"
 
     async def closed(self) -> bool:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             return await self.reader.read() == b""

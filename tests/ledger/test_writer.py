@@ -124,7 +124,7 @@ async def test_an_attempt_may_close_in_a_later_segment_than_it_opened(database: 
         await writer.drain_once()
     assert len(held(directory)) >= 4  # the first is needed until its attempt has closed
     books.close(finish(slow), entry)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while len(held(directory)) > 2:  # the last roll may still be under way
             await writer.drain_once()
     assert sorted(row["id"] for row in drained_rows(database)) == sorted(ids)

@@ -22,7 +22,7 @@ async def now(*folders: Path) -> Dates:
 
 
 async def told(items: AsyncIterator[None]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await anext(items)
 
 

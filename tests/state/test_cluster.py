@@ -108,7 +108,7 @@ async def test_a_cluster_that_is_away_counts_as_down() -> None:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(60)
+@pytest.mark.timeout(120)
 async def test_a_crowd_of_callers_is_served_and_a_frozen_node_given_up_in_time_until_it_is_back(
     servers: RedisServers,
 ) -> None:

@@ -17,7 +17,7 @@ from tests.state.conftest import Until
 from tests.state.test_leases import Books, money, worker
 from tests.state.test_log import Follower
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
 
 
 @pytest.fixture(params=BINARIES)

@@ -58,7 +58,7 @@ async def test_spend_is_drained_and_a_team_without_a_file_is_alerted_by_the_defa
     tasks = Tasks()
     tasks.spawn(books.alert(), "alerts")
     tasks.spawn(books.run(), "ledger")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:  # what is spent before the alerts have been loaded is not theirs to notice
             await spend(settings, "newcomers")
             rows, teams = await asyncio.to_thread(look, settings)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.supervisor.conftest import Gateway, gone, until
 
-pytestmark = pytest.mark.heavy  # whole process trees
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees
 
 
 @pytest.fixture

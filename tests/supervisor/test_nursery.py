@@ -11,7 +11,7 @@ import pytest
 from gateway.supervisor.nursery import Nursery
 from tests.supervisor.conftest import Gateway, gone, until
 
-pytestmark = pytest.mark.heavy  # whole process trees
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees
 
 
 def status(pid: int, name: str) -> str:

@@ -33,7 +33,7 @@ async def test_a_worker_that_nobody_listens_to_any_more_leaves() -> None:
     loop.add_signal_handler(signal.SIGTERM, asked.set)
     try:
         speaker(writer)("ready")
-        await asyncio.wait_for(asked.wait(), 5)
+        await asyncio.wait_for(asked.wait(), 30)
     finally:
         loop.remove_signal_handler(signal.SIGTERM)
         os.close(writer)

@@ -18,7 +18,7 @@ from gateway.ledger.rows import Row
 from gateway.state.embedded import EmbeddedServer
 from tests.supervisor.conftest import Gateway, gone, until
 
-pytestmark = pytest.mark.heavy  # whole process trees
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees
 
 
 def valkey(gateway: Gateway) -> EmbeddedServer:
