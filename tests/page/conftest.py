@@ -169,4 +169,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.page)
-            item.add_marker(pytest.mark.timeout(60))  # the first starts a gateway and a browser
+            item.add_marker(pytest.mark.timeout(120))  # the first starts a gateway and a browser

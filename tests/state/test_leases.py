@@ -385,7 +385,7 @@ class Mortal(Leases):
 
 async def granted(leases: Leases, lease: Lease, units: int) -> None:
     """Ask until they are."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while await leases.take([(lease, units)]) is not None:
             await asyncio.sleep(0.05)
 
@@ -444,12 +444,12 @@ async def test_what_is_settled_while_a_sum_is_rebuilt_is_not_forgotten(state: St
         wanting = asyncio.ensure_future(granted(one, lease, 500))
         await reading.wait()
         two.settle(other, 300, 250)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while other._unreported:
                 await asyncio.sleep(0.01)
         read.set()
         await wanting
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while await stored(state, lease) != 250 + 6:
                 await asyncio.sleep(0.02)
 
