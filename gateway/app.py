@@ -31,6 +31,7 @@ from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
 from gateway.api.cors import Cors
 from gateway.api.door import Door, error_response
+from gateway.api.drains import DrainRoutes
 from gateway.api.envelope import Envelope
 from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
@@ -42,6 +43,7 @@ from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.api.spend import Spend
 from gateway.backends.discover import discover
+from gateway.backends.drain import Drains
 from gateway.backends.fleet import Fleet
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
@@ -70,15 +72,20 @@ from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import Memory
 from gateway.responses.store import Responses
-from gateway.routing.choose import Router, packaged
+from gateway.routing.choose import Router, followed, packaged
+from gateway.routing.continuity import Continuity
 from gateway.settings.environment import variable
 from gateway.settings.gateway import EmbedderSettings, Settings, load_settings
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
+from gateway.trials.evidence import Learning
 from gateway.trials.feedback import Feedback
 from gateway.trials.holdout import Holdout
+from gateway.trials.plans import PlansOnTrial
+from gateway.trials.purse import Purse
+from gateway.trials.shadow import Shadows
 
 log = logging.getLogger(__name__)
 
@@ -192,7 +199,7 @@ class Rooms:
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         self.prices = await asyncio.to_thread(Catalogue.of, settings)
         backends = await self._backends()
-        self.fleet = await self._enter(Fleet(backends))
+        self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state)))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.kind == "simulated" else price
@@ -212,9 +219,26 @@ class Rooms:
         self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
         self.counter = counter = Counter()
         contexts = Contexts(counter)
-        holdout = Holdout(config.trials.holdout)
+        self.learning = await self._enter(Learning(self.database))
+        self.shadows = Shadows(
+            self.database,
+            self.prices,
+            Purse(self.database, config.trials),
+            self.learning,
+            Holdout(config.trials.holdout),
+        )
         self.router = Router(
-            packaged, self.prices, self.fleet, self.fleet.backends, sampler=holdout, pressures=pacer.pressures
+            packaged,
+            self.prices,
+            self.fleet,
+            self.fleet.backends,
+            sampler=self.shadows,
+            evidence=self.learning,
+            pressures=pacer.pressures,
+            plan=await asyncio.to_thread(followed, config.routing.artefact),
+            continuity=Continuity(
+                backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
+            ),
         )
         self.pipeline = Pipeline(
             limits=limits,
@@ -227,9 +251,16 @@ class Rooms:
             books=journal,
             end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
+            sampler=self.shadows,
         )
+        self._exits.push_async_callback(self.shadows.aclose)
+        plans = await self._enter(PlansOnTrial(self.database, self.router, self.fleet))
+        await self.shadows.open(self.pipeline, plans)
+        self._watch(learning=self.learning, plans=plans)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
-        self._watch(embedder=vectors, context=contexts, routing=self.router, trials=holdout, overload=self.overload)
+        self._watch(
+            embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
+        )
 
     async def _open_sides(self) -> None:
         """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
@@ -237,7 +268,7 @@ class Rooms:
         self.door = Door(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
         self._exits.push_async_callback(self.idempotency.aclose)
-        self.feedback = Feedback(self.database)
+        self.feedback = Feedback(self.database, self.learning)
         self.spend = Spend(
             self.database,
             self.prices,
@@ -381,7 +412,8 @@ class Application:
                     spend=rooms.spend,
                 )
                 alerts = AlertRoutes(door=rooms.door, database=rooms.database, clock=time)
-                self._service.router.routes.extend([*admin.routes, *alerts.routes])
+                drains = DrainRoutes(door=rooms.door, fleet=rooms.fleet, database=rooms.database)
+                self._service.router.routes.extend([*admin.routes, *alerts.routes, *drains.routes])
             yield
             await self._inference.aclose()
         finally:

@@ -14,7 +14,7 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache, Hit, Miss
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.deadlines import Deadlines
-from gateway.domain.protocols import Books, Contexts, EndUsers, TokenCounter
+from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -45,11 +45,12 @@ class Pipeline:
         books: Books,
         end_users: EndUsers,
         telemetry: Telemetry,
+        sampler: Sampler | None = None,
     ) -> None:
         self.limits, self.budgets, self.contexts, self.counter = limits, budgets, contexts, counter
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
-        self.end_users = end_users
+        self.end_users, self.sampler = end_users, sampler
         self.deadlines = Deadlines()
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
@@ -68,6 +69,7 @@ class Pipeline:
                 reply.answer = found.answer
                 return reply
 
+            reply.request = request
             route = await self.router.route(request, tenant, estimate, record)
             reply.hold = self.budgets.hold(tenant, record, request)
             reply.answer = await self.fleet.call(
@@ -123,6 +125,8 @@ class Reply:
     admitted: Admitted | None = None
     hold: RequestHold | None = None
     miss: Miss | None = None
+    request: CompletionRequest | None = None
+    """Where a backend was to answer it."""
     last = b""
     """The last piece that was handed on."""
     ending = b""
@@ -154,6 +158,8 @@ class Reply:
         self.settle()
         if answer is not None and self.miss is not None:
             quietly(pipeline.cache.store, self.miss, answer, record)
+        if answer is not None and self.request is not None and pipeline.sampler is not None:
+            quietly(pipeline.sampler.offer, self.request, record, answer)
         if self.hold is not None:
             quietly(self.hold.release)
         if self.admitted is not None:

@@ -24,6 +24,7 @@ ADMIN = [
     ("GET", "/admin/fleet"),
     ("GET", "/admin/policies"),
     ("POST", "/admin/policies/reload"),
+    ("POST", "/admin/backends/x/drain"),
     ("GET", "/admin/keys"),
     ("POST", "/admin/keys"),
     ("DELETE", "/admin/keys/key_1"),

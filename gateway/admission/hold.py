@@ -10,7 +10,7 @@ from gateway.admission.purse import Purse
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
 from gateway.domain.protocols import Hold
-from gateway.domain.record import Record
+from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.units import PICO_PER_NANO, pico_to_nano_up
 from gateway.errors import BudgetExhausted, StateUnavailable
@@ -74,12 +74,15 @@ class BudgetHold:
     __slots__ = (
         "_answers",
         "_call",
+        "_earlier",
         "_expectation",
         "_expectations",
+        "_known",
         "_over",
         "_paid",
         "_parts",
         "_patience_s",
+        "_place",
         "_purse",
         "_record",
         "_request",
@@ -108,12 +111,21 @@ class BudgetHold:
         self._expectation: Expectation | None = None
         self._paid = 0
         """Output tokens of the coming answer that are held for."""
+        self._known = False
+        """Does `_call` tell of the last of `_parts`?"""
+        self._place: int | None = None
+        """Of the attempt that is served, where it is not the last one."""
+        self._earlier: dict[int, tuple[_Call | None, Expectation | None, int, float, int | None]] | None = None
+        """Place of an attempt → what was known when it was held for."""
         self._over = False
         self._answers = request.parallel if request else 1
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
-        self.covers, self.output_limit, self._call = _EVER, None, None
+        if self._known:
+            self._earlier = self._earlier or {}
+            self._earlier[max(self._parts)] = self._call, self._expectation, self._paid, self.covers, self.output_limit
+        self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
         purse = self._purse
         if purse is None:
             return
@@ -224,7 +236,7 @@ class BudgetHold:
         attempts = self._record.attempts
         if not attempts and not self._parts:  # nearly always
             await self._take(part)
-            self._parts = {0: part}
+            self._parts, self._known = {0: part}, True
             return
         parts = {len(attempts): part}
         for place, held in self._parts.items():
@@ -237,7 +249,7 @@ class BudgetHold:
         elif wanted < self.held:
             self._purse.give(self.held - wanted)
             self.held = wanted
-        self._parts = parts
+        self._parts, self._known = parts, True
 
     async def _take(self, units: int) -> None:
         assert self._purse is not None
@@ -280,7 +292,7 @@ class BudgetHold:
         """Hold for an answer of `tokens` tokens; why not, when that is too much."""
         assert self._purse is not None
         tokens = _least(tokens, call.cap)
-        place = max(self._parts)
+        place = max(self._parts) if self._place is None else self._place
         more = self._cost(call, tokens) - self._parts[place]
         if more > 0:
             refused = await self._purse.stretch(more, self.held, self._record)
@@ -293,6 +305,15 @@ class BudgetHold:
             self._parts[place] += more
         self._pays(call, tokens)
         return None
+
+    def follow(self, attempt: Attempt) -> None:
+        """Of several attempts that were held for, this one's answer is served: `covers` and `grow` are about it."""
+        place = self._record.attempts.index(attempt)
+        if self._earlier and place in self._earlier and place in self._parts:
+            self._call, self._expectation, self._paid, self.covers, self.output_limit = self._earlier[place]
+            self._place = place
+        if attempt.ended_at is not None:  # all of it is here
+            self.covers = _EVER
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
         """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.admission.hold import BudgetHold
 from gateway.domain.backend import Backend
+from gateway.domain.record import Attempt
 
 
 class BudgetHolds:
@@ -30,6 +31,12 @@ class BudgetHolds:
         """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
         for part in self._parts:
             await part.grow(output_tokens)
+        self._cover()
+
+    def follow(self, attempt: Attempt) -> None:
+        """Of several attempts that were held for, this one's answer is served."""
+        for part in self._parts:
+            part.follow(attempt)
         self._cover()
 
     def _cover(self) -> None:

@@ -8,8 +8,10 @@ from decimal import Decimal
 from gateway.alerts.alert import Alert, Kind, digest
 from gateway.alerts.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.hours import HOUR_S, Backend, Hour
+from gateway.alerts.quality import told
 from gateway.alerts.thresholds import Account, due, due_ahead
 from gateway.domain.policy import Budget
+from gateway.domain.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.forecast import Forecast
@@ -17,7 +19,10 @@ from gateway.ledger.forecast import Forecast
 
 def sample(kind: Kind, team: str, now: float) -> Alert:
     """Marked as a test, in its payload and in its text."""
-    alert = _budget(kind, team, now) if kind in ("threshold", "forecast") else _anomaly(kind, team, now)
+    if kind == "quality":
+        alert = _quality(team, now)
+    else:
+        alert = _budget(kind, team, now) if kind in ("threshold", "forecast") else _anomaly(kind, team, now)
     payload = {"test": True, **alert.payload, "text": f"This is a test, nothing happened: {alert.payload['text']}"}
     return replace(alert, id=f"test/{team}/{kind}/{digest(iso(now), 12)}", payload=payload)
 
@@ -29,6 +34,11 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
         return due(account, 100 * PICO_PER_USD, window, now)[0]
     totals = (90 * PICO_PER_USD, 110 * PICO_PER_USD, 130 * PICO_PER_USD)
     return due_ahead(account, 50 * PICO_PER_USD, Forecast(*totals, now, now, None), window, now)[0]
+
+
+def _quality(team: str, now: float) -> Alert:
+    """Of a backend whose answers have all been worse."""
+    return told(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:

@@ -9,12 +9,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.alerts import anomalies, hours, letters, measure
+from gateway.alerts import anomalies, hours, letters, measure, quality
 from gateway.alerts.alert import Alert
 from gateway.alerts.thresholds import Account, due, due_ahead, least
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.domain.windows import window_bounds
+from gateway.ledger import evidence
 from gateway.ledger.rows import Row
 from gateway.state.sql import Database
 
@@ -22,6 +23,7 @@ LOOK_BACK_S = 3600.0
 """At its start a new process looks at the windows of an hour ago too, in case nobody did."""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
+QUALITY_EVERY_S = 5.0
 OWNER = "organisation "
 """Before an organisation's name, where a team's would stand; no team's name has a space."""
 _GRAIN_S = 900
@@ -62,6 +64,8 @@ class Watch:
         """(team, budget or "anomalies") → when it is looked at again."""
         self._past: dict[str, tuple[int, dict[int, hours.Hour]]] = {}
         """Team → (first hour that is not in it, the hours before)."""
+        self._judged = (0, 0)
+        """Ids of the newest comparison and voice that were looked at."""
 
     def notice(self, rows: Iterable[Row]) -> None:
         """Rows that are new in the ledger."""
@@ -110,6 +114,19 @@ class Watch:
                     fired += self._look_at_budget(team, policy, budget, window, now)
             if policy.alerts.anomalies and self._rested(team, "anomalies", ANOMALIES_EVERY_S, now):
                 fired += self._tell(self._anomalies(team, now), team, policy, None, now)
+        return fired + (self._quality(policies, now) if self._rested("", "quality", QUALITY_EVERY_S, now) else [])
+
+    def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Of every team that something was judged of, whether or not it has just spent anything."""
+        with self._database.read() as connection:
+            newest = evidence.newest(connection)
+            found = list(quality.found(connection, self._judged, now)) if newest != self._judged else []
+        fired: list[Alert] = []
+        for one in found:
+            team = one.payload["team"]
+            if (policy := policies.get(team)) is not None:
+                fired += self._tell([one], team, policy, None, now)
+        self._judged = newest
         return fired
 
     def _look_at_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -50,6 +51,8 @@ class Admin:
                     "reason": state.reason,
                     "in_flight": state.in_flight,
                     "first_byte_ms": state.first_byte_ms,
+                    "load": asdict(state.load) if state.load else None,
+                    "wait_s": round(state.wait_s, 3),
                 }
                 for backend in self._fleet.backends
                 for state in [self._fleet.state(backend)]

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.backends.exchange import Exchange
-from gateway.backends.health import SHORT_PAUSE_S, Place
+from gateway.backends.health import SHORT_PAUSE_S, Health, Place
+from gateway.backends.holdback import Held
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
 from gateway.domain.backend import Backend
@@ -36,6 +37,13 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
+_CHARACTERS_PER_TOKEN, _MOST_PER_CHUNK = 4, 8
+"""Of an answer that was not read to its end: longer chunks than that, on average, hold more than one token each."""
+
+
+HEDGE = "hedge"
+"""The kind of an attempt that another one outran."""
+
 
 @dataclass(slots=True)
 class Errand:
@@ -48,6 +56,10 @@ class Errand:
     books: Books
     deadline: float
     """Loop time."""
+    turn: asyncio.Lock | None = None
+    """Where several calls of one request run at a time: who has it may hold money and open an attempt."""
+    kind: str = ""
+    """Of the attempts that are closed from now on, as the ledger has it."""
 
 
 @dataclass(slots=True)
@@ -58,6 +70,7 @@ class Totals:
     escalated: int = 0
     retries: int = 0
     fallbacks: int = 0
+    hedged: int = 0
 
 
 class Attempts:
@@ -69,21 +82,26 @@ class Attempts:
         self._clock = clock
 
     async def first_of(
-        self, backends: Sequence[Backend], errand: Errand, *, unsure: Backend | None = None
+        self,
+        backends: Sequence[Backend],
+        errand: Errand,
+        *,
+        unsure: Backend | None = None,
+        last_resort: bool = True,
     ) -> Relayed | Whole:
         """The answer of the first backend that begins one. `unsure` is asked for log-probabilities.
 
-        A backend that rests is asked only when all do, one call at a time. Raises BackendRefused at once: the request
-        is wrong everywhere. Raises BadRequest, ContextTooLong or
-        BudgetExhausted when no backend was left that could be called, Overloaded when all were busy,
-        DeadlineExceeded, LedgerUnavailable, and AllBackendsFailed.
+        A backend that rests is asked only as the `last_resort`, when all do, one call at a time. Raises
+        BackendRefused at once: the request is wrong everywhere. Raises BadRequest, ContextTooLong or BudgetExhausted
+        when no backend was left that could be called, Overloaded when all were busy, DeadlineExceeded,
+        LedgerUnavailable, and AllBackendsFailed.
         """
         met = _Met()
         for backend in backends:
             if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure):
                 self.totals.fallbacks += backend is not backends[0]
                 return answer
-        if met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
+        if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
         now = _Met()
         for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
@@ -143,24 +161,34 @@ class Attempts:
         if place is None:
             errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
+        turn = errand.turn
         try:
             backend = exchange.backend
             plan = await errand.plan_for(backend)
-            await errand.hold.extend(backend, plan.tokens_after)
-            paid = errand.hold.output_limit
-            call = exchange.call(
-                errand.request,
-                plan,
-                now=loop.time(),
-                deadline=errand.deadline,
-                logprobs=logprobs,
-                paid_output=paid,
-                attempt_id=errand.record.next_id,
-            )
-            attempt = self._open(errand, backend, plan)
+            if turn is not None:
+                await turn.acquire()
+            try:
+                await errand.hold.extend(backend, plan.tokens_after)
+                paid = errand.hold.output_limit
+                call = exchange.call(
+                    errand.request,
+                    plan,
+                    now=loop.time(),
+                    deadline=errand.deadline,
+                    logprobs=logprobs,
+                    paid_output=paid,
+                    attempt_id=errand.record.next_id,
+                )
+                attempt = self._open(errand, backend, plan)
+            finally:
+                if turn is not None:
+                    turn.release()
             return await self._booked(exchange, errand, call, attempt, place)
         except BaseException:
-            place.left()
+            if errand.kind == HEDGE:
+                place.outrun()
+            else:
+                place.left()
             raise
 
     def _open(self, errand: Errand, backend: Backend, plan: ContextPlan) -> Attempt:
@@ -187,7 +215,7 @@ class Attempts:
                 raise _too_late() from error
             raise
         except BaseException as end:
-            attempt.error = type(end).__name__
+            attempt.error = errand.kind or type(end).__name__
             self._interrupted(errand, attempt)
             raise
 
@@ -202,19 +230,49 @@ class Attempts:
 
     def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
-        attempt.usage = Usage(attempt.input_tokens, estimated=True)
+        attempt.usage = Usage(attempt.input_tokens, output_tokens=attempt.chunks, estimated=True)
         self.totals.interrupted += 1
         self.close(errand, attempt, "interrupted")
+
+    async def drop(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str) -> None:
+        """Close an answer that does not serve: pay for what had come of it, and hang up."""
+        self.bill(errand, answer, outcome, why)
+        await answer.aclose()
+
+    def bill(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str = "") -> None:
+        """Close the attempt of an answer that does not serve; whoever has the answer closes that."""
+        attempt = answer.attempt
+        attempt.error = why or attempt.error
+        if attempt.usage is None:
+            attempt.usage = Usage(attempt.input_tokens, output_tokens=_delivered(answer), estimated=True)
+        self.close(errand, attempt, outcome)
+
+    def health(self, backend: Backend) -> Health:
+        return self._exchanges[backend.name].health
 
     def close(self, errand: Errand, attempt: Attempt, outcome: Outcome) -> None:
         """Close an attempt that does not serve."""
         attempt.outcome = outcome
+        attempt.kind = attempt.kind or errand.kind
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         try:
             errand.books.close(attempt, errand.record)
         except LedgerUnavailable:  # the next `open` refuses, and the opened entry is closed by replay
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
+
+
+def _delivered(answer: Relayed | Whole | Held) -> int:
+    """Tokens of an answer whose backend never said."""
+    attempt = answer.attempt
+    try:
+        if attempt.confidence is None:
+            attempt.confidence = answer.confidence
+        said = answer.delivered_characters()
+    except Exception:  # text that cannot be read must not keep the attempt from being closed
+        log.exception("what was delivered could not be read; its chunks are counted")
+        return attempt.chunks
+    return attempt.chunks if said <= attempt.chunks * _MOST_PER_CHUNK else -(-said // _CHARACTERS_PER_TOKEN)
 
 
 class _Met:
@@ -234,6 +292,16 @@ class _Met:
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
         return next(iter((*self.misfits, *self.busy)), AllBackendsFailed(self.failures))
+
+
+def together(errors: Sequence[GatewayError]) -> GatewayError:
+    """What several calls of `first_of` met, as one error."""
+    if len(errors) == 1:
+        return errors[0]
+    failures: list[GatewayError] = []
+    for error in errors:
+        failures += error.failures if isinstance(error, AllBackendsFailed) else [error]
+    return AllBackendsFailed(failures)
 
 
 def pause_after(failure: BackendError) -> float | None:

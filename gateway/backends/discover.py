@@ -104,6 +104,7 @@ def _packaged(url: str, settings: LocalModelSettings) -> Backend:
         capabilities=frozenset({"logprobs"}),
         price=PriceEntry(machine_hour_usd=settings.machine_hour_usd),
         concurrent=settings.slots * 8,  # the server has a queue of its own
+        slots=settings.slots,
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 
-from gateway.backends.health import Health, Place
+from gateway.backends.drain import Drains
+from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
@@ -47,6 +48,8 @@ _PASSING = frozenset({408, 409, 425})
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _OTHER_ENDPOINT = "v1/responses"
+_LONGEST_DRAIN_S = 60.0
+"""A backend that says when it wants requests again is believed, but not for ever."""
 _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
 
@@ -54,9 +57,9 @@ _RELEARN_S = 600.0
 class Exchange:
     """A backend as the attempts see it."""
 
-    def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock) -> None:
+    def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: Drains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
-        self._clock = clock
+        self._clock, self._drains = clock, drains
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
         self._unspoken: set[DialectName] = set()
@@ -165,11 +168,13 @@ class Exchange:
             place.limited(error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
             place.began(streaming=False)  # alive and well; it is the request that is at fault
-            place.succeeded()
+            place.succeeded(answered=False)
         elif isinstance(error, BackendTimeout) and call.out_of_time:
             place.left()  # the client was in a hurry; that proves nothing
         else:
             place.failed()
+            if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
+                self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
     async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
         attempt.status, attempt.headers = upstream.status, upstream.headers

@@ -9,9 +9,13 @@ from dataclasses import asdict
 
 from gateway.backends.anthropic import Anthropic
 from gateway.backends.attempts import Attempts, Errand
-from gateway.backends.escalate import escalating
+from gateway.backends.cascade import Cascade, Served
+from gateway.backends.drain import Drains
+from gateway.backends.escalate import Escalation
 from gateway.backends.exchange import Exchange
 from gateway.backends.health import Health, Tripping
+from gateway.backends.hedge import Hedges
+from gateway.backends.loads import Loads
 from gateway.backends.openai import Local, OpenAI
 from gateway.backends.simulated import Simulated
 from gateway.backends.upstream import Kind
@@ -42,8 +46,11 @@ class Fleet:
         clock: Clock = time,
         kinds: Mapping[str, Callable[[Backend], Kind]] = KINDS,
         tripping: Tripping | None = None,
+        drains: Drains | None = None,
     ) -> None:
+        """`drains`: who is to get no new requests; None: this process decides that alone."""
         self.backends = tuple(backends)
+        self.drains = drains or Drains()
         self._exchanges = {
             backend.name: Exchange(
                 backend,
@@ -57,16 +64,21 @@ class Fleet:
                     queue_timeout_s=backend.queue_timeout,
                 ),
                 clock,
+                self.drains,
             )
             for backend in self.backends
         }
+        self._loads = Loads({name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains)
         self._attempts = Attempts(self._exchanges, clock)
+        self._hedges = Hedges(self._attempts)
 
     async def open(self) -> None:
         for exchange in self._exchanges.values():
             await exchange.kind.open()
+        await self._loads.open()
 
     async def aclose(self) -> None:
+        await self._loads.aclose()
         await asyncio.gather(*(exchange.kind.aclose() for exchange in self._exchanges.values()), return_exceptions=True)
 
     def get(self, name: str) -> Backend | None:
@@ -74,7 +86,7 @@ class Fleet:
         return exchange.backend if exchange else None
 
     def state(self, backend: Backend) -> BackendState:
-        return self._exchanges[backend.name].health.state()
+        return self._loads.state(backend, self._exchanges[backend.name].health)
 
     async def call(
         self,
@@ -93,10 +105,16 @@ class Fleet:
         in the books by then, also when this is cancelled.
         """
         errand = Errand(request, record, plan_for, hold, books, deadline)
-        if route.escalate_to is None or request.stream:
-            answer = await self._attempts.first_of(route.backends, errand)
+        answer: Served
+        if route.asking is not None:
+            answer = await Cascade(self._attempts, route.asking, route, errand).answer()
+        elif route.escalate_to is not None:
+            asking = Escalation(route.backends[0].name, route.escalate_to.name)
+            answer = await Cascade(self._attempts, asking, route, errand).answer()
+        elif request.stream and record.tenant.policy.hedging.enabled:
+            answer = await self._hedges.answer(route, errand)
         else:
-            answer = await escalating(self._attempts, route, errand)
+            answer = await self._attempts.first_of(route.backends, errand)
         record.trimmed_tokens = answer.attempt.trimmed_tokens
         record.first_byte_ms = round((time.perf_counter() - record.started) * 1000, 3)
         return answer
@@ -110,14 +128,14 @@ class Fleet:
 
     def stats(self) -> dict[str, int | float | str]:
         """Totals of this worker; of each backend `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and those
-        of its queue.
+        of its queue and of its server's load.
         """
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, exchange in self._exchanges.items():
-            state = exchange.health.state()
+            state = exchange.health.state()  # without its load: that somebody looks at figures is no reason to ask it
             figures[f"{name}.in_flight"] = state.in_flight
-            figures[f"{name}.available"] = int(state.available)
+            figures[f"{name}.available"] = int(state.available and not self.drains.reason(name))
             if state.first_byte_ms is not None:
                 figures[f"{name}.first_byte_ms"] = round(state.first_byte_ms, 3)
             figures.update((f"{name}.{figure}", value) for figure, value in exchange.health.places.stats().items())
-        return figures
+        return figures | self._loads.stats()

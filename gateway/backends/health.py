@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -12,6 +13,9 @@ from gateway.errors import BackendRateLimited
 _NEWEST = 0.2
 """Weight of the newest stream in the average time to a first byte."""
 
+
+_SAMPLES, _LEAST_SAMPLES = 128, 20
+"""Newest waits for a first token that are kept, and those that it takes to say how long nearly all of them are."""
 
 SHORT_PAUSE_S = 2.0
 """A pause this short is waited for by the request that was asked to; the others need not know."""
@@ -135,6 +139,9 @@ class Health:
         self.name = name
         self.in_flight = 0
         self.first_byte_ms: float | None = None
+        self.whole_s: float | None = None
+        """From a call to its whole answer, on average."""
+        self._waits: deque[float] = deque(maxlen=_SAMPLES)
         self.breaker = Breaker(tripping)
         self.monotonic = monotonic
         self.places = Places(name, concurrent, queue, queue_timeout_s, monotonic)
@@ -143,6 +150,16 @@ class Health:
         breaker = self.breaker
         reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
+
+    @property
+    def slow_after_s(self) -> float | None:
+        """The 95th percentile of the newest waits for a first token; None while too few are known."""
+        waits = sorted(self._waits)
+        return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
+
+    def waited(self, seconds: float) -> None:
+        """So long for a first token, or for so long in vain."""
+        self._waits.append(seconds)
 
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
@@ -206,15 +223,22 @@ class Place:
             health.breaker.began()
             self._probe = False
         if streaming:  # a plain answer's first byte comes after its last token, and would say something else
-            ms = (health.monotonic() - self._started) * 1000
+            seconds = health.monotonic() - self._started
+            health.waited(seconds)
+            ms = seconds * 1000
             before = ms if health.first_byte_ms is None else health.first_byte_ms
             health.first_byte_ms = before + (ms - before) * _NEWEST
 
-    def succeeded(self) -> None:
-        """The whole answer arrived; `began` was called before."""
+    def succeeded(self, *, answered: bool = True) -> None:
+        """The whole answer arrived, or a refusal; `began` was called before."""
         if self._leave():
             health = self._health
-            health.breaker.succeeded(health.monotonic())
+            now = health.monotonic()
+            health.breaker.succeeded(now)
+            if answered:
+                took = now - self._started
+                before = took if health.whole_s is None else health.whole_s
+                health.whole_s = before + (took - before) * _NEWEST
 
     def failed(self) -> None:
         if self._leave():
@@ -225,6 +249,12 @@ class Place:
         self.left()
         if seconds is not None and seconds > SHORT_PAUSE_S:
             self._health.breaker.limited(self._health.monotonic(), seconds)
+
+    def outrun(self) -> None:
+        """Another backend was quicker. That it had not begun by now is remembered: else only quick ones would be."""
+        if self._open:
+            self._health.waited(self._health.monotonic() - self._started)
+        self.left()
 
     def left(self) -> None:
         """No verdict: the client hung up, or nothing was asked after all."""

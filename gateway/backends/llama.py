@@ -37,6 +37,7 @@ def parameters(arguments: argparse.Namespace) -> Any:
     params.cors_credentials = False
     params.ui = False
     params.endpoint_slots = False
+    params.endpoint_metrics = True  # how busy it is, for routing
     params.verbosity = QUIET
     return params
 

@@ -43,6 +43,10 @@ class Places:
     def stats(self) -> dict[str, int]:
         return {"waiting": len(self._queue), **self._counts}
 
+    @property
+    def waiting(self) -> int:
+        return len(self._queue)
+
     def take(self, share: str) -> bool:
         """A place at once, if one is free; `share` is whose."""
         if self._free == 0:

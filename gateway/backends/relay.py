@@ -145,6 +145,11 @@ class Relayed:
             broken.kind, broken.status = error.kind, error.status
         raise broken from error
 
+    @property
+    def confidence(self) -> float | None:
+        """Of what has come so far."""
+        return self._reader.confidence
+
     def completion(self) -> bytes | None:
         return self._reader.completion() if self.complete else None
 

@@ -11,6 +11,7 @@ from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
+from gateway.routing.choose import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 
@@ -33,7 +34,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     try:
         settings = context.settings()
         policies = load_policies(settings.policies, settings.config.ceilings)
-        problems = unknown_backends(settings, policies)
+        problems = [*unknown_backends(settings, policies), *_unreadable(settings)]
         if problems:
             raise ConfigError(problems)
     except ConfigError as error:
@@ -44,6 +45,14 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies]},
         f"All is well: policies for {', '.join(teams)}.",
     )
+
+
+def _unreadable(settings: Settings) -> list[str]:
+    try:
+        fitted(settings.config.routing.artefact)
+    except (ValueError, OSError) as error:
+        return [f"gateway.yaml: routing.artefact: {error}"]
+    return []
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:

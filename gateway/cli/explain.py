@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 import orjson
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from gateway.alerts import measure
@@ -22,7 +23,7 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat import parse
 from gateway.domain.pacing import pressure
-from gateway.domain.policy import Organisation
+from gateway.domain.policy import ModelRule, Organisation, Policy
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.route import Route
@@ -32,7 +33,8 @@ from gateway.domain.windows import window_bounds
 from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies
-from gateway.routing.choose import Router, packaged
+from gateway.routing.choose import Router, followed, packaged
+from gateway.routing.counterfactual import told_of_quality
 from gateway.settings.gateway import Settings
 
 
@@ -43,30 +45,57 @@ from gateway.settings.gateway import Settings
 @click.option("--model", default="auto", show_default=True, help="The model name that the app sends.")
 @click.option("--max-tokens", type=click.IntRange(1), help="As the app would send it.")
 def explain(context: Context, prompt: str, team: str, model: str, max_tokens: int | None) -> None:
-    """Show the decision for PROMPT: difficulty, candidates, exclusions, adequacy, cost. No backend is called.
+    """Show the decision for PROMPT: difficulty, candidates, exclusions, adequacy, cost, and what would change it.
+
+    No backend is called, and what only a running gateway knows (health, load, warm prompts) is not in it; the flight
+    record of a request, GET /v1/requests/ID, has that too.
 
     \b
     thriftgate explain "How many days are in a week?" --team search
     """
     try:
         settings = context.settings()
-        route = asyncio.run(_decide(settings, _pressures(settings, team), prompt, team, model, max_tokens))
+        route, what_if = asyncio.run(_decide(settings, _pressures(settings, team), prompt, team, model, max_tokens))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
-    context.print(_values(route), lambda: _show(route))
+    context.print(_values(route, what_if), lambda: _show(route, what_if))
 
 
 async def _decide(
     settings: Settings, pressures: Mapping[str, float], prompt: str, team: str, model: str, max_tokens: int | None
-) -> Route:
+) -> tuple[Route, list[str]]:
+    """The decision, and what would have changed it."""
     catalogue = Catalogue.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     request = request_for(prompt, model, max_tokens)
-    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures)
-    return router.decide(request, Tenant(Key("explain", team), policy, epoch), Contexts(Counter()).estimate(request))
+    plan = followed(settings.config.routing.artefact)
+    router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
+    estimate = Contexts(Counter()).estimate(request)
+
+    def decide(policy: Policy) -> Route:
+        return router.decide(request, Tenant(Key("explain", team), policy, epoch), estimate)
+
+    route = decide(policy)
+    if route.what_if is not None:
+        return route, list(route.what_if())
+    return route, _by_strategy(decide, policy, model, route)
+
+
+def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
+    """Of a choice by fitted strategies: the quality from which on another one is followed."""
+    rule = policy.rule(model)
+    if not route.strategy or not isinstance(rule, ModelRule):
+        return []
+
+    def followed_at(quality: float) -> str:
+        wanted = rule.model_copy(update={"quality": quality})
+        found = decide(policy.model_copy(update={"models": {**policy.models, model: wanted}}))
+        return found.strategy or found.backends[0].name
+
+    return told_of_quality(followed_at, rule.quality)
 
 
 def _pressures(settings: Settings, team: str) -> dict[str, float]:
@@ -103,17 +132,19 @@ def _local_model(settings: Settings) -> str | None:
         return None
 
 
-def _values(route: Route) -> dict[str, Any]:
+def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
     return {
         "order": [backend.name for backend in route.backends],
         "reason": route.reason,
         "difficulty": route.grade.difficulty if route.grade else None,
         "abstained": bool(route.grade and route.grade.abstained),
         "reference": route.reference.name if route.reference else None,
+        "strategy": route.strategy or None,
         "escalate_to": route.escalate_to.name if route.escalate_to else None,
         "observed": route.observed.name if route.observed else None,
         "quality": route.quality,
         "pressure": route.pressure,
+        "what_if": what_if,
         "input_tokens": route.input_tokens,
         "output_tokens": route.output_tokens,
         "considered": [
@@ -128,10 +159,10 @@ def _values(route: Route) -> dict[str, Any]:
     }
 
 
-def _show(route: Route) -> None:
+def _show(route: Route, what_if: Sequence[str]) -> None:
     console = Console(highlight=False)
-    values = _values(route)
-    console.print(f"[bold]{values['order'][0]}[/] serves: {route.reason}")
+    values = _values(route, what_if)
+    console.print(f"[bold]{values['order'][0]}[/] serves: {escape(route.reason)}")
     if route.grade is not None:
         note = " (outside what the grader knows)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
@@ -144,6 +175,8 @@ def _show(route: Route) -> None:
     table = Table("candidate", "adequacy", "expected cost USD", "excluded because")
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"
-        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", one["excluded"] or "")
+        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", escape(one["excluded"] or ""))
     if values["considered"]:
         console.print(table)
+    for sentence in what_if:
+        console.print(f"· {escape(sentence)}")

@@ -35,9 +35,14 @@ class Answer(Protocol):
     stream: bool
     status: int
     content_type: str
-    ending: bytes
-    complete: bool
-    """The backend's end was seen, in order."""
+
+    @property
+    def ending(self) -> bytes: ...
+
+    @property
+    def complete(self) -> bool:
+        """The backend's end was seen, in order."""
+        ...
 
     @property
     def over(self) -> bool:

@@ -71,7 +71,21 @@ class Backend(Section):
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
     region: str = Field("", description="Where it runs, for the data rule.")
-    spot: bool = Field(False, description="May disappear at short notice.")
+    spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
+    spot_notice: str | None = Field(
+        None,
+        pattern=r"^/[^\s?#]*$",
+        description="Path on its server that is 404 until its machine's end is announced, then 200.",
+    )
+    metrics: bool | None = Field(
+        None, description="Ask its server's /metrics how busy it is; null: where it is local or costs by the hour."
+    )
+    slots: int | None = Field(
+        None, gt=0, description="Requests that its server works on at a time; null: as it turns out."
+    )
+    spill_after: DurationS = Field(
+        2.0, description="Where a request would wait longer than this for its turn there, others are preferred."
+    )
     timeout: DurationS = Field(600.0, description="Longest whole call.")
     first_byte_timeout: DurationS = Field(
         60.0, description="Longest wait for a stream to begin; for a plain answer too if this is set."

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from gateway.domain.units import DurationS, Share, Usd
+from gateway.domain.units import DelayS, DurationS, Share, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
@@ -34,7 +34,7 @@ class ModelRule(Section):
     reference: str | None = Field(
         None, description="Backend or tier that answers when in doubt; no route is dearer. Null: the dearest candidate."
     )
-    escalate: bool = Field(True, description="Ask a stronger backend when the small one is unsure (plain requests).")
+    escalate: bool = Field(True, description="Ask a stronger backend when the small one is unsure.")
     confidence: Share = Field(0.6, description="Mean token probability under which an answer is escalated.")
 
 
@@ -189,6 +189,40 @@ class PacingPolicy(Section):
     floor: Share = Field(0.85, description="No `quality` is lowered below this.")
 
 
+class StreamsPolicy(Section):
+    """What a strategy of several backends may do to a stream before its first byte."""
+
+    hold_tokens: int = Field(
+        24, ge=0, le=512, description="Tokens kept back to judge them, where a stronger backend may still answer."
+    )
+    hold_for: DelayS = Field(
+        2.0, description="Longest that they are kept back, and that a cascade of whole answers may take; 0s: neither."
+    )
+
+
+class HedgingPolicy(Section):
+    enabled: bool = Field(
+        False, description="Ask a second time where a stream has not begun when 95 % of its backend's have."
+    )
+    share: Share = Field(0.05, description="Most of the team's streams that are asked for twice.")
+
+
+class TrialsPolicy(Section):
+    """Comparing answers on the side, at the team's own expense."""
+
+    share: Share = Field(
+        0.0, description="Share of answers that are compared with another backend's in the background."
+    )
+    cap_usd: Usd = Field(
+        "1", description="Most USD that comparing may cost the team per `trials.window`.", validate_default=True
+    )
+    judge: str = Field(
+        "agreement",
+        min_length=1,
+        description="Who compares: agreement (of final answers), exact (of texts), or a backend by name, asked blind.",
+    )
+
+
 class Organisation(Section):
     """One entry of `organisations:` in gateway.yaml: what all teams whose policies name it share."""
 
@@ -239,6 +273,9 @@ class Policy(Section):
     budget: Budgets = Field((), description="One budget or a list.")
     alerts: AlertsPolicy = AlertsPolicy()
     pacing: PacingPolicy = PacingPolicy()
+    streams: StreamsPolicy = StreamsPolicy()
+    hedging: HedgingPolicy = HedgingPolicy()
+    trials: TrialsPolicy = TrialsPolicy()
     limits: LimitsPolicy = LimitsPolicy()
     data: DataPolicy = DataPolicy()
     passthrough: tuple[PassThrough, ...] = Field(

@@ -6,11 +6,14 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
+from gateway.domain.learned import NOTHING, Learned
+from gateway.domain.load import Load
 from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate, ContextPlan
+from gateway.domain.route import ContextEstimate, ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 
@@ -75,12 +78,24 @@ class BackendState:
     reason: str = ""
     in_flight: int = 0
     first_byte_ms: float | None = None
+    load: Load | None = None
+    """None: nothing is known beyond what this worker has in flight."""
+    wait_s: float = 0.0
+    """About how long a further request would wait for its turn there."""
 
 
 class FleetView(Protocol):
     """The health of backends as their room sees it now."""
 
     def state(self, backend: Backend) -> BackendState: ...
+
+
+class SessionView(Protocol):
+    """What of a conversation its backends still remember."""
+
+    def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
+        """Of `input_tokens`, those that `backend` is expected to read from its cache."""
+        ...
 
 
 class Contexts(Protocol):
@@ -105,6 +120,10 @@ class Hold(Protocol):
 
     async def grow(self, output_tokens: int) -> None:
         """The stream outgrew what was held. Raises BudgetExhausted."""
+        ...
+
+    def follow(self, attempt: Attempt) -> None:
+        """Of several that were held for, this one's answer is served: `covers` and `grow` are about it."""
         ...
 
 
@@ -176,6 +195,22 @@ class Sampler(Protocol):
         """Serve this request from the reference, to have something to compare with?"""
         ...
 
-    def offer(self, sample: Mapping[str, Any]) -> None:
-        """Put on a bounded queue; dropped when full."""
+    def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
+        """A request that was served, before its answer is closed. Quick, never raises; what is wanted of it goes on a
+        bounded queue, and is dropped when that is full."""
         ...
+
+
+class Evidence(Protocol):
+    """What a team's own answers have taught about a backend."""
+
+    def adjust(self, team: str, backend: str) -> Learned:
+        """From memory; `NOTHING` of what nobody judged."""
+        ...
+
+
+class NoEvidence:
+    """Implements `Evidence` where nobody learns."""
+
+    def adjust(self, team: str, backend: str) -> Learned:
+        return NOTHING

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 from gateway.domain.route import Route
+from gateway.domain.strategy import Answered
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 
@@ -56,7 +57,7 @@ class Attempt:
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Of the backend's response, names in lower case."""
     kind: str = ""
-    """`hedge`: asked because another was slow; `shadow`: asked to compare, its answer serves nobody."""
+    """`hedge`: of two for one answer, the one that was slower; `shadow`: asked to compare, its answer serves nobody."""
     sent_bytes: int = 0
     """Of the request's body, to the backend."""
     progress: memoryview | None = None
@@ -103,6 +104,12 @@ class Record:
     """Budgets that are spent and not enforced."""
     ratelimit: dict[str, str] = field(default_factory=dict)
     """`x-ratelimit-*` headers as limits set them."""
+    kind: str = ""
+    """Of its attempts: `shadow` where nobody is served."""
+    before: int = 0
+    """Attempts that the same request had on another record."""
+    answers: Sequence[Answered] = ()
+    """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """Dated facts for the flight record; never prompts or keys."""
 
@@ -112,11 +119,12 @@ class Record:
     @property
     def next_id(self) -> str:
         """The id that the next attempt will have."""
-        return f"{self.request_id}-{len(self.attempts) + 1}"
+        return f"{self.request_id}-{self.before + len(self.attempts) + 1}"
 
     def attempt(self, backend: Backend) -> Attempt:
         """A new, numbered attempt on this record."""
-        attempt = Attempt(self.next_id, len(self.attempts) + 1, backend, time.time())
+        number = self.before + len(self.attempts) + 1
+        attempt = Attempt(self.next_id, number, backend, time.time(), kind=self.kind)
         self.attempts.append(attempt)
         return attempt
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
+from gateway.domain.strategy import Asking
 
 
 @dataclass(slots=True)
@@ -33,6 +34,28 @@ class Considered:
 
 
 @dataclass(slots=True)
+class Prefix:
+    """A request's place in its conversation. Texts are not in it, only a digest."""
+
+    session: bytes
+    """Of one key alone: what another key sends is never the same session."""
+    lengths: tuple[int, ...] = ()
+    """Characters of each turn: a conversation that only grew begins with those of its last request."""
+    in_tool_loop: bool = False
+    """Its last turns are results of tools that the model called."""
+
+
+@dataclass(slots=True)
+class Decision:
+    """What routing decided where something else serves: observing, outside the share, held out to compare."""
+
+    calls: tuple[tuple[Backend, float], ...]
+    """Whom it would have asked, the first one first, and how often per request: 1, or the chance of it."""
+    adequacy: float
+    """Expected, 0..1."""
+
+
+@dataclass(slots=True)
 class Route:
     """`backends[0]` serves; the others, in order, are fallbacks before the first byte."""
 
@@ -46,6 +69,8 @@ class Route:
     considered: tuple[Considered, ...] = ()
     observed: Backend | None = None
     """In observe mode: the backend that would have served."""
+    decided: Decision | None = None
+    """What would have served, where `backends` is not what was decided."""
     input_tokens: int = 0
     output_tokens: int = 0
     """Expected, for cost and hold."""
@@ -53,6 +78,14 @@ class Route:
     """Wanted of the choice; None where nothing was chosen by it."""
     pressure: float = 0.0
     """0..1: how far the team's budgets, ahead of their plan, have lowered `quality`."""
+    asking: Asking | None = None
+    """Whom of `backends` to ask in which order until it is settled; None: the first serves, the rest stand by."""
+    strategy: str = ""
+    """A short description of the strategy, for the flight record."""
+    prefix: Prefix | None = None
+    """Which conversation it is part of, for what is learned from its answer."""
+    what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
+    """Says what would have changed the choice, a sentence each. It holds no prompt; worked out when it is asked."""
 
 
 class ContextEstimate:

@@ -16,8 +16,16 @@ if TYPE_CHECKING:
 
     from gateway.settings.prices import Currency
 
-MONEY = {"cost_pico": "cost_usd", "saved_pico": "saved_usd", "idle_pico": "idle_usd"}
-NAMES = tuple(MONEY.get(name, name) for name in COUNTS)
+MONEY = {
+    "cost_pico": "cost_usd",
+    "saved_pico": "saved_usd",
+    "idle_pico": "idle_usd",
+    "undecided_pico": "undecided_usd",
+    "decided_pico": "decided_usd",
+}
+ADEQUACY = "decided_adequacy"
+"""Mean of what routing expected; null, in CSV empty, where it looked on at nothing."""
+NAMES = tuple(ADEQUACY if name == "decided_ppm" else MONEY.get(name, name) for name in COUNTS)
 
 
 def dollars(pico: int) -> str:
@@ -45,7 +53,7 @@ def as_csv(report: Report) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow([*report.by, *NAMES])
     for line in report.rows:
-        writer.writerow([*map(cell, line.group), *figures(line)])
+        writer.writerow([*map(cell, line.group), *("" if value is None else value for value in figures(line))])
     return out.getvalue()
 
 
@@ -98,11 +106,24 @@ def notes(report: Report) -> list[str]:
         found.append(f"Attempts without a known price, whose cost is not in these figures: {count:,}.")
     if count := report.total.estimated:
         found.append(f"Attempts whose tokens the gateway counted itself: {count:,}.")
+    if looked_on := report.total.decided:
+        total = report.total
+        less = total.undecided_pico - total.decided_pico
+        share = f" ({less / total.undecided_pico:.0%})" if total.undecided_pico else ""
+        found.append(
+            f"Routing looked on at {looked_on:,} answers: they cost {cents(total.undecided_pico)} USD, and would have "
+            f"cost {cents(total.decided_pico)} USD as decided, {_less(less)}{share}, at an expected adequacy of "
+            f"{total.decided_ppm / looked_on / 1e6:.3f}."
+        )
     for line in report.simulated:
         tokens = f"{line.requests:,} requests, {line.input_tokens:,} + {line.output_tokens:,} tokens"
         would = f"; hypothetical, priced like {line.like}: {cents(line.hypothetical_pico)} USD" if line.like else ""
         found.append(f"Simulated, in no total: {line.model} ({line.tier}), {tokens}{would}.")
     return found
+
+
+def _less(pico: int) -> str:
+    return f"{cents(pico)} USD less" if pico >= 0 else f"{cents(-pico)} USD more"
 
 
 def _shown(name: str, row: dict[str, Any], currency: Currency | None) -> str:
@@ -123,8 +144,15 @@ def _object(line: Line, by: tuple[str, ...]) -> dict[str, Any]:
     return {**dict(zip(by, line.group, strict=True)), **dict(zip(NAMES, figures(line), strict=True))}
 
 
-def figures(line: Line) -> list[int | str]:
-    return [dollars(getattr(line, name)) if name in MONEY else getattr(line, name) for name in COUNTS]
+def figures(line: Line) -> list[int | float | str | None]:
+    return [_figure(line, name) for name in COUNTS]
+
+
+def _figure(line: Line, name: str) -> int | float | str | None:
+    if name == "decided_ppm":
+        return round(line.decided_ppm / line.decided / 1e6, 4) if line.decided else None
+    value: int = getattr(line, name)
+    return dollars(value) if name in MONEY else value
 
 
 def _simulated(line: Simulated) -> dict[str, Any]:

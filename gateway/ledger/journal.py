@@ -149,7 +149,21 @@ class Journal:
             attempt.cost_pico = min(terms.price.cost(usage), rows.MOST_PICO)
             attempt.price_source = terms.source
             prices = terms.flat or terms.text(usage.all_input)
-        self._keep(opened.opening + rows.ending(attempt, record, usage, prices), opened.slot)
+        decided = self._decided(attempt, record, usage)
+        self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
+
+    def _decided(self, attempt: Attempt, record: Record, usage: Usage) -> rows.Decided | None:
+        """What would have served a whole answer, where routing only looked on."""
+        decision = None if record.route is None else record.route.decided
+        if decision is None or attempt.outcome != "ok" or attempt.kind:
+            return None
+        cost: float | None = 0
+        for backend, chance in decision.calls:
+            price = self._prices.price(backend)
+            cost = None if cost is None or price is None else cost + chance * price.cost(usage)
+        names = ",".join(backend.name for backend, _ in decision.calls)[: rows.MOST_DECIDED]
+        pico = None if cost is None else min(round(cost), rows.MOST_PICO)
+        return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
         """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""

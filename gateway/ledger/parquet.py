@@ -8,7 +8,7 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
-from gateway.ledger.formats import MONEY, NAMES, figures
+from gateway.ledger.formats import ADEQUACY, MONEY, NAMES, figures
 from gateway.ledger.report import Report
 
 PRECISION, SCALE = 38, 12
@@ -26,18 +26,18 @@ def as_parquet(report: Report) -> bytes:
     groups: dict[str, list[Any]] = {name: [line.group[at] for line in report.rows] for at, name in enumerate(report.by)}
     lines = [figures(line) for line in report.rows]
     counts = {
-        name: [Decimal(line[at]) if name in MONEY.values() else int(line[at]) for line in lines]
+        name: [Decimal(str(line[at])) if name in MONEY.values() else line[at] for line in lines]
         for at, name in enumerate(NAMES)
     }
     return table({**groups, **counts}, {**dict.fromkeys(groups, str), **_types()})
 
 
 def _types() -> dict[str, type]:
-    return {name: Decimal if name in MONEY.values() else int for name in NAMES}
+    return {name: Decimal if name in MONEY.values() else float if name == ADEQUACY else int for name in NAMES}
 
 
 def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> bytes:
-    """A file of `columns`; `types` says str, int, Decimal or datetime (of UTC) for each. Raises ParquetMissing."""
+    """A file of `columns`; `types` says str, int, float, Decimal or datetime (UTC) for each. Raises ParquetMissing."""
     try:
         import pyarrow
         from pyarrow.parquet import write_table
@@ -46,6 +46,7 @@ def table(columns: Mapping[str, Sequence[Any]], types: Mapping[str, type]) -> by
     arrow = {
         str: pyarrow.string(),
         int: pyarrow.int64(),
+        float: pyarrow.float64(),
         Decimal: pyarrow.decimal128(PRECISION, SCALE),
         datetime: pyarrow.timestamp("ms", tz="UTC"),
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
@@ -41,6 +41,14 @@ class Line:
     saved_pico: int = 0
     idle_pico: int = 0
     """Part of `cost_pico`: of machines by the hour, beyond what their attempts are charged with."""
+    decided: int = 0
+    """Answers that routing only looked on at (observe mode, outside the share, held out), both costs known."""
+    undecided_pico: int = 0
+    """What those cost as they were served."""
+    decided_pico: int = 0
+    """What their tokens would have cost as routing decided."""
+    decided_ppm: int = 0
+    """Sum of the adequacies that it expected, in millionths."""
 
     def plus(self, other: Line) -> Line:
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
@@ -143,6 +151,7 @@ def _lines(
     other = c.audio_input_tokens + c.image_input_tokens
     made = c.audio_tokens + c.image_tokens
     tokens = c.input_tokens + c.cached_tokens + written + other + c.output_tokens + c.reasoning_tokens + made
+    looked_on = and_(c.decided != "", c.decided_pico.is_not(None), c.cost_pico.is_not(None))
     columns = [
         func.count(case((and_(c.alike == 0, c.kind != IDLE), c.request_id)).distinct()),
         _sum(c.attempts, called),
@@ -160,14 +169,17 @@ def _lines(
         *pico_sum(c.cost_pico),
         *pico_sum(c.saved_pico),
         *pico_sum(case((idle, c.cost_pico))),
+        _sum(c.attempts, looked_on),
+        *pico_sum(case((looked_on, c.cost_pico))),
+        *pico_sum(case((looked_on, c.decided_pico))),
+        _sum(c.decided_ppm, looked_on),
     ]
     found = connection.execute(select(*group, *columns).where(which).group_by(*group).order_by(*group)).all()
     alike = _alike(connection, which, group) if table is entries else {}
     lines = []
     for row in found:
         key, values = tuple(map(str, row[: len(group)])), row[len(group) :]
-        counts = [*(int(value or 0) for value in values[:-6]), *(whole(*values[-6:][at : at + 2]) for at in (0, 2, 4))]
-        line = Line(key, **dict(zip(COUNTS, counts, strict=True)))
+        line = Line(key, **dict(zip(COUNTS, _read(values), strict=True)))
         lines.append(replace(line, requests=line.requests + alike.get(key, 0)))
     return lines
 
@@ -182,6 +194,14 @@ def _alike(
     by = [once.c[column.name] for column in named]
     found = connection.execute(select(*by, func.sum(once.c.alike)).group_by(*by)).all()
     return {tuple(map(str, row[:-1])): int(row[-1] or 0) for row in found}
+
+
+def _read(values: Sequence[Any]) -> Iterator[int]:
+    """One number for each of `COUNTS`: sums of money come as two columns."""
+    columns = iter(values)
+    for name in COUNTS:
+        first = next(columns)
+        yield whole(first, next(columns)) if name.endswith("_pico") else int(first or 0)
 
 
 def _sum(what: ColumnElement[Any] | int, *conditions: ColumnElement[bool]) -> ColumnElement[Any]:

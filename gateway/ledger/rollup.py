@@ -11,17 +11,19 @@ from gateway.state.tables import ledger_sums
 QUARTER_S = 900
 """Time zones differ by whole quarters of an hour, so a sum lies on one side of every midnight."""
 _SUMMED = tuple(
-    column.name for column in ledger_sums.columns if column.name.endswith(("_tokens", "_bytes", "_pico", "attempts"))
+    column.name
+    for column in ledger_sums.columns
+    if column.name.endswith(("_tokens", "_bytes", "_pico", "_ppm", "attempts"))
 )
 _KEY = tuple(
     column.name
     for column in ledger_sums.columns
     if column.name not in (*_SUMMED, "rollup", "number", "request_id", "requests")
 )
-_MONEY = ("cost_pico", "saved_pico")
+_MONEY = ("cost_pico", "saved_pico", "decided_pico")
 
 Key = tuple[Any, ...]
-"""The values of `_KEY`, then whether there is a cost, a saving, and any tokens."""
+"""The values of `_KEY`, then which money is missing, and whether there are any tokens."""
 
 
 class _Sum(dict[str, int]):
@@ -72,7 +74,7 @@ def _key(row: Row) -> Key:
     values["attempt"] = min(row.attempt, 1)
     values["difficulty"] = None if row.difficulty is None else round(row.difficulty, 1)
     tokens = any(values[name] for name in TOKENS)
-    return (*(values[name] for name in _KEY), row.cost_pico is None, row.saved_pico is None, tokens)
+    return (*(values[name] for name in _KEY), *(values[name] is None for name in _MONEY), tokens)
 
 
 def _line(number: int, request_id: str, requests: int, key: Key, sums: _Sum) -> tuple[Any, ...]:

@@ -14,6 +14,8 @@ from gateway.ledger.applied import price_of
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1
 """What the columns hold. A backend that reports more is not believed."""
+MOST_DECIDED = 200
+"""Characters of backends' names."""
 FRAME_BYTES = 320
 """Of a streamed event is wire format and not text, at most: OpenAI's with fingerprint and empty usage."""
 SILENT_EVENTS = 3
@@ -76,6 +78,9 @@ class Row(NamedTuple):
     image_input_tokens: int = 0
     image_tokens: int = 0
     supersedes: str = ""
+    decided: str = ""
+    decided_pico: int | None = None
+    decided_ppm: int = 0
 
     @property
     def usage(self) -> Usage:
@@ -94,6 +99,7 @@ TOKENS = tuple(name for name in FIELDS if name.endswith("_tokens") and name != "
 LEAST = FIELDS.index("stream")
 """So many values every row has of its own."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
+_UNDECIDED = ("", None, 0)
 _ASKED = ("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind")
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
@@ -136,7 +142,18 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
 
-def ending(attempt: Attempt, record: Record, usage: Usage, prices: str) -> tuple[Any, ...]:
+class Decided(NamedTuple):
+    """What routing decided of an answer that it did not choose: names of whom it would have asked, what these tokens
+    would have cost there (pico-dollars; None: unpriced), and the adequacy that it expected, in millionths."""
+
+    names: str
+    cost_pico: int | None
+    ppm: int
+
+
+def ending(
+    attempt: Attempt, record: Record, usage: Usage, prices: str, decided: Decided | None = None
+) -> tuple[Any, ...]:
     """The values that follow the opening ones, cost included, up to the last that is not the default.
 
     `prices`: those that the cost was reckoned with, as `applied.text_of` writes them.
@@ -163,6 +180,7 @@ def ending(attempt: Attempt, record: Record, usage: Usage, prices: str) -> tuple
         usage.image_input_tokens,
         usage.image_tokens,
         "",
+        *(_UNDECIDED if decided is None else decided),
     )
     usual = (
         attempt.outcome,
@@ -205,6 +223,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
         usage.image_input_tokens,
         usage.image_tokens,
         "",
+        *_UNDECIDED,
     )
     return (
         f"{record.request_id}-0",

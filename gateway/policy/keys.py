@@ -98,6 +98,12 @@ def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]
         return [{str(name): value for name, value in row._mapping.items()} for row in connection.execute(query)]
 
 
+def note(database: Database, actor: str, action: str, subject: str, detail: str = "") -> None:
+    """Write into the audit table what else was done under a key."""
+    with database.begin() as connection:
+        _audit(connection, actor, action, subject, detail)
+
+
 def _audit(connection: Connection, actor: str, action: str, subject: str, detail: str = "") -> None:
     connection.execute(insert(audit).values(at=time.time(), actor=actor, action=action, subject=subject, detail=detail))
 

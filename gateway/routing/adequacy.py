@@ -7,6 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
 from gateway.domain.backend import RANK, Backend
+from gateway.domain.learned import NOTHING, Learned
 
 if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifier
     from gateway.routing.artefact import Curves
@@ -51,12 +52,20 @@ class Adequacy:
         intercept, slope = self._coefficients[_ROW[gap]]
         return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
 
-    def enough(self, gap: Gap, difficulty: float, loss: float) -> bool:
-        """May it serve a request this hard, if a share of `loss` of all answers may be worse than the reference's?"""
+    def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
+        """May it serve a request this hard, if a share of `loss` of all answers may be worse than the reference's?
+
+        What was learned of it moves its curve, as if the request were easier or harder.
+        """
+        loss *= 1 - learned.margin
         if gap == "equal":
-            return True
+            return not learned.n or learned.adequacy(1.0) >= 1 - loss
         place = bisect_right(self._losses, loss + 1e-9) - 1
-        return place >= 0 and _standard(difficulty) <= float(self._cutoffs[_ROW[gap]][place])
+        if place < 0:
+            return False
+        _, slope = self._coefficients[_ROW[gap]]
+        harder = learned.shift / slope if slope else 0.0
+        return _standard(difficulty) + harder <= float(self._cutoffs[_ROW[gap]][place])
 
 
 def _standard(difficulty: float) -> float:

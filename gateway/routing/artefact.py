@@ -14,13 +14,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.routing.features import BINS, VOCABULARY_BITS, Floats
+from gateway.routing.features import BINS, VOCABULARY_BITS
+from gateway.routing.scorer import Scorer
 
-FORMAT = 1
+FORMAT = 2
 IDF_STEP = 24.0
 """Steps of one byte per unit of inverse document frequency, which begins at 1."""
-CLIP = np.float32(3.0)
+LEVELS = 31
+"""Of a weight, either way: grades move by hundredths of their spread, and the file is half of what 127 make it."""
 PACKAGED = "data/difficulty.npz"
+TRAIN = "python -m gateway.routing.fit"
 
 
 class ArtefactError(ValueError):
@@ -57,13 +60,7 @@ class Curves:
 class Artefact:
     """Everything that `Grader` and `Adequacy` read."""
 
-    weights: Floats
-    idf: Floats
-    lexical_mean: Floats
-    lexical_deviation: Floats
-    lexical_weights: Floats
-    """Per standard deviation, which counts up to `CLIP` either way."""
-    intercept: float
+    scorer: Scorer
     centre: float
     spread: float
     support: Support
@@ -73,18 +70,23 @@ class Artefact:
 
 def save(artefact: Artefact, path: Path) -> None:
     """Weights to one byte each, written whole before it takes the place of an older file."""
-    scale = float(np.abs(artefact.weights).max()) / 127 or 1.0
+    scorer = artefact.scorer
+    steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
     support, curves = artefact.support, artefact.curves
     buffer = io.BytesIO()
     np.savez_compressed(
         buffer,
         format=np.int64(FORMAT),
-        weights=np.round(artefact.weights / scale).astype(np.int8),
-        idf=np.clip(np.round((artefact.idf - 1) * IDF_STEP), 0, 255).astype(np.uint8),
-        lexical_mean=artefact.lexical_mean,
-        lexical_deviation=artefact.lexical_deviation,
-        lexical_weights=artefact.lexical_weights,
-        scalars=np.array([scale, artefact.intercept, artefact.centre, artefact.spread]),
+        weights=np.round(scorer.weights / steps).astype(np.int8).T,
+        steps=steps.astype(np.float32),
+        idf=np.clip(np.round((scorer.idf - 1) * IDF_STEP), 0, 255).astype(np.uint8),
+        lexical_mean=scorer.lexical_mean,
+        lexical_deviation=scorer.lexical_deviation,
+        lexical_weights=scorer.lexical_weights,
+        intercepts=scorer.intercepts,
+        gates=scorer.gates,
+        gate_intercepts=scorer.gate_intercepts,
+        scale=np.array([artefact.centre, artefact.spread]),
         vocabulary=support.vocabulary,
         limits=np.array([support.least_coverage, support.longest, support.most_strange]),
         curves=curves.coefficients,
@@ -107,23 +109,30 @@ def load(path: Path | None = None) -> Artefact:
     except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
         if isinstance(error, ArtefactError):
             raise
-        raise ArtefactError(f"{name}: not a router artefact; make one with `thriftgate router fit`") from error
+        raise ArtefactError(f"{name}: not a router artefact; make one with `{TRAIN}`") from error
 
 
 def _read(arrays: Mapping[str, Any], name: str) -> Artefact:
-    if int(arrays["format"]) != FORMAT or arrays["weights"].shape != (BINS,):
-        raise ArtefactError(f"{name}: made for another version; fit it anew with `thriftgate router fit`")
+    if int(arrays["format"]) != FORMAT or arrays["weights"].shape[1:] != (BINS,):
+        raise ArtefactError(f"{name}: made for another version; fit it anew with `{TRAIN}`")
     if arrays["vocabulary"].shape != ((1 << VOCABULARY_BITS) // 8,):
-        raise ArtefactError(f"{name}: its vocabulary has the wrong size; fit it anew with `thriftgate router fit`")
-    scale, intercept, centre, spread = (float(value) for value in arrays["scalars"])
+        raise ArtefactError(f"{name}: its vocabulary has the wrong size; fit it anew with `{TRAIN}`")
+    if len(arrays["weights"]) != len(arrays["gates"]) + 1:
+        raise ArtefactError(f"{name}: its experts and gates differ in number; fit it anew with `{TRAIN}`")
+    centre, spread = (float(value) for value in arrays["scale"])
     coverage, longest, strangeness = (float(value) for value in arrays["limits"])
-    return Artefact(
-        weights=arrays["weights"].astype(np.float32) * np.float32(scale),
+    scorer = Scorer(
+        weights=np.ascontiguousarray(arrays["weights"].T) * arrays["steps"],
         idf=(1 + arrays["idf"] / IDF_STEP).astype(np.float32),
         lexical_mean=arrays["lexical_mean"],
         lexical_deviation=arrays["lexical_deviation"],
         lexical_weights=arrays["lexical_weights"],
-        intercept=intercept,
+        intercepts=arrays["intercepts"],
+        gates=arrays["gates"],
+        gate_intercepts=arrays["gate_intercepts"],
+    )
+    return Artefact(
+        scorer=scorer,
         centre=centre,
         spread=spread,
         support=Support(arrays["vocabulary"], coverage, int(longest), strangeness),

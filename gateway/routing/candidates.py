@@ -8,12 +8,13 @@ from typing import Literal, NamedTuple
 from gateway.dialects.ways import ways
 from gateway.domain.backend import Backend
 from gateway.domain.policy import DataPolicy
-from gateway.domain.protocols import FleetView, PriceList
+from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
 from gateway.domain.request import DialectName
-from gateway.domain.route import Considered, ContextEstimate
+from gateway.domain.route import Considered, ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
+from gateway.routing import occupancy
 
-Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health"]
+Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health", "busy"]
 
 
 class Demand(NamedTuple):
@@ -28,6 +29,8 @@ class Demand(NamedTuple):
     """The client's limit, which has to fit into the window."""
     data: DataPolicy
     tier: str = ""
+    prefix: Prefix | None = None
+    """The conversation that it is part of."""
 
 
 class Candidate(NamedTuple):
@@ -37,6 +40,12 @@ class Candidate(NamedTuple):
     excluded: str = ""
     cause: Cause = ""
     cost_pico: int | None = None
+    list_pico: int | None = None
+    """The same with nothing warm and no machine idle, where that is another: what a model costs says how good it is."""
+
+    @property
+    def worth_pico(self) -> int | None:
+        return self.cost_pico if self.list_pico is None else self.list_pico
 
 
 def examine(
@@ -44,26 +53,39 @@ def examine(
     demand: Demand,
     prices: PriceList,
     fleet: FleetView,
+    sessions: SessionView | None = None,
 ) -> list[Candidate]:
     """Every backend with its expected cost and, if it cannot serve, the first reason."""
     found = []
     for backend in backends:
         cause, excluded = _against(backend, demand)
+        state = None
         if not cause:
             state = fleet.state(backend)
             if not state.available:
                 cause, excluded = "health", state.reason or "resting after failures"
-        found.append(Candidate(backend, excluded, cause, expected_cost(backend, demand, prices)))
+            elif state.wait_s > backend.spill_after:
+                cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
+        plain = expected_cost(backend, demand, prices)
+        cost = plain if state is None else expected_cost(backend, demand, prices, state, sessions)
+        found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain))
     return found
 
 
-def expected_cost(backend: Backend, demand: Demand, prices: PriceList) -> int | None:
-    """Pico-dollars, without cache discounts."""
+def expected_cost(
+    backend: Backend,
+    demand: Demand,
+    prices: PriceList,
+    state: BackendState | None = None,
+    sessions: SessionView | None = None,
+) -> int | None:
+    """Pico-dollars: what of the conversation is warm there at the cached price, a machine at its load (`occupancy`)."""
     price = prices.price(backend)
     if price is None:
         return None
-    output = min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
-    return price.plain(demand.input.tokens, output)
+    tokens, output = demand.input.tokens, min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
+    warm = sessions.warm_tokens(demand.prefix, backend, tokens) if sessions and demand.prefix else 0
+    return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, load=state.load if state else None)
 
 
 def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from hashlib import blake2b
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.lazy import Lazy
+from gateway.domain.learned import Learned
 from gateway.domain.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.protocols import FleetView, PriceList, Sampler
+from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, Grade, Route
@@ -19,12 +21,21 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.candidates import Candidate, Demand, considered, examine, refusal
+from gateway.routing.continuity import Continuity
+from gateway.routing.counterfactual import Case
 from gateway.routing.decide import Choice, by_cost, choose
 from gateway.routing.lengths import OutputLengths
 from gateway.routing.names import Named, resolve
+from gateway.routing.planned import Planned, knows, planned
+from gateway.routing.promise import promise
+from gateway.routing.strategy import share_of
 
 if TYPE_CHECKING:
     from gateway.routing.grade import Grader
+    from gateway.routing.plan import Plan
+
+
+log = logging.getLogger(__name__)
 
 
 class Judge(NamedTuple):
@@ -39,6 +50,24 @@ def packaged() -> Grader:
     from gateway.routing.grade import Grader
 
     return Grader.load()
+
+
+def fitted(artefact: str | None) -> Plan | None:
+    """The plan at this path; None without one. Raises ArtefactError, OSError."""
+    if artefact is None:
+        return None
+    from gateway.routing.plan_file import load_plan
+
+    return load_plan(Path(artefact))
+
+
+def followed(artefact: str | None) -> Plan | None:
+    """The same, but a plan that cannot be read costs its savings, not the service."""
+    try:
+        return fitted(artefact)
+    except (OSError, ValueError) as error:
+        log.error("routing.artefact is not followed, decisions follow the grader: %s", error)
+        return None
 
 
 _MOST_NAMES = 4096
@@ -58,16 +87,24 @@ class Router:
         *,
         sampler: Sampler | None = None,
         pressures: Mapping[str, float] = MappingProxyType({}),
+        plan: Plan | None = None,
+        continuity: Continuity | None = None,
+        evidence: Evidence | None = None,
     ) -> None:
         """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
-        its budgets are ahead of plan (see `domain/pacing.py`)."""
+        its budgets are ahead of plan (see `domain/pacing.py`). `plan`: strategies fitted to outcomes of its models.
+        `evidence`: what teams' own answers say of backends."""
+        self.plan = plan
+        self._evidence = evidence or NoEvidence()
         self._pressures = pressures
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
         self._backends = tuple(backends)
+        self._continuity = continuity or Continuity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy, Named]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
+        self._counts["planned"] = 0
 
     async def route(
         self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
@@ -125,31 +162,40 @@ class Router:
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
                 param="model",
             )
-        demand = self._demand(request, tenant, estimate, named)
-        candidates = examine(named.backends, demand, self._prices, self._fleet)
+        prefix = self._continuity.prefix(request, tenant, session)
+        demand = self._demand(request, tenant, estimate, named)._replace(prefix=prefix)
+        sessions = self._continuity.sessions
+        candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
             demand = demand._replace(needs=demand.needs - {THOUGHT})  # how hard to think is a hint
-            candidates = examine(named.backends, demand, self._prices, self._fleet)
+            candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         able = [each for each in candidates if not each.excluded]
-        if not able:  # who rests is better than nobody: `backends/` asks one at a time
-            candidates = [
-                each._replace(excluded="", cause="") if each.cause == "health" else each for each in candidates
-            ]
-            able = [each for each in candidates if not each.excluded]
+        for cause in ("busy", "health"):  # who rests is better than nobody: `backends/` asks one at a time
+            if not able:
+                candidates = [
+                    each._replace(excluded="", cause="") if each.cause == cause else each for each in candidates
+                ]
+                able = [each for each in candidates if not each.excluded]
         if not able:
             self._counts["refused"] += 1
             raise refusal(candidates, named.missing, request.input_field)
         self._counts["routed"] += 1
+        candidates = self._continuity.arrange(candidates, prefix, estimate.tokens)
         if named.rule is None or demand.tier:
-            return _as_asked(candidates, able, demand)
-        return self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
+            route = _as_asked(candidates, demand)
+        else:
+            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
+        return self._continuity.keep(route, prefix, candidates)
 
     def learn(self, record: Record) -> None:
         """Take the length of a finished answer into account for later costs."""
         self._lengths.learn(record)
+        self._continuity.learn(record)
 
     def stats(self) -> dict[str, int | float | str]:
-        return {**self._counts, "lengths_known": len(self._lengths)}
+        strategies = len(self.plan.strategies) if self.plan else 0
+        learned = {"lengths_known": len(self._lengths), "strategies": strategies}
+        return {**self._counts, **learned, **self._continuity.stats()}
 
     def _demand(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, named: Named) -> Demand:
         expected = self._lengths.expected(tenant.team, request.model, request.max_output_tokens)
@@ -178,10 +224,16 @@ class Router:
         pacing = policy.pacing
         pressure = self._pressures.get(policy.team, 0.0) if pacing.enabled else 0.0
         quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality
-        choice = choose(candidates, rule.reference, grade, quality, judge.adequacy if judge else None)
-        served, why = self._override(choice, request, policy, session or request.controls.session or request.id)
+        learnt = {each.backend.name: self._evidence.adjust(policy.team, each.backend.name) for each in candidates}
+        adequacy = judge.adequacy if judge else None
+        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt)
+        subject = session or request.controls.session or request.id
+        plan = self._planned(choice, candidates, request, grade, quality, subject, learnt)
+        choice = plan.choice if plan else choice
+        served, why = self._override(choice, request, policy, subject)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
-        stronger = None if served else _stronger(choice, rule, request)
+        asking = plan.asking if plan and not served else None
+        stronger = None if served or asking else _stronger(choice, rule, request)
         self._count(choice, grade, served, stronger)
         return Route(
             tuple(each.backend for each in order),
@@ -192,11 +244,33 @@ class Router:
             reference=choice.reference.backend,
             considered=tuple(considered(each, choice.adequacies.get(each.backend.name)) for each in candidates),
             observed=choice.order[0].backend if served else None,
+            decided=promise(choice, plan, _stronger(choice, rule, request)) if served else None,
             input_tokens=demand.input.tokens,
             output_tokens=demand.output_tokens,
             quality=quality,
             pressure=pressure,
+            asking=asking,
+            strategy=plan.strategy if plan else "",
+            what_if=None
+            if plan
+            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt).sentences,
         )
+
+    def _planned(
+        self,
+        choice: Choice,
+        candidates: Sequence[Candidate],
+        request: CompletionRequest,
+        grade: Grade | None,
+        quality: float,
+        subject: str,
+        learnt: Mapping[str, Learned],
+    ) -> Planned | None:
+        if self.plan is None or not knows(grade):
+            return None
+        found = planned(self.plan, choice, candidates, request, quality, subject, learnt)
+        self._counts["planned"] += found is not None
+        return found
 
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
@@ -221,13 +295,9 @@ def _judge(grader: Grader) -> Judge:
     return Judge(grader, Adequacy(grader.artefact.curves))
 
 
-def share_of(subject: str) -> float:
-    """A stable place in 0..1 for a session or request, so that a conversation stays on one side."""
-    return int.from_bytes(blake2b(subject.encode(), digest_size=7).digest()) / 2**56
-
-
-def _as_asked(candidates: Sequence[Candidate], able: Sequence[Candidate], demand: Demand) -> Route:
+def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
     """Cheapest first among the backends that the client named, by name, model or tier."""
+    able = [each for each in candidates if not each.excluded]
     return Route(
         tuple([each.backend for each in (sorted(able, key=by_cost) if len(able) > 1 else able)]),
         f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name",
@@ -244,8 +314,7 @@ def _asked_for(choice: Choice, model: str) -> Candidate:
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """Whom to ask when the small backend's answer is unsure; only a plain, single answer can be taken back."""
+    """Whom to ask when the small backend's answer is unsure; only a single answer can be taken back."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
-    plain = not request.stream and request.parallel == 1
-    return reference if unsure and plain and RANK[reference.tier] > RANK[chosen.tier] else None
+    return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None

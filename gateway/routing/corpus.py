@@ -1,4 +1,4 @@
-"""Training prompts as arrays, and one fit of the linear classifier on a part of them."""
+"""Training prompts as arrays, and parts of them that a fit may see."""
 
 from __future__ import annotations
 
@@ -11,19 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.routing.artefact import CLIP, IDF_STEP
 from gateway.routing.evaluate import Outcome, read_outcomes
-from gateway.routing.features import BINS, COUNTS, VOCABULARY_BITS, WORD_BITS, Features, extract, normalise
-from gateway.routing.ridge import Array, Design, solve
+from gateway.routing.features import COUNTS, VOCABULARY_BITS, Features, extract, normalise
+from gateway.routing.ridge import Array
 
-PENALTY = 60.0
-"""Chosen by cross-validation; 30 to 100 differ by less than their uncertainty."""
-LEXICAL_SCALE = 0.05
-"""Weight of a standardised lexical count beside the unit-length n-gram vectors."""
-BALANCE = 0.25
-"""Prompts of a set weigh (its size) to the power of minus this: small sets count somewhat more per prompt."""
-LEVEL = 0.5
-"""Share of a set's mean gain that is taken off its prompts' gains."""
 SEEN_IN = 3
 """Prompts that must hold a word before it is known."""
 
@@ -51,20 +42,6 @@ class Corpus:
 
     def __len__(self) -> int:
         return len(self.outcomes)
-
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """One fit; the arrays as in `Artefact`."""
-
-    weights: Array
-    idf: Array
-    lexical_mean: Array
-    lexical_deviation: Array
-    lexical_weights: Array
-    intercept: float
-    scores: Array
-    """Of every prompt of the corpus, trained on or not."""
 
 
 def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
@@ -103,41 +80,6 @@ def _question(prompt: str) -> int:
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
 
 
-def fit_model(corpus: Corpus, chosen: NDArray[np.bool_]) -> Model:
-    """Ridge regression of the gain (strong − weak, less half its set's mean) on the `chosen` prompts.
-
-    Sets differ in how hard they are, which should be learnt, and in how far apart their two models are, which says
-    nothing about a prompt. Half taken off orders prompts within unseen sets as well as all of it, and keeps the
-    promised adequacy true on every set.
-    """
-    idf, values = _weigh(corpus, chosen)
-    mean, deviation = _spread(corpus, chosen)
-    dense = np.clip((corpus.lexical - mean) / deviation, -CLIP, CLIP) * LEXICAL_SCALE
-    gain, weights = corpus.strong - corpus.weak, np.zeros(len(corpus))
-    target = np.zeros(len(corpus))
-    for number in range(len(corpus.names)):
-        members = chosen & (corpus.sets == number)
-        if members.any():
-            target[members] = gain[members] - LEVEL * gain[members].mean()
-            weights[members] = float(members.sum()) ** -BALANCE
-    weights *= chosen.sum() / weights.sum()
-    design = Design(corpus.rows, corpus.bins, values, BINS, dense)
-    solution, intercept = solve(design, target, weights, PENALTY)
-    scores = design.times(solution) + intercept
-    return Model(solution[:BINS], idf, mean, deviation, solution[BINS:] * LEXICAL_SCALE, intercept, scores)
-
-
-def _weigh(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
-    """Inverse document frequencies as the artefact keeps them, and n-gram values of unit length per block."""
-    seen = np.bincount(corpus.bins[chosen[corpus.rows]], minlength=BINS)
-    idf = 1 + np.log((int(chosen.sum()) + 1) / (seen + 1))
-    idf = 1 + np.clip(np.round((idf - 1) * IDF_STEP), 0, 255) / IDF_STEP
-    values = corpus.counts * idf[corpus.bins]
-    block = corpus.rows * 2 + (corpus.bins >= 1 << WORD_BITS)
-    length = np.sqrt(np.bincount(block, values**2, minlength=2 * len(corpus)))
-    return idf, values / length[block]
-
-
 def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
     texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
@@ -153,12 +95,13 @@ def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]
 
 def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
     """Distance of each chosen prompt's lexical counts from those of `training`, in standard deviations."""
-    mean, deviation = _spread(corpus, training)
+    mean, deviation = spread(corpus, training)
     standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
     return standard
 
 
-def _spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
+def spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Mean and standard deviation of each lexical count over the chosen prompts."""
     return corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
 
 

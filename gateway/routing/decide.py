@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from gateway.domain.backend import RANK
+from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.route import Grade
 from gateway.routing.adequacy import Adequacy, Gap, gap
 from gateway.routing.candidates import Candidate
@@ -21,17 +23,23 @@ class Choice(NamedTuple):
 
 
 def choose(
-    candidates: Sequence[Candidate], named: str | None, grade: Grade | None, quality: float, adequacy: Adequacy | None
+    candidates: Sequence[Candidate],
+    named: str | None,
+    grade: Grade | None,
+    quality: float,
+    adequacy: Adequacy | None,
+    learnt: Mapping[str, Learned] = MappingProxyType({}),
 ) -> Choice:
     """Decide among `candidates`, of which at least one can serve. `named`: the policy's reference; `adequacy`: only a
-    grade needs it.
+    grade needs it. `learnt`: what the team's own answers say of backends, by name.
 
     The share 1 − quality of answers that may be worse is split evenly among the kinds of weaker candidates.
     """
     reference = reference_of(candidates, named)
     others = [each for each in candidates if not each.excluded and each is not reference]
     gaps: dict[str, Gap] = {
-        each.backend.name: gap(each.backend, reference.backend, each.cost_pico, reference.cost_pico) for each in others
+        each.backend.name: gap(each.backend, reference.backend, each.worth_pico, reference.worth_pico)
+        for each in others
     }
     cheap = [each for each in others if cheaper(each, reference)]
     weaker = {far for each in cheap if (far := gaps[each.backend.name]) != "equal"}
@@ -39,8 +47,13 @@ def choose(
     adequacies: dict[str, float] = {}
     good: list[Candidate] = []
     if grade is not None and not grade.abstained and adequacy is not None:
-        adequacies = {name: adequacy.of(far, grade.difficulty) for name, far in gaps.items()}
-        good = [each for each in cheap if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss)]
+        known = {name: learnt.get(name, NOTHING) for name in gaps}
+        adequacies = {name: known[name].adequacy(adequacy.of(far, grade.difficulty)) for name, far in gaps.items()}
+        good = [
+            each
+            for each in cheap
+            if adequacy.enough(gaps[each.backend.name], grade.difficulty, loss, known[each.backend.name])
+        ]
         good.sort(key=by_cost)
     better = {each.backend.name for each in good}
     rest = [each for each in others if each.backend.name not in better]
@@ -76,7 +89,7 @@ def by_cost(one: Candidate) -> tuple[bool, int, int]:
 
 
 def _strength(one: Candidate) -> tuple[int, bool, int]:
-    return RANK[one.backend.tier], one.backend.kind != "simulated", -1 if one.cost_pico is None else one.cost_pico
+    return RANK[one.backend.tier], one.backend.kind != "simulated", -1 if one.worth_pico is None else one.worth_pico
 
 
 def _dearer(one: Candidate, other: Candidate) -> bool:

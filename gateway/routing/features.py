@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,8 +86,9 @@ def normalise(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
+@lru_cache(maxsize=16)
 def extract(text: str) -> Features:
-    """Features of `text` as `normalise` reads it."""
+    """Features of `text` as `normalise` reads it; remembered, because grader and plan ask for the same ones."""
     plain = normalise(text)
     encoded = np.frombuffer(f" {plain} ".encode("utf-8", "replace"), np.uint8)[:_MOST_BYTES]
     byte_counts = np.bincount(encoded, minlength=256)

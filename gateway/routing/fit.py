@@ -6,99 +6,103 @@ import argparse
 import datetime
 import hashlib
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gateway.routing.artefact import FORMAT, Artefact, Curves, Support, save
+from gateway.routing.artefact import FORMAT, Artefact, ArtefactError, Curves, Support, load, save
 from gateway.routing.calibrate import calibration_error, curves
-from gateway.routing.corpus import (
+from gateway.routing.corpus import Corpus, Say, coverage, folds, known_words, read_corpus, strangeness, without
+from gateway.routing.evaluate import DataError, apgr, apgr_interval
+from gateway.routing.mixture import (
     BALANCE,
+    EXPERT_PENALTY,
+    EXPERT_SCALE,
+    GATE_PENALTY,
     LEVEL,
     LEXICAL_SCALE,
     PENALTY,
-    Corpus,
+    Mask,
     Model,
-    Say,
-    coverage,
     fit_model,
-    folds,
-    known_words,
-    read_corpus,
-    strangeness,
-    without,
+    refine,
 )
-from gateway.routing.evaluate import DataError, apgr, apgr_interval
 from gateway.routing.ridge import Array
 
 FOLDS = 5
+LEAST = 200
+"""Prompts to train on."""
+LEAST_MORE = 50
+"""Prompts to refine a prior with."""
 ABSTAIN = 0.01
 """Share of the prompts of an unseen set that may fall outside each limit of what is known."""
 REACH = 1.5
 """Prompts longer than the longest in training times this are outside."""
 
 
-def fit(paths: Sequence[Path], say: Say, *, seed: int = 0) -> Artefact:
-    """Cross-validate, hold out each set once, calibrate, then train on everything. Raises DataError, OSError."""
+def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | None = None) -> Artefact:
+    """Cross-validate, hold out each set once, calibrate, then train on everything. Raises DataError, OSError.
+
+    With a `prior` its score is refined by these outcomes instead, and it stands for what was known without them.
+    """
     corpus = read_corpus(paths, say)
-    if len(corpus) < 200:
-        raise DataError(f"{len(corpus)} prompts are too few to train on; collect at least 200")
-    seen = _cross_validated(corpus, say)
-    unseen, limits = _held_out(corpus, say)
-    centre, spread = float(seen.mean()), float(seen.std())
+    least = LEAST if prior is None else LEAST_MORE
+    if len(corpus) < least:
+        raise DataError(f"{len(corpus)} prompts are too few to train on; collect at least {least}")
+
+    def train(chosen: Mask) -> Model:
+        return fit_model(corpus, chosen) if prior is None else refine(prior.scorer, corpus, chosen)
+
+    seen = _cross_validated(corpus, train, say)
+    unseen, limits = _held_out(corpus, say) if prior is None else _known_before(corpus, prior)
+    centre, spread = float(seen.mean()), float(seen.std()) or 1.0
     standard = (seen - centre) / spread
     fitted = curves(corpus, standard)
     say("training on everything")
-    everything = np.ones(len(corpus), dtype=bool)
-    model, support = fit_model(corpus, everything), _support(corpus, limits)
+    support = _support(corpus, limits, prior)
     provenance = {
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "format": FORMAT,
         "seed": seed,
-        "method": "ridge regression of the gain (strong − weak) on hashed n-grams and lexical counts",
+        "method": "ridge regressions of the gain (strong − weak) on hashed n-grams and lexical counts: one for all "
+        "prompts, one for each larger set, mixed by linear gates",
         "settings": {
             "penalty": PENALTY,
             "lexical_scale": LEXICAL_SCALE,
+            "expert_penalty": EXPERT_PENALTY,
+            "expert_scale": EXPERT_SCALE,
+            "gate_penalty": GATE_PENALTY,
             "balance": BALANCE,
             "level": LEVEL,
             "folds": FOLDS,
         },
         "selection": "the settings are constants, chosen on the packaged artefact's data; see docs/routing.md",
         "data": [_source(path) for path in paths],
+        "prior": None if prior is None else prior.provenance["data"],
         "prompts": len(corpus),
         "sets": _metrics(corpus, seen, unseen, seed),
         "calibration": _calibration(corpus, standard, unseen, fitted),
         "support": {"least_coverage": limits[0], "most_strange": limits[1], "longest": support.longest},
     }
-    return _artefact(model, support, fitted, (centre, spread), provenance)
+    scorer = train(np.ones(len(corpus), dtype=bool)).scorer
+    return Artefact(scorer, centre, spread, support, fitted, provenance)
 
 
-def _artefact(
-    model: Model, support: Support, fitted: Curves, scale: tuple[float, float], provenance: Mapping[str, Any]
-) -> Artefact:
-    return Artefact(
-        model.weights.astype(np.float32),
-        model.idf.astype(np.float32),
-        model.lexical_mean.astype(np.float32),
-        model.lexical_deviation.astype(np.float32),
-        model.lexical_weights.astype(np.float32),
-        model.intercept,
-        *scale,
-        support,
-        fitted,
-        provenance,
-    )
-
-
-def _cross_validated(corpus: Corpus, say: Say) -> Array:
+def _cross_validated(corpus: Corpus, train: Callable[[Mask], Model], say: Say) -> Array:
     """A score of every prompt from a fit that saw neither it nor another form of its question."""
     scores = np.zeros(len(corpus))
     for number, test in enumerate(folds(corpus, FOLDS), 1):
-        scores[test] = fit_model(corpus, ~test).scores[test]
+        scores[test] = train(~test).scores[test]
         say(f"cross-validation: fold {number} of {FOLDS}")
     return scores
+
+
+def _known_before(corpus: Corpus, prior: Artefact) -> tuple[Array, tuple[float, float]]:
+    """The prior's own scores, and its limits."""
+    scores = np.array([prior.scorer.score(each) for each in corpus.features])
+    return scores, (prior.support.least_coverage, prior.support.most_strange)
 
 
 def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
@@ -125,10 +129,13 @@ def _held_out(corpus: Corpus, say: Say) -> tuple[Array, tuple[float, float]]:
     return scores, (float(least), float(most))
 
 
-def _support(corpus: Corpus, limits: tuple[float, float]) -> Support:
+def _support(corpus: Corpus, limits: tuple[float, float], prior: Artefact | None) -> Support:
     words = known_words(corpus, np.ones(len(corpus), dtype=bool))
-    longest = max(len(outcome.prompt) for outcome in corpus.outcomes)
-    return Support(np.packbits(words), limits[0], round(REACH * longest), limits[1])
+    longest = round(REACH * max(len(outcome.prompt) for outcome in corpus.outcomes))
+    vocabulary = np.packbits(words)
+    if prior is not None:
+        vocabulary, longest = vocabulary | prior.support.vocabulary, max(longest, prior.support.longest)
+    return Support(vocabulary, limits[0], longest, limits[1])
 
 
 def _metrics(corpus: Corpus, seen: Array, unseen: Array, seed: int) -> dict[str, Any]:
@@ -171,6 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gateway.routing.fit", description=__doc__)
     parser.add_argument("--data", nargs="+", type=Path, required=True, metavar="FILE", help="outcomes, JSONL or .gz")
     parser.add_argument("--out", type=Path, required=True, metavar="ARTEFACT", help="where the .npz goes")
+    parser.add_argument(
+        "--from", dest="prior", type=Path, metavar="ARTEFACT", help="refine this artefact instead of training anew"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the bootstrap intervals")
     options = parser.parse_args(arguments)
 
@@ -178,9 +188,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(line + "\n")
 
     try:
-        artefact = fit(options.data, say, seed=options.seed)
+        prior = None if options.prior is None else load(options.prior)
+        artefact = fit(options.data, say, seed=options.seed, prior=prior)
         save(artefact, options.out)
-    except (DataError, OSError) as error:
+    except (ArtefactError, DataError, OSError) as error:
         say(str(error))
         return 1
     for name, entry in artefact.provenance["sets"].items():

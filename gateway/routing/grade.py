@@ -14,8 +14,8 @@ from gateway.dialects.chat_turns import read_turns
 from gateway.domain.request import Turn
 from gateway.domain.route import Grade
 from gateway.errors import BadRequest
-from gateway.routing.artefact import CLIP, Artefact, load
-from gateway.routing.features import COUNTS, Features, Floats, extract
+from gateway.routing.artefact import Artefact, load
+from gateway.routing.features import COUNTS, Features, extract
 
 MOST_TURNS = 4
 """User turns that are graded, the latest ones; the hardest counts."""
@@ -53,15 +53,7 @@ class Grader:
 
     def score(self, features: Features) -> float:
         """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
-        known = self.artefact
-        weighted = features.counts * known.idf[features.bins]
-        pulls = weighted * known.weights[features.bins]
-        lexical = self._standard(features).clip(-CLIP, CLIP)
-        total = known.intercept + float(lexical @ known.lexical_weights)
-        for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
-            length = float(np.sqrt(weighted[block] @ weighted[block]))
-            total += float(pulls[block].sum()) / length if length else 0.0
-        return total
+        return self.artefact.scorer.score(features)
 
     def outside(self, text: str, features: Features) -> str:
         """Why the text lies outside what training saw; empty when it does not."""
@@ -74,11 +66,8 @@ class Grader:
 
     def strangeness(self, features: Features) -> float:
         """How far the lexical counts lie from training's, in standard deviations; high for code, logs and data."""
-        standard = self._standard(features)[:COUNTS]
+        standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
         return math.sqrt(float(standard @ standard) / len(standard))
-
-    def _standard(self, features: Features) -> Floats:
-        return (features.lexical - self.artefact.lexical_mean) / self.artefact.lexical_deviation
 
     def coverage(self, features: Features) -> float:
         """Share of the text's longer words that training saw; 0 without words."""

@@ -100,8 +100,29 @@ class EmbedderSettings(Section):
     max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer text is exact-only.")
 
 
+class ReplicaSettings(Section):
+    """Several backends with the same model."""
+
+    overload: float = Field(
+        1.25, gt=1, le=10, description="Most that one may have of the mean load before conversations go to the next."
+    )
+    on_demand: Share = Field(
+        0.2, description="Share of conversations that stay off `spot` backends where there are others of the model."
+    )
+
+
 class TrialsSettings(Section):
     holdout: Share = Field(0.0, description="Share of conversations that the reference serves, to compare with.")
+    cap_usd: Usd = Field(
+        "10", description="Most USD that comparing may cost all teams together per window.", validate_default=True
+    )
+    window: Literal["hour", "day", "week", "month"] = Field("day", description="Calendar window of the caps, UTC.")
+
+
+class RoutingSettings(Section):
+    artefact: str | None = Field(
+        None, description="Path of a plan that `thriftgate router fit` made; null: decisions follow the grader."
+    )
 
 
 class LocalModelSettings(Section):
@@ -130,7 +151,9 @@ class GatewayConfig(Section):
     )
     telemetry: TelemetrySettings = TelemetrySettings()
     embedder: EmbedderSettings = EmbedderSettings()
+    replicas: ReplicaSettings = ReplicaSettings()
     trials: TrialsSettings = TrialsSettings()
+    routing: RoutingSettings = RoutingSettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
     admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")

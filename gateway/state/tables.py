@@ -99,6 +99,10 @@ ledger = Table(
     Column("image_input_tokens", Integer, nullable=False, server_default="0"),
     Column("image_tokens", Integer, nullable=False, server_default="0"),
     Column("supersedes", String(80), nullable=False, server_default=""),  # id of the row that this one replaces
+    # Of answers that routing only looked on at; empty: it chose, or had no choice.
+    Column("decided", String(200), nullable=False, server_default=""),  # whom it would have asked, the first one first
+    Column("decided_pico", BigInteger),  # what these tokens would have cost there; NULL: unpriced
+    Column("decided_ppm", Integer, nullable=False, server_default="0"),  # expected adequacy, in millionths
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),
@@ -190,6 +194,9 @@ ledger_sums = Table(
     Column("sent_bytes", BigInteger, nullable=False),
     Column("cost_pico", BigInteger),
     Column("saved_pico", BigInteger),
+    Column("decided", String(200), nullable=False, server_default=""),
+    Column("decided_pico", BigInteger),
+    Column("decided_ppm", BigInteger, nullable=False, server_default="0"),
     Index("ix_ledger_sums_team_at", "team", "at"),
 )
 
@@ -246,6 +253,57 @@ feedback = Table(
     Column("score", Float),  # 0..1: how good the answer was
     Column("cache", String(16), nullable=False, default=""),
     Column("comment", String(1000), nullable=False, default=""),
+    Column(
+        "predicted", Float
+    ),  # the prior's adequacy of the backend for this request; NULL: of the reference, or unknown
+    Column("target", Float),  # what routing promised of it, 1 of the reference; NULL: unknown
+    Index("ix_feedback_key_id_at", "key_id", "at"),
+    Index("ix_feedback_team_backend_id", "team", "backend", "id"),
+)
+
+evidence = Table(
+    "evidence",
+    metadata,
+    # Answers that were compared with another one's.
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", Float, nullable=False),
+    Column("request_id", String(48), nullable=False, index=True),
+    Column("team", String(64), nullable=False),
+    Column("backend", String(200), nullable=False),  # whose answer is judged
+    Column("reference", String(200), nullable=False),  # whose answer it is compared with
+    Column("source", String(16), nullable=False),  # shadow | probe | holdout | observe | cascade | escalation
+    Column("judge", String(200), nullable=False),
+    Column("predicted", Float, nullable=False),  # the prior's adequacy of the backend for this request
+    Column("target", Float, nullable=False),  # what routing promised of it
+    Column("score", Float, nullable=False),  # 0..1: as good as the reference's
+    Column("weight", Float, nullable=False),  # 0: no fair sample of the backend's answers
+    Column(
+        "plans", Text, nullable=False, server_default="{}"
+    ),  # JSON: artefact → whom it would have asked, at what cost
+    Index("ix_evidence_team_backend_id", "team", "backend", "id"),
+    Index("ix_evidence_at", "at"),
+)
+
+shadow_spend = Table(
+    "shadow_spend",
+    metadata,
+    # What comparing cost in a window, and what calls under way may still cost.
+    Column("period", String(40), primary_key=True),  # the window's kind and when it began
+    Column("team", String(64), primary_key=True),  # empty: all teams
+    Column("held_pico", BigInteger, nullable=False),
+    Column("spent_pico", BigInteger, nullable=False),
+    Column("calls", Integer, nullable=False),
+)
+
+artefacts = Table(
+    "artefacts",
+    metadata,
+    # Plans that routing may follow; at most one is live, one in shadow.
+    Column("id", String(64), primary_key=True),  # SHA-256 of the file
+    Column("body", LargeBinary, nullable=False),  # the file
+    Column("state", String(16), nullable=False),  # shadow | live | previous | refused | retired
+    Column("at", Float, nullable=False),  # since when it is in that state
+    Column("why", String(300), nullable=False, default=""),
 )
 
 files = Table(

@@ -1,1 +1,1 @@
-"""Learning on the side: what people say of answers, and the few requests that the reference serves to compare with."""
+"""Learning on the side: what answers are worth, measured by comparing them, by what people say, and plans on trial."""

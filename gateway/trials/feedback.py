@@ -1,4 +1,7 @@
-"""What people say of an answer, one voice per key and request, kept beside the decision that it judges."""
+"""What people say of an answer, one voice per key and request, kept beside the decision that it judges.
+
+A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/evidence.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,16 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
+from gateway.domain.protocols import Clock, Evidence, NoEvidence
 from gateway.domain.tenant import Tenant
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, LimitExceeded
+from gateway.ledger.evidence import MOST, by_key, robust_mean
 from gateway.state.sql import Database
 from gateway.state.tables import feedback
 
 RATINGS = {"good": 1.0, "bad": 0.0}
+PER_MINUTE = 60
+"""Voices of one key; more are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,45 +55,87 @@ def parse(body: Mapping[str, Any]) -> Voice:
 class Feedback:
     """Kept in SQL; what it says of each backend is read back as figures."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._heard = 0
+    def __init__(self, database: Database, learnt: Evidence | None = None, *, clock: Clock = time) -> None:
+        """`learnt`: what the adequacies in flight records were corrected by."""
+        self._database, self._learnt, self._clock = database, learnt or NoEvidence(), clock
+        self._heard = self._refused = 0
 
     async def hear(self, tenant: Tenant, flight: Mapping[str, Any], voice: Voice) -> None:
-        """Keep a voice on the request that `flight` records; a second one of the same key replaces the first."""
-        attempts = flight["attempts"]
+        """Keep a voice on the request that `flight` records; a second one of the same key replaces the first.
 
-        def keep(connection: Connection) -> None:
+        Raises LimitExceeded.
+        """
+        backend, now = _served_by(flight), self._clock.time()
+        predicted, target = self._promise(tenant.team, flight, backend)
+
+        def keep(connection: Connection) -> bool:
+            c = feedback.c
+            lately = select(func.count()).where(c.key_id == tenant.key.id, c.at > now - 60)
+            if (connection.scalar(lately) or 0) >= PER_MINUTE:
+                return False
             connection.execute(
                 delete(feedback).where(feedback.c.request_id == flight["id"], feedback.c.key_id == tenant.key.id)
             )
             connection.execute(
                 insert(feedback).values(
-                    at=time.time(),
+                    at=now,
                     request_id=flight["id"],
                     team=tenant.team,
                     key_id=tenant.key.id,
-                    backend=attempts[-1]["backend"] if attempts else "",
+                    backend=backend,
                     difficulty=flight["difficulty"],
                     score=voice.score,
                     cache=voice.cache,
                     comment=voice.comment,
+                    predicted=predicted,
+                    target=target,
                 )
             )
+            return True
 
-        await self._database.run(keep)
+        if not await self._database.run(keep):
+            self._refused += 1
+            raise LimitExceeded(
+                f"This key has said something of {PER_MINUTE} requests within a minute; wait, or say less.",
+                retry_after_s=60.0,
+            )
         self._heard += 1
 
+    def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
+        """The prior's adequacy of who answered and what routing promised of it; of the reference None and 1, None twice
+        where no decision is known."""
+        route = flight.get("route") or {}
+        if not backend or not route:
+            return None, None
+        if backend == route.get("reference"):
+            return None, 1.0
+        said = next((one["adequacy"] for one in route.get("considered", ()) if one["backend"] == backend), None)
+        quality = route.get("quality")
+        if said is None or quality is None:
+            return None, None
+        return self._learnt.adjust(team, backend).prior(said), min(said, quality)
+
     async def quality(self, team: str | None = None) -> list[dict[str, Any]]:
-        """Mean score and number of voices per backend, of one team or all."""
-        mean, count = func.avg(feedback.c.score), func.count(feedback.c.score)
-        query = select(feedback.c.backend, mean, count).where(feedback.c.score.is_not(None))
+        """Robust mean score of each backend's newest voices, of one team or all, and how many they are."""
+        c = feedback.c
+        query = select(c.backend, c.key_id, c.score).where(c.score.is_not(None)).order_by(c.id.desc()).limit(25 * MOST)
         if team is not None:
-            query = query.where(feedback.c.team == team)
-        rows = await self._database.run(
-            lambda connection: connection.execute(query.group_by(feedback.c.backend).order_by(feedback.c.backend)).all()
-        )
-        return [{"backend": backend, "score": float(score), "voices": voices} for backend, score, voices in rows]
+            query = query.where(c.team == team)
+        rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
+        voices: dict[str, list[tuple[str, float]]] = {}
+        for backend, key, score in rows:
+            voices.setdefault(backend, []).append((key, score))
+        return [
+            {"backend": backend, "score": robust_mean(by_key(said)), "voices": len(said)}
+            for backend, said in sorted(voices.items())
+        ]
 
     def stats(self) -> dict[str, int | float | str]:
-        return {"heard": self._heard}
+        return {"heard": self._heard, "refused": self._refused}
+
+
+def _served_by(flight: Mapping[str, Any]) -> str:
+    """Whose answer the client got; empty where that came from the cache."""
+    attempts: list[Mapping[str, Any]] = [one for one in flight["attempts"] if one.get("kind", "") != "shadow"]
+    served = [one for one in attempts if one.get("outcome") in ("ok", "open")] or attempts
+    return str(served[-1]["backend"]) if served else ""

@@ -254,3 +254,37 @@ async def test_tokens_of_free_backends_do_not_count_and_those_of_unpriced_ones_d
             hold.settle(0)
         with pytest.raises(BudgetExhausted, match="has 10 tokens left"):
             await budgets.hold(who, record(who), asking(60)).extend(backend(), 10)
+
+
+async def test_the_attempt_that_is_served_is_the_one_that_grows(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke()
+        seen = record(who, stream=True)
+        with released(budgets.hold(who, seen, asking(None))) as hold:
+            await hold.extend(backend(), 100)
+            first, covers = seen.attempt(backend()), hold.covers
+            await hold.extend(backend(), 5000)
+            seen.attempt(backend())
+            held = hold.held
+            hold.follow(first)
+            assert hold.covers == covers
+            await hold.grow(4000)
+            assert hold.covers > 3900
+            assert hold.held > held
+            first.ended_at = 1.0
+            hold.follow(first)
+            assert hold.covers == float("inf")
+
+
+async def test_a_call_that_is_too_dear_changes_nothing_about_the_one_before(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("0.01")
+        seen = record(who, stream=True)
+        with released(budgets.hold(who, seen, asking(None))) as hold:
+            await hold.extend(backend(), 100)
+            first, covers, held = seen.attempt(backend()), hold.covers, hold.held
+            for _ in range(2):
+                with pytest.raises(BudgetExhausted):
+                    await hold.extend(backend(), 10_000_000)
+            hold.follow(first)
+            assert (hold.covers, hold.held) == (covers, held)

@@ -6,13 +6,11 @@ import math
 import orjson
 import pytest
 
-from gateway.backends.escalate import weakness
-from gateway.backends.relay import Whole
-from gateway.dialects.wire import Plain
+from gateway.backends.escalate import Escalation
 from gateway.domain.answer import Answer
-from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import Route
+from gateway.domain.strategy import FAILED, Answered
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
@@ -105,7 +103,7 @@ async def test_the_weak_answer_is_served_when_the_stronger_backend_fails(
     assert pair.books.still_open == [weak.id]
     assert set(pair.books.closed.values()) == {"failed"}
     assert not pair.record.escalated
-    assert pair.record.notes[-1]["what"] == "escalation failed"
+    assert {"what": "member failed", "backend": "large"}.items() <= pair.record.notes[-1].items()
 
 
 async def test_the_weak_answer_is_served_when_the_budget_does_not_allow_the_stronger_backend(
@@ -132,13 +130,6 @@ async def test_a_call_cancelled_during_escalation_closes_both_attempts(
     await large.until(lambda: large.last.hung_up)
 
 
-async def test_a_stream_is_served_as_it_comes(small: Provider, large: Provider, pair: Caller) -> None:
-    small.script(UNSURE)
-    await read(await call(pair, chat(stream=True)))
-    assert not large.exchanges
-    assert "logprobs" not in small.last.json
-
-
 async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provider, caller_of: CallerOf) -> None:
     pair = caller_of(backend_at(small, "small"), backend_at(large, "large"))
     small.script(Fail(500), Fail(500))
@@ -148,53 +139,21 @@ async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provi
     assert len(large.exchanges) == 1
 
 
-def whole(text: str, finish: str = "stop", confidence: float | None = None) -> Whole:
-    attempt: Attempt = None  # type: ignore[assignment]  # what it says is all that counts
-    return Whole(Plain(b"{}", None, finish, confidence, [{"message": {"content": text}}]), attempt)
-
-
 @pytest.mark.parametrize(
-    "text",
+    ("answers", "asks", "serves"),
     [
-        "I'm sorry, but I can't assist with that request.",
-        "I am sorry, I cannot do that.",
-        "Unfortunately, I cannot answer this.",
-        "I cannot help with that.",
-        "I can’t provide that.",
-        "I'm unable to answer that question.",
-        "I don't know.",
-        "As an AI language model, I have no opinions.",
-        "Lo siento, pero no puedo ayudar con eso.",
-        "Lo siento, no sé.",
-        "No puedo responder a esa pregunta.",
-        "Como modelo de lenguaje, no tengo acceso a internet.",
-        "Desculpe, mas não posso ajudar com isso.",
-        "Infelizmente, não consigo responder.",
-        "Não posso fornecer essa informação.",
-        "Como um modelo de linguagem, não tenho opiniões.",
+        ([], ("a",), None),
+        ([Answered("a", None)], (), 0),
+        ([Answered("a", "1", "unsure", 0.5)], ("b",), 0),
+        ([Answered("a", None, "refusal")], ("b",), 0),
+        ([Answered("a", None, FAILED)], (), 0),
+        ([Answered("a", None, "empty"), Answered("b", None)], (), 1),
+        ([Answered("a", None, "empty"), Answered("b", None, "refusal")], (), 1),
+        ([Answered("a", None, "empty"), Answered("b", None, FAILED)], (), 0),
     ],
 )
-def test_declining_is_recognised_in_three_languages(text: str) -> None:
-    assert weakness(whole(text), 0.6) == "refusal"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Paris.",
-        "I can help with that: first, open the file.",
-        "Sorry for the delay in shipping; here is the draft you asked for.",
-        "No puedo más is a Spanish expression that means 'I can't go on'.",
-        "Lo siento means 'I am sorry'.",
-        "I'm sorry, but I can't" + " sing the song that follows word for word; here is a long summary of it." * 10,
-    ],
-)
-def test_what_only_sounds_like_declining_is_an_answer(text: str) -> None:
-    assert weakness(whole(text), 0.6) == ""
-
-
-def test_filtered_content_is_weak_and_confidence_counts_below_the_line() -> None:
-    assert weakness(whole("x", finish="content_filter"), 0.6) == "refusal"
-    assert weakness(whole("Paris.", confidence=0.59), 0.6) == "unsure"
-    assert weakness(whole("Paris.", confidence=0.6), 0.6) == ""
-    assert weakness(whole("", finish="tool_calls", confidence=0.1), 0.6) == ""
+def test_it_is_a_strategy_of_two(answers: list[Answered], asks: tuple[str, ...], serves: int | None) -> None:
+    strategy = Escalation("a", "b")
+    assert strategy.next(answers) == asks
+    if serves is not None:
+        assert strategy.serves(answers) == serves

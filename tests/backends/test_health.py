@@ -230,3 +230,40 @@ async def test_the_time_to_a_first_byte_is_averaged_over_streams_alone(clock: St
         place.began(streaming=streaming)
         place.succeeded()
     assert subject.state().first_byte_ms == pytest.approx(120.0)
+
+
+async def test_nearly_all_first_tokens_are_known_once_there_are_enough(clock: StoppedClock) -> None:
+    subject = health(clock)
+    for number in range(1, 101):
+        assert (subject.slow_after_s is None) == (number <= 20)
+        place = await entered(subject)
+        clock.pass_(number / 100)
+        place.began(streaming=True)
+        place.succeeded()
+    assert subject.slow_after_s == pytest.approx(0.95)
+
+
+async def test_a_call_that_was_outrun_counts_with_the_time_that_it_took_in_vain(clock: StoppedClock) -> None:
+    subject = health(clock)
+    for pause_s, outrun in ((0.1, False),) * 18 + ((2.0, True),) * 2:
+        place = await entered(subject)
+        clock.pass_(pause_s)
+        if outrun:
+            place.outrun()
+            place.outrun()
+        else:
+            place.began(streaming=True)
+            place.succeeded()
+    assert subject.slow_after_s == pytest.approx(2.0)
+    assert subject.in_flight == 0
+    assert subject.state().available
+
+
+async def test_the_time_to_a_whole_answer_is_averaged_over_answers_alone(clock: StoppedClock) -> None:
+    subject = health(clock)
+    for pause_s, answered in ((1.0, True), (60.0, False), (2.0, True)):
+        place = await entered(subject)
+        clock.pass_(pause_s)
+        place.began(streaming=False)
+        place.succeeded(answered=answered)
+    assert subject.whole_s == pytest.approx(1.2)

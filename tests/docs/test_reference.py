@@ -24,6 +24,7 @@ from gateway.alerts.thresholds import Account, due
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
+from gateway.api.drains import DrainRoutes
 from gateway.api.headers import of_record
 from gateway.api.message_batches import MessageBatchRoutes
 from gateway.api.root import Root
@@ -174,6 +175,7 @@ def test_every_route_is_told() -> None:
         BatchRoutes(door=door, files=None, jobs=None),  # type: ignore[arg-type]
         MessageBatchRoutes(door=door, files=None, jobs=None, max_request_bytes=1),  # type: ignore[arg-type]
         AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
+        DrainRoutes(door=door, fleet=None, database=None),  # type: ignore[arg-type]
         Admin(door=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
     ]
     told = "\n".join(" ".join(row) for row in table("routes"))

@@ -21,7 +21,7 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.errors import ContextTooLong
 from tests.fakes.money import LooseHold, StrictBooks
 
-TENANT = Tenant(Key("key_1", "search"), Policy(team="search"))
+POLICY = Policy(team="search")
 
 
 def chat(text: str = "hello", *, stream: bool = False, **fields: Any) -> CompletionRequest:
@@ -32,8 +32,9 @@ def chat(text: str = "hello", *, stream: bool = False, **fields: Any) -> Complet
     return openai_chat.parse(orjson.dumps(body), new_request_id(), Controls(), {})
 
 
-def record_of(request: CompletionRequest) -> Record:
-    return Record(request.id, TENANT, request.model, request.dialect, request.stream)
+def record_of(request: CompletionRequest, policy: Policy = POLICY) -> Record:
+    tenant = Tenant(Key("key_1", policy.team), policy)
+    return Record(request.id, tenant, request.model, request.dialect, request.stream)
 
 
 @dataclass
@@ -46,6 +47,7 @@ class Caller:
     windows: Mapping[str, int] = field(default_factory=dict)
     """Backend → most input tokens that fit."""
     tokens: int = 7
+    policy: Policy = POLICY
     record: Record = field(default_factory=lambda: record_of(chat()))
 
     async def plan_for(self, backend: Backend) -> ContextPlan:
@@ -54,7 +56,7 @@ class Caller:
         return ContextPlan(self.tokens, self.tokens)
 
     async def call(self, request: CompletionRequest, route: Route | None = None, *, within_s: float = 5.0) -> Answer:
-        self.record = record_of(request)
+        self.record = record_of(request, self.policy)
         return await self.fleet.call(
             route or Route(self.fleet.backends, "test"),
             request,

@@ -171,8 +171,9 @@ async def opened_house(
     *,
     books: Books | None = None,
     more: Callable[[Provider], tuple[Backend, ...]] = lambda provider: (),
+    **fields: Any,
 ) -> AsyncIterator[House]:
-    """One provider behind the backend `small` and whatever `more` makes of it."""
+    """One provider behind the backend `small`, which has these `fields` too, and whatever `more` makes of it."""
     notes: list[str] = []
     prices, grades = await asyncio.to_thread(catalogue), await asyncio.to_thread(grader)
     async with AsyncExitStack() as exits:
@@ -183,7 +184,7 @@ async def opened_house(
             await room.open()
             return room
 
-        fleet = await opened(Fleet((backend(provider, "small", queue_timeout=0.2), *more(provider))))
+        fleet = await opened(Fleet((backend(provider, "small", queue_timeout=0.2, **fields), *more(provider))))
         journal = Journal(folder / "journal", prices=prices, worker="0")
         await journal.start()
         exits.push_async_callback(journal.aclose)

@@ -49,6 +49,8 @@ class LooseHold:
         self.extended: list[tuple[str, int]] = []
         self.covers = float("inf")
         self.output_limit: int | None = None
+        self.followed: Attempt | None = None
+        self.spent: BudgetExhausted | None = None
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         if backend.name in self.too_dear:
@@ -56,4 +58,9 @@ class LooseHold:
         self.extended.append((backend.name, input_tokens))
 
     async def grow(self, output_tokens: int) -> None:
-        """Nothing runs out."""
+        """Nothing runs out, unless it is `spent`."""
+        if self.spent is not None:
+            raise self.spent
+
+    def follow(self, attempt: Attempt) -> None:
+        self.followed = attempt

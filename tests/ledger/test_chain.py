@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
+import orjson
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger.chain import Head, canonical, following, genesis, linked
+from gateway.ledger.chain import Head, canonical, following, genesis, linked, sums_hash
 from gateway.ledger.rows import FIELDS, LEAST, Row
 from tests.ledger.samples import row
 
@@ -64,3 +65,12 @@ def test_what_a_later_version_adds_changes_no_hash_of_today() -> None:
     assert hashlib.sha256(canonical(tuple(row("req_1", tags='{"a":"b"}', difficulty=0.5)))).hexdigest()[:16] == (
         "cf33bea1d77255b6"
     )
+
+
+def test_sums_that_were_written_before_they_had_later_columns_keep_their_hash() -> None:
+    earlier = [(0, 1.0, "r", None), (1, 2.0, "s", 7)]
+    now = [(*one, "", None, 0) for one in earlier]
+    told = [(*one, "small", 5, 900_000) for one in earlier]
+    before = hashlib.sha256(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in earlier)).digest()
+    assert sums_hash(now) == before
+    assert sums_hash(told) != before

@@ -15,6 +15,7 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
+from gateway.domain.route import Decision, Route
 from gateway.domain.usage import Usage
 from gateway.ledger.dimensions import CACHE, COLUMNS, dimensions
 from gateway.ledger.formats import as_csv, as_object, as_table, dollars
@@ -237,3 +238,53 @@ async def test_idle_machine_time_is_cost_but_no_request(any_database: Database) 
     assert (total.requests, total.attempts, total.cache_answers) == (1, 1, 0)
     assert (total.cost_pico, total.idle_pico) == (50_499_995, -5)
     assert as_object(await usage(any_database))["total"]["idle_usd"] == "-0.000000000005"
+
+
+@pytest_asyncio.fixture
+async def observed(any_database: Database, tmp_path: Path) -> Database:
+    """Two answers that routing only looked on at, one of them unpriced as decided, and one that it chose."""
+    books = journal(tmp_path / "journal")
+    await books.start()
+    for decided in (Decision(((LARGE, 0.25),), 0.96), Decision(((LARGE, 1.0), (UNPRICED, 0.1)), 0.5), None):
+        entry = record("search")
+        entry.route = Route((LARGE,), "observe mode", decided=decided)
+        attempt = begin(entry, at=JANUARY)
+        books.open(attempt, entry)
+        books.close(finish(attempt, USAGE), entry)
+    await books.aclose()
+    writer = Writer(tmp_path / "journal", any_database)
+    await writer.drain_once()
+    await writer.aclose()
+    return any_database
+
+
+async def test_what_routing_would_have_saved_and_brought_is_told(observed: Database) -> None:
+    total = (await usage(observed)).total
+    assert (total.requests, total.decided, total.undecided_pico, total.decided_ppm) == (3, 1, COST, 960_000)
+    assert total.decided_pico == COST // 4
+    found = as_object(await usage(observed))["total"]
+    assert Decimal(found["undecided_usd"]) == 4 * Decimal(found["decided_usd"])
+    assert found["decided_adequacy"] == 0.96
+    console = Console(width=400)
+    with console.capture() as captured:
+        console.print(as_table(await usage(observed)))
+    assert "Routing looked on at 1 answers" in captured.get()
+    assert "(75%), at an expected adequacy of 0.960" in captured.get()
+
+
+async def test_where_routing_looked_on_at_nothing_there_is_no_adequacy(booked: Database) -> None:
+    report = await usage(booked)
+    assert as_object(report)["total"]["decided_adequacy"] is None
+    (row,) = [one for one in csv.DictReader(io.StringIO(as_csv(report))) if one["model"] == LARGE.model]
+    assert row["decided_adequacy"] == ""
+    assert row["decided"] == "0"
+
+
+async def test_a_roll_up_keeps_what_routing_would_have_done(booked: Database) -> None:
+    known = {"requests": 3, "attempts": 3, "at": JANUARY, "backend": "small", "cost_pico": 900}
+    facts = {"decided": "tiny", "decided_pico": 300, "decided_ppm": 2_700_000}
+    before = (await usage(booked)).total
+    await asyncio.to_thread(partial(roll_up, booked, **known, **facts))
+    total = (await usage(booked)).total
+    assert before.decided == 0
+    assert (total.decided, total.undecided_pico, total.decided_pico, total.decided_ppm) == (3, 900, 300, 2_700_000)

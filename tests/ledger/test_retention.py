@@ -16,6 +16,7 @@ from gateway.ledger.append import append
 from gateway.ledger.dimensions import COLUMNS
 from gateway.ledger.report import Report, read_usage
 from gateway.ledger.retention import DAY_S, count_old
+from gateway.ledger.rollup import summed
 from gateway.ledger.rows import MOST_PICO, Row
 from gateway.ledger.sums import snapshot
 from gateway.ledger.verify import Verdict, verify
@@ -234,3 +235,28 @@ async def test_a_gateway_does_it_by_itself(database: Database, directory: Path) 
     assert await writer.drain_once() == 2
     assert writer.stats()["retained"] == 2
     await writer.aclose()
+
+
+def test_sums_add_up_what_routing_would_have_done() -> None:
+    rows = [
+        Row(
+            f"a{number}",
+            f"r{number}",
+            1,
+            0.0,
+            "",
+            "",
+            "",
+            cost_pico=100,
+            decided="tiny",
+            decided_pico=pico,
+            decided_ppm=9,
+        )
+        for number, pico in enumerate((10, 20, None))
+    ]
+    names = [column.name for column in ledger_sums.columns if column.name != "rollup"]
+    lines = [dict(zip(names, line, strict=True)) for line in summed("roll", rows, set())]
+    assert [(one["attempts"], one["decided"], one["decided_pico"], one["decided_ppm"]) for one in lines] == [
+        (2, "tiny", 30, 18),
+        (1, "tiny", None, 9),
+    ]

@@ -33,10 +33,16 @@ def test_another_file_is_refused_by_name(tmp_path: Path, content: bytes) -> None
 
 
 def test_an_artefact_of_another_format_asks_for_a_new_fit(grader: Grader, tmp_path: Path) -> None:
-    save(replace(grader.artefact, weights=grader.artefact.weights[:1024]), tmp_path / "narrow.npz")
+    scorer = grader.artefact.scorer
+    narrow = replace(scorer, weights=scorer.weights[:1024])
+    save(replace(grader.artefact, scorer=narrow), tmp_path / "narrow.npz")
     with pytest.raises(ArtefactError, match="fit it anew"):
         load(tmp_path / "narrow.npz")
     words = replace(grader.artefact.support, vocabulary=np.zeros(8, np.uint8))
     save(replace(grader.artefact, support=words), tmp_path / "words.npz")
     with pytest.raises(ArtefactError, match="vocabulary"):
         load(tmp_path / "words.npz")
+    gates = replace(scorer, gates=scorer.gates[:1], gate_intercepts=scorer.gate_intercepts[:1])
+    save(replace(grader.artefact, scorer=gates), tmp_path / "gates.npz")
+    with pytest.raises(ArtefactError, match="experts and gates"):
+        load(tmp_path / "gates.npz")

@@ -38,7 +38,7 @@ class EveryOther:
     def holdout(self, request: Any) -> bool:
         return self.held
 
-    def offer(self, sample: Any) -> None:
+    def offer(self, request: Any, record: Any, answer: Any) -> None:
         raise AssertionError("the router offers nothing")
 
 
@@ -173,7 +173,7 @@ def test_a_held_out_request_goes_to_the_reference(
     ("changes", "rule", "wanted"),
     [
         ({}, {}, LARGE),
-        ({"stream": True}, {}, None),
+        ({"stream": True}, {}, LARGE),
         ({"parallel": 2}, {}, None),
         ({}, {"escalate": False}, None),
         ({}, {"candidates": ["small"]}, None),

@@ -7,11 +7,12 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.routing.artefact import Artefact
-from gateway.routing.corpus import Corpus, fit_model, folds, read_corpus, without
+from gateway.routing.artefact import Artefact, save
+from gateway.routing.corpus import Corpus, folds, read_corpus, without
 from gateway.routing.evaluate import DataError
 from gateway.routing.fit import fit, main
 from gateway.routing.grade import Grader
+from gateway.routing.mixture import fit_model
 
 TOPICS = ("planets", "rivers", "kings", "metals", "birds", "engines", "poems", "islands")
 
@@ -97,6 +98,41 @@ def test_serving_scores_as_training_does(corpus: Corpus, fitted: Artefact) -> No
     grader = Grader(fitted)
     served = [grader.score(features) for features in corpus.features[:20]]
     assert np.allclose(served, model.scores[:20], atol=1e-4)
+
+
+def test_an_artefact_is_refined_with_few_outcomes_of_another_kind(
+    files: list[Path], fitted: Artefact, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The prior holds proofs for hard; in the new domain it is songs."""
+    chance, rows = random.Random(6), []
+    for number in range(80):
+        song = number % 2 == 0
+        prompt = f"{'Sing' if song else 'Prove'} me {chance.choice(TOPICS)} and {chance.choice(TOPICS)} as {number}x."
+        rows.append({"prompt": prompt, "w": float(chance.random() < (0.1 if song else 0.95)), "s": 1.0})
+    data, prior, out = (tmp_path / name for name in ("songs.jsonl", "prior.npz", "mine.npz"))
+    data.write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    save(fitted, prior)
+    assert main(["--data", str(data), "--from", str(prior), "--out", str(out)]) == 0, capsys.readouterr().err
+    before, after = Grader.load(prior), Grader.load(out)
+    singing, proving = "Sing me rivers and kings as 7x.", "Prove me rivers and kings as 7x."
+    assert before.grade(singing).difficulty < before.grade(proving).difficulty
+    assert after.grade(singing).difficulty > after.grade(proving).difficulty
+    entry = after.artefact.provenance["sets"]["songs"]
+    assert entry["in_domain"][0] > entry["unseen"][0]
+    assert after.artefact.provenance["prior"] == fitted.provenance["data"]
+
+
+def test_a_refined_artefact_still_knows_the_words_of_its_prior(
+    fitted: Artefact, files: list[Path], tmp_path: Path
+) -> None:
+    few = tmp_path / "few.jsonl"
+    few.write_bytes(b"\n".join(b'{"prompt": "quartz %d", "w": 0, "s": 1}' % number for number in range(60)))
+    refined = fit([few], _quiet, prior=fitted)
+    known, before = (np.unpackbits(each.support.vocabulary) for each in (refined, fitted))
+    assert (known >= before).all()
+    assert known.sum() == before.sum() + 1
+    with pytest.raises(DataError, match="at least 200"):
+        fit([few], _quiet)
 
 
 def test_cross_validated_figures_find_the_signal(fitted: Artefact) -> None:

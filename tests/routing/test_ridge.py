@@ -1,33 +1,65 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
-from gateway.routing.ridge import Design, logistic, solve
+from gateway.routing import ridge
+from gateway.routing.ridge import Array, Design, logistic, solve
 
 
-def test_conjugate_gradients_find_the_closed_solution() -> None:
-    chance = np.random.default_rng(1)
+def _design(chance: np.random.Generator) -> tuple[Design, Array]:
+    """Six sparse columns, of which one is empty, and three dense ones; some rows are empty on the sparse side."""
     whole = chance.normal(size=(60, 9)) * (chance.random((60, 9)) < 0.5)
+    whole[:, 4] = 0
+    whole[[0, 30, 59], :6] = 0
     whole[:, 6:] = chance.normal(size=(60, 3))
     rows, columns = np.nonzero(whole[:, :6])
-    design = Design(rows, columns, whole[rows, columns], 6, whole[:, 6:])
-    target, weights = chance.normal(size=60), chance.random(60) + 0.1
+    values = whole[rows, columns].astype(np.float32)
+    return Design.of(rows, columns, values, 6, whole[:, 6:].astype(np.float32)), whole
 
-    found, intercept = solve(design, target, weights, 2.0, tolerance=1e-10)
 
-    means, level = weights @ whole / weights.sum(), weights @ target / weights.sum()
-    centred = whole - means
-    wanted = np.linalg.solve(
-        centred.T @ (weights[:, None] * centred) + 2.0 * np.eye(9), centred.T @ (weights * (target - level))
-    )
-    assert np.allclose(found, wanted, atol=1e-7)
-    assert np.isclose(intercept, level - means @ wanted)
+def test_products_are_those_of_the_whole_matrix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "_CHUNK", 20)  # a few rows at a time
+    chance = np.random.default_rng(4)
+    design, whole = _design(chance)
+    right, left = (chance.normal(size=(size, 5)).astype(np.float32) for size in (9, 60))
+    assert np.allclose(design.times(right), whole @ right, atol=1e-5)
+    assert np.allclose(design.transposed_times(left), whole.T @ left, atol=1e-5)
+    chosen = chance.random(60) < 0.4
+    assert np.allclose(design.part(chosen).times(right), whole[chosen] @ right, atol=1e-5)
+
+
+def test_no_columns_to_multiply_are_no_error() -> None:
+    design, _ = _design(np.random.default_rng(4))
+    assert design.times(np.zeros((9, 0), np.float32)).shape == (60, 0)
+
+
+def test_each_column_finds_its_own_closed_solution() -> None:
+    chance = np.random.default_rng(1)
+    design, whole = _design(chance)
+    targets = chance.normal(size=(60, 2)).astype(np.float32)
+    weights = (chance.random((60, 2)) + 0.1).astype(np.float32)
+    weights[:20, 1] = 0
+
+    found, intercepts = solve(design, targets, weights, 2.0, tolerance=1e-6)
+
+    for each in range(2):
+        weight, target = weights[:, each].astype(float), targets[:, each].astype(float)
+        means, level = weight @ whole / weight.sum(), weight @ target / weight.sum()
+        centred = whole - means
+        wanted = np.linalg.solve(
+            centred.T @ (weight[:, None] * centred) + 2.0 * np.eye(9), centred.T @ (weight * (target - level))
+        )
+        assert np.allclose(found[:, each], wanted, atol=1e-4)
+        assert np.isclose(intercepts[each], level - means @ wanted, atol=1e-4)
 
 
 def test_rows_of_weight_zero_do_not_count() -> None:
-    design = Design(np.array([0, 1, 2]), np.array([0, 0, 0]), np.array([1.0, 2.0, 50.0]), 1, np.zeros((3, 0)))
-    found, _ = solve(design, np.array([1.0, 2.0, -99.0]), np.array([1.0, 1.0, 0.0]), 1e-9, tolerance=1e-10)
-    assert np.isclose(found[0], 1.0)
+    values = np.array([1.0, 2.0, 50.0], np.float32)
+    design = Design.of(np.array([0, 1, 2]), np.array([0, 0, 0]), values, 1, np.zeros((3, 0), np.float32))
+    targets = np.array([[1.0], [2.0], [-99.0]], np.float32)
+    found, _ = solve(design, targets, np.array([[1.0], [1.0], [0.0]], np.float32), 1e-6, tolerance=1e-6)
+    assert np.isclose(found[0, 0], 1.0, atol=1e-3)
 
 
 def test_a_logistic_curve_is_recovered() -> None:

@@ -188,6 +188,8 @@ def test_it_tells_what_was_decided_and_why() -> None:
         grade=Grade(0.7, abstained=True),
         reference=LARGE,
         considered=(Considered("small", adequacy=0.9, cost_pico=10), Considered("far", "not in this region")),
+        strategy="one backend",
+        what_if=lambda: ("with quality ≤ 0.9: small",),
     )
     attempted(seen, SMALL, outcome="escalated", confidence=0.3, cost_pico=None)
     attempted(seen, LARGE, cost_pico=8_000_000)
@@ -200,6 +202,8 @@ def test_it_tells_what_was_decided_and_why() -> None:
         "observed": None,
         "quality": None,
         "pressure": 0.0,
+        "strategy": "one backend",
+        "what_if": ["with quality ≤ 0.9: small"],
         "considered": [
             {"backend": "small", "excluded": None, "adequacy": 0.9, "cost_usd": "0.00000000001"},
             {"backend": "far", "excluded": "not in this region", "adequacy": None, "cost_usd": None},

@@ -6,9 +6,11 @@ import pytest
 
 from gateway.domain.policy import Policy
 from gateway.domain.tenant import Key, Tenant
-from gateway.errors import BadRequest
+from gateway.errors import BadRequest, LimitExceeded
 from gateway.state.sql import Database
-from gateway.trials.feedback import Feedback, parse
+from gateway.trials.evidence import Learning
+from gateway.trials.feedback import PER_MINUTE, Feedback, parse
+from tests.fakes.clock import StoppedClock
 
 
 def flight(request_id: str, backend: str = "small") -> dict[str, Any]:
@@ -50,3 +52,71 @@ async def test_a_key_has_one_voice_per_request(database: Database) -> None:
     await room.hear(tenant(), flight("r1"), parse({"rating": "good"}))
     await room.hear(tenant(), flight("r1"), parse({"rating": "bad"}))
     assert await room.quality() == [{"backend": "small", "score": 0.0, "voices": 1}]
+
+
+async def test_a_key_that_says_too_much_is_refused_for_a_while(database: Database) -> None:
+    clock = StoppedClock()
+    room = Feedback(database, clock=clock)
+    for number in range(PER_MINUTE):
+        await room.hear(tenant(), flight(f"r{number}"), parse({"rating": "good"}))
+    with pytest.raises(LimitExceeded, match="within a minute") as refused:
+        await room.hear(tenant(), flight("r"), parse({"rating": "good"}))
+    assert refused.value.status == 429
+    await room.hear(tenant("k2"), flight("r"), parse({"rating": "good"}))
+    clock.pass_(61)
+    await room.hear(tenant(), flight("r"), parse({"rating": "good"}))
+    assert room.stats() == {"heard": PER_MINUTE + 2, "refused": 1}
+
+
+async def test_a_loud_key_does_not_outvote_the_others(database: Database) -> None:
+    clock = StoppedClock()
+    room = Feedback(database, clock=clock)
+    for number in range(30):
+        await room.hear(tenant("loud"), flight(f"r{number}"), parse({"rating": "bad"}))
+    for number in range(9):
+        await room.hear(tenant(f"k{number}"), flight(f"q{number}"), parse({"rating": "good"}))
+    (one,) = await room.quality("search")
+    assert one["score"] > 0.9
+    assert one["voices"] == 39
+
+
+def promised(request_id: str, served: str) -> dict[str, Any]:
+    considered = [{"backend": "small", "adequacy": 0.92}, {"backend": "large", "adequacy": None}]
+    route = {"reference": "large", "quality": 0.9, "considered": considered}
+    return {"id": request_id, "difficulty": 0.2, "attempts": [{"backend": served, "outcome": "ok"}], "route": route}
+
+
+async def test_voices_teach_about_who_answered_and_about_nobody_elses_team(database: Database) -> None:
+    """Many people find the small one's answers bad and the reference's good."""
+    room, learning = Feedback(database), Learning(database)
+    for number in range(40):
+        who = tenant(f"k{number}")
+        await room.hear(who, promised(f"s{number}", "small"), parse({"rating": "bad"}))
+        await room.hear(who, promised(f"l{number}", "large"), parse({"rating": "good"}))
+    await learning.refresh()
+    learnt = learning.adjust("search", "small")
+    assert learnt.margin > 0.5
+    assert learnt.adequacy(0.92) < 0.7
+    assert not learning.adjust("search", "large").n
+    assert not learning.adjust("other", "small").n
+
+
+async def test_one_key_alone_moves_little(database: Database) -> None:
+    room, learning = Feedback(database), Learning(database)
+    for number in range(50):
+        await room.hear(tenant("angry"), promised(f"s{number}", "small"), parse({"rating": "bad"}))
+    await learning.refresh()
+    learnt = learning.adjust("search", "small")
+    assert not learnt.margin
+    assert learnt.adequacy(0.92) > 0.88
+
+
+async def test_the_last_attempt_that_answered_is_judged_and_no_comparison(database: Database) -> None:
+    room = Feedback(database)
+    attempts = [
+        {"backend": "small", "outcome": "escalated"},
+        {"backend": "large", "outcome": "ok"},
+        {"backend": "other", "outcome": "ok", "kind": "shadow"},
+    ]
+    await room.hear(tenant(), {**flight("r"), "attempts": attempts}, parse({"rating": "good"}))
+    assert [one["backend"] for one in await room.quality()] == ["large"]

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.trials.holdout import KEPT, Holdout
+from gateway.trials.holdout import Holdout
 
 
 def request(session: str) -> CompletionRequest:
@@ -24,10 +24,3 @@ def test_a_conversation_is_held_out_always_or_never() -> None:
 
 def test_none_is_held_out_by_default() -> None:
     assert not any(Holdout(0.0).holdout(request(str(number))) for number in range(100))
-
-
-def test_offers_are_bounded() -> None:
-    room = Holdout(0.0)
-    for number in range(KEPT + 50):
-        room.offer({"number": number})
-    assert room.stats()["waiting"] == KEPT

@@ -1,0 +1,42 @@
+"""When a backend's measured quality is below what routing promised of it: the alert about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlalchemy import Connection
+
+from gateway.alerts.alert import Alert, alert
+from gateway.domain.standing import Standing, standing
+from gateway.domain.windows import iso
+from gateway.ledger import evidence
+
+
+def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:
+    """Of all teams and backends that were judged since `after` (ids as of `evidence.newest`)."""
+    since = now - evidence.WINDOW_S
+    for team, backend in sorted(evidence.judged_pairs(connection, after, since)):
+        rows = evidence.read(connection, team, backend, since)
+        if rows and (stands := standing(rows)).below:
+            yield told(team, backend, stands, now)
+
+
+def told(team: str, backend: str, stands: Standing, now: float) -> Alert:
+    """The same id for as long as it is the same alarm."""
+    text = (
+        f"Answers of {backend} to team {team} are as good as the reference's {stands.mean:.0%} of the time (one-sided "
+        f"95 % bounds {stands.low:.0%} and {stands.high:.0%}); {stands.target:.0%} was promised. Routing asks it less, "
+        "or no more, until comparisons show that it is well again."
+    )
+    facts = {
+        "backend": backend,
+        "measured": round(stands.mean, 4),
+        "low": round(stands.low, 4),
+        "high": round(stands.high, 4),
+        "target": round(stands.target, 4),
+        "judged": stands.judged,
+        "threshold": "quality",
+        "at": iso(now),
+        "text": text,
+    }
+    return alert(f"{team}/quality/{backend}/{stands.alarm}"[:160], "quality", "warning", team, facts)

@@ -1,0 +1,140 @@
+"""A stream whose beginning is kept back until somebody has decided that the client may see it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import orjson
+
+from gateway.backends.relay import Relayed
+from gateway.dialects import chat_sureness
+from gateway.dialects.chat_plain import without_logprobs
+from gateway.dialects.clients import DIALECTS
+from gateway.domain.answer import Take, pieces
+from gateway.domain.protocols import Hold
+from gateway.domain.record import Attempt
+from gateway.domain.request import DialectName
+from gateway.domain.usage import Usage
+
+_FIRST_LOOK, _LONGEST_STEP = 4, 64
+"""Chunks until what was said is looked at first; then twice as many, up to so many more each time."""
+_MOST_KEPT = 2**20
+"""Bytes; what is longer is let go."""
+
+
+class Held:
+    """Implements `Answer` over a relayed stream: what was kept back is poured first, as the pieces that came.
+
+    `muted`: log-probabilities were asked for on the gateway's behalf alone, and are taken out.
+    """
+
+    stream = True
+    choices: list[dict[str, Any]] | None = None
+
+    def __init__(self, relayed: Relayed, *, muted: bool = False) -> None:
+        self.status, self.content_type = relayed.status, relayed.content_type
+        self.attempt: Attempt = relayed.attempt
+        self._relayed, self._muted = relayed, muted
+        self._kept: deque[bytes] = deque()
+        self._size = 0
+        self._unpoured = b""
+
+    async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda said: "") -> str:
+        """Read until `tokens` chunks of content are here, all is said, or `until` (loop time) has come.
+
+        `stop` sees now and then all that was said; what it returns, unless empty, ends the reading and is returned.
+        Raises StreamBroken, DeadlineExceeded, and BudgetExhausted when what is held does not cover what has come.
+        """
+        attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
+        look = min(_FIRST_LOOK, tokens)
+
+        def keep(piece: bytes) -> bool:
+            self._kept.append(piece)
+            self._size += len(piece)
+            return attempt.chunks < look and attempt.chunks <= money.covers and clock() < until
+
+        while True:
+            more = await self._read(keep, until)
+            if attempt.chunks > money.covers:
+                await money.grow(attempt.chunks)
+            if attempt.chunks >= look or not more or clock() >= until:
+                if why := stop(relayed.delivered_text()):
+                    return why
+                look = min(look + min(max(look, 1), _LONGEST_STEP), tokens)
+            if not more or attempt.chunks >= tokens or clock() >= until or self._size > _MOST_KEPT:
+                return ""
+
+    async def _read(self, keep: Take, until: float) -> bool:
+        """May there be more?"""
+        if self.attempt.backend.kind == "litellm":  # its stream does not survive being interrupted
+            return await self._relayed.pour(keep)
+        try:
+            async with asyncio.timeout_at(until):
+                return await self._relayed.pour(keep)
+        except TimeoutError:
+            return not self._relayed.complete
+
+    @property
+    def complete(self) -> bool:
+        return self._relayed.complete
+
+    @property
+    def over(self) -> bool:
+        return self._relayed.over and not self._kept
+
+    @property
+    def finish(self) -> str:
+        return self._relayed.finish
+
+    @property
+    def confidence(self) -> float | None:
+        """Mean token probability of what has come so far."""
+        return self._relayed.confidence
+
+    @property
+    def ending(self) -> bytes:
+        ending = self._unpoured + self._relayed.ending
+        return chat_sureness.without(ending) if self._muted else ending
+
+    def said(self, dialect: DialectName) -> list[dict[str, Any]]:
+        """A whole answer's choices, as in a chat completion; none of one that is too long to be put together."""
+        body = self._relayed.completion()
+        return [] if body is None else DIALECTS[dialect].choices(orjson.loads(body))
+
+    async def pour(self, take: Take) -> bool:
+        if self._muted:
+            take = _muting(take)
+        while self._kept:
+            if not take(self._kept.popleft()):
+                return True
+        return await self._relayed.pour(take)
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pour)
+
+    def completion(self) -> bytes | None:
+        body = self._relayed.completion()
+        return without_logprobs(body) if body is not None and self._muted else body
+
+    def delivered_text(self) -> str:
+        return self._relayed.delivered_text()
+
+    def delivered_characters(self) -> int:
+        return self._relayed.delivered_characters()
+
+    async def cut(self, delivered: Usage) -> bool:
+        if not await self._relayed.cut(delivered):
+            return False
+        self._unpoured, self._size = b"".join(self._kept), 0
+        self._kept.clear()
+        return True
+
+    async def aclose(self) -> None:
+        await self._relayed.aclose()
+
+
+def _muting(take: Take) -> Take:
+    return lambda piece: take(chat_sureness.without(piece))

@@ -1,0 +1,89 @@
+"""How busy each backend is: what its server says, else what this worker has in flight there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.backends.drain import Drains
+from gateway.backends.health import Health
+from gateway.backends.scrape import Scrape, watched
+from gateway.domain.backend import Backend
+from gateway.domain.load import Load
+from gateway.domain.protocols import BackendState
+from gateway.domain.tasks import Tasks
+
+GUESSED_S = 5.0
+"""What an answer takes, before any has been timed."""
+
+
+class Loads:
+    """One per worker. Completes a backend's state with its load, and with the reason for which it is drained."""
+
+    def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: Drains) -> None:
+        self._healths, self.drains = healths, drains
+        self._scrapes = {name: Scrape(backend, drains) for name, (backend, _) in healths.items() if watched(backend)}
+        self._tasks = Tasks()
+
+    async def open(self) -> None:
+        """Nobody is asked anything before somebody wants to know."""
+        await self.drains.open()
+        for name, scrape in self._scrapes.items():
+            health = self._healths[name][1]
+            self._tasks.spawn(scrape.run(lambda health=health: health.in_flight), f"load of {name}")  # type: ignore[misc]
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        await self.drains.aclose()
+        for scrape in self._scrapes.values():
+            await scrape.aclose()
+
+    def state(self, backend: Backend, health: Health) -> BackendState:
+        """As `health` has it, and more."""
+        state = health.state()
+        if drained := self.drains.reason(backend.name):
+            state.available, state.reason = False, state.reason or drained
+        scrape = self._scrapes.get(backend.name)
+        state.load = scrape.load(health.in_flight) if scrape is not None else None
+        if state.load is None:
+            state.load = own_view(backend, health)
+        if state.load is not None:
+            state.wait_s = wait_s(state.load, health.whole_s)
+        return state
+
+    def stats(self) -> dict[str, float]:
+        """Per backend that is looked at: `NAME.running`, `NAME.queued`, `NAME.tokens_per_second`, `NAME.kv_used`."""
+        figures: dict[str, float] = {}
+        for name, scrape in self._scrapes.items():
+            load = scrape.known(self._healths[name][1].in_flight)
+            if load is None:
+                continue
+            figures[f"{name}.running"], figures[f"{name}.queued"] = round(load.running, 3), round(load.waiting, 3)
+            if load.tokens_per_second is not None:
+                figures[f"{name}.tokens_per_second"] = round(load.tokens_per_second, 1)
+            if load.kv_used is not None:
+                figures[f"{name}.kv_used"] = round(load.kv_used, 3)
+        return figures
+
+
+def own_view(backend: Backend, health: Health) -> Load | None:
+    """Where the operator said how many calls it takes at a time: this worker's share of them."""
+    if backend.slots is None and "concurrent" not in backend.model_fields_set:
+        return None
+    capacity = min(backend.slots or backend.concurrent, backend.concurrent)
+    present = health.in_flight + health.places.waiting
+    running = min(present, capacity)
+    return Load(running, present - running, capacity)
+
+
+def wait_s(load: Load, whole_s: float | None) -> float:
+    """About how long a further request would wait for its turn: as long as `waiting` + 1 of the others take to end.
+
+    With every place taken, one ends each S / capacity seconds, S being what a request takes once it is worked on. What
+    is timed, `whole_s`, has the waiting in it: S = whole_s · running / (running + waiting) (Little 1961: both are the
+    same arrivals a second times the time spent).
+    """
+    if not load.full:
+        return 0.0
+    present = load.running + load.waiting
+    served_s = (GUESSED_S if whole_s is None else whole_s) * (load.running / present if present else 1.0)
+    return (load.waiting + 1) * served_s / max(load.capacity or load.running, 1.0)

@@ -1,0 +1,120 @@
+"""Does an answer keep to the JSON that was asked for? What a request's schemas say, checked without any network."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, NoReturn
+
+import orjson
+from pydantic_core import from_json
+
+from gateway.domain.request import CompletionRequest
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[Any], bool]
+
+_MOST_BYTES = 64 * 2**10
+"""Of a schema; a larger one is not checked."""
+
+
+class Expected:
+    """The JSON that a request wants: its schema, and its tools' arguments. Schemas that cannot be read allow all."""
+
+    __slots__ = ("json", "schema", "tools")
+
+    def __init__(self, request: CompletionRequest) -> None:
+        kind, self.schema = _format(request.body)
+        self.json = kind != ""
+        """Is JSON wanted at all?"""
+        self.tools = _tools(request.body)
+        """Name → schema of its arguments; empty: none are known."""
+
+    def content(self, text: str) -> bool:
+        """Is `text` the JSON that was asked for? True where none was."""
+        if not self.json:
+            return True
+        try:
+            found = orjson.loads(text)
+        except orjson.JSONDecodeError:
+            return False
+        return type(found) is dict if self.schema is None else _check(self.schema)(found)
+
+    def beginning(self, text: str) -> bool:
+        """Can `text` still become the JSON that was asked for?"""
+        if not self.json or not text.strip():
+            return True
+        try:
+            from_json(text, allow_partial="trailing-strings")
+        except ValueError:
+            return False
+        return True
+
+    def call(self, name: object, arguments: object) -> bool:
+        """Is there such a tool, and are these its arguments (JSON as text)?"""
+        if not self.tools:
+            return True
+        if type(name) is not str or name not in self.tools:
+            return False
+        try:
+            given = orjson.loads(arguments if type(arguments) is str and arguments else "{}")
+        except orjson.JSONDecodeError:
+            return False
+        schema = self.tools[name]
+        return schema is None or _check(schema)(given)
+
+
+def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    """What kind of JSON is wanted ("": none), and its schema, wherever the dialect has it."""
+    text, config = body.get("text"), body.get("output_config")
+    for given in (
+        body.get("response_format"),
+        text.get("format") if type(text) is dict else None,
+        config.get("format") if type(config) is dict else None,
+        body.get("output_format"),
+    ):
+        if type(given) is dict and given.get("type") in ("json_object", "json_schema"):
+            nested = given.get("json_schema")
+            return given["type"], _schema((nested if type(nested) is dict else given).get("schema"))
+    return "", None
+
+
+def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
+    """Of functions alone: what else a request may offer has no schema, and then nothing is known."""
+    found: dict[str, bytes | None] = {}
+    tools = body.get("tools")
+    for tool in tools if type(tools) is list else ():
+        inner = tool.get("function", tool) if type(tool) is dict else None
+        if type(inner) is not dict or type(inner.get("name")) is not str:
+            return {}
+        found[inner["name"]] = _schema(inner.get("parameters", inner.get("input_schema")))
+    return found
+
+
+def _schema(given: object) -> bytes | None:
+    """As bytes, by which it is kept compiled."""
+    if type(given) is not dict:
+        return None
+    try:
+        written = orjson.dumps(given, option=orjson.OPT_SORT_KEYS)
+    except orjson.JSONEncodeError:
+        return None
+    return written if len(written) <= _MOST_BYTES else None
+
+
+@lru_cache(maxsize=256)
+def _check(schema: bytes) -> Check:
+    """Compiled once. Patterns are matched in linear time, references are never fetched: a schema is anybody's."""
+    from jsonschema_rs import RegexOptions, validator_for  # only requests that a strategy serves need it
+
+    try:
+        return validator_for(orjson.loads(schema), pattern_options=RegexOptions(), retriever=_nowhere).is_valid
+    except Exception as error:  # the library's own, and whatever odd schemas make it raise
+        log.debug("a request's JSON schema cannot be read, so its answers are not checked: %s", error)
+        return lambda _: True
+
+
+def _nowhere(address: str) -> NoReturn:
+    raise ValueError(f"{address} is outside the schema")

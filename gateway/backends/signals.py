@@ -1,0 +1,138 @@
+"""What an answer shows of itself: its vote, and why it should not be shown if a better one can be had."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gateway.backends.languages import asked_in, foreign_script, language, names_one
+from gateway.backends.schemas import Expected
+from gateway.backends.votes import vote
+from gateway.domain.request import CompletionRequest
+from gateway.domain.strategy import Answered
+
+log = logging.getLogger(__name__)
+
+_DECLINES = (
+    # English
+    r"i(?:['’]?m| am) (?:\w+ )?(?:sorry|afraid),? (?:but )?(?:i|we) (?:can['’]?t|cannot|am (?:un|not )able)",
+    r"(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am (?:un|not )able|don['’]?t)",
+    r"i(?:['’]?m| am)? ?(?:can['’]?t|cannot|unable to|not able to) (?:help|assist|answer|provide|fulfil|complete)",
+    r"i (?:don['’]?t|do not) (?:know|have (?:access|enough information))",
+    r"as an ai\b",
+    # Spanish
+    r"(?:lo siento|lo lamento|disculp[ae]|perdona?),? (?:pero )?no (?:puedo|soy capaz|tengo|s[eé]\b)",
+    r"no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)",
+    # Portuguese
+    r"(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:eu )?não (?:posso|consigo|tenho|sou capaz|sei\b)",
+    r"não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)",
+    # Spanish and Portuguese
+    r"como (?:un |um )?modelo de (?:lenguaje|linguagem)",
+)
+_REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
+_LONGEST_REFUSAL = 400
+"""Characters; what begins with an apology and goes on for longer has answered something."""
+_LOOPS = range(4, 161)
+"""Lengths of what may be said over and over, in characters."""
+_TIMES, _LEAST_LOOP = 4, 240
+"""So often, and so many characters in all."""
+_LETTERS = re.compile(r"[^\W\d_]{2}")
+
+
+class Reader:
+    """Reads the answers to one request."""
+
+    __slots__ = ("_expected", "_limited", "_question", "_spoken", "_tongues")
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._expected = Expected(request)
+        self._limited = request.max_output_tokens is not None
+        self._question = request.last_user
+        self._spoken = asked_in(self._question)
+        self._tongues = any(names_one(turn.text) for turn in request.turns)
+        """Does the conversation speak of languages?"""
+
+    def answered(
+        self, backend: str, choices: Sequence[Mapping[str, Any]], finish: str, confidence: float | None
+    ) -> Answered:
+        """What a whole answer amounts to. `choices`: as in a chat completion; the first one counts."""
+        message = choices[0].get("message") if choices else None
+        message = message if type(message) is dict else {}
+        try:
+            weak = self._weakness(message, finish)
+            found = None if weak else vote(message, json_wanted=self._expected.json, spoken=self._spoken)
+        except Exception:  # an answer that cannot be judged is one without a vote, and may be shown
+            log.exception("an answer of %s could not be judged", backend)
+            return Answered(backend, None, confidence=confidence)
+        return Answered(backend, found, weak, confidence)
+
+    def _weakness(self, message: Mapping[str, Any], finish: str) -> str:
+        calls = message.get("tool_calls")
+        if calls or message.get("function_call"):
+            return "" if self._calls(calls) else "invalid_tool_call"
+        content = message.get("content")
+        text = content.strip() if type(content) is str else ""
+        if finish == "content_filter" or message.get("refusal"):
+            return "refusal"
+        if finish == "tool_calls":
+            return ""  # a call that chat has no words for
+        if not text:
+            return "empty"
+        if len(text) <= _LONGEST_REFUSAL and declines(text):
+            return "refusal"
+        if finish == "length" and not self._limited:  # where the client set the limit, another answer meets it too
+            return "truncated"
+        if repeats(text):
+            return "repetition"
+        if not self._expected.content(text):
+            return "invalid_json"
+        return "off_language" if self._off_language(text) else ""
+
+    def _calls(self, calls: Any) -> bool:
+        for call in calls if type(calls) is list else ():
+            function = call.get("function") if type(call) is dict else None
+            if type(function) is dict and not self._expected.call(function.get("name"), function.get("arguments")):
+                return False
+        return True
+
+    def _off_language(self, text: str) -> bool:
+        if self._tongues or self._expected.json:
+            return False
+        if foreign_script(self._question, text):
+            return True
+        said = language(text) if self._spoken else None
+        return said is not None and said != self._spoken
+
+    def beginning(self, text: str, *, thinks: bool) -> str:
+        """Why what a stream has said so far is reason enough to stop it; empty while it is not.
+
+        `thinks`: its beginning may be thoughts, of which neither form nor words say anything about the answer.
+        """
+        if repeats(text):
+            return "repetition"
+        if thinks:
+            return ""
+        if declines(text):
+            return "refusal"
+        return "" if self._expected.beginning(text) else "invalid_json"
+
+
+def declines(text: str) -> bool:
+    """Does `text` begin by refusing, in English, Spanish or Portuguese?"""
+    return _REFUSAL.match(text) is not None
+
+
+def repeats(text: str) -> bool:
+    """Does `text` end in a loop of words? Rows of dashes, dots or numbers are none."""
+    if len(text) < _LEAST_LOOP:
+        return False
+    last = text[-1]
+    for size in _LOOPS:
+        if text[-1 - size] != last:
+            continue
+        unit = text[-size:]
+        if text.endswith(unit * max(_TIMES, -(-_LEAST_LOOP // size))):
+            return _LETTERS.search(unit) is not None
+    return False

@@ -1,0 +1,298 @@
+"""`thriftgate compare`: is one backend as good as another, for which prompts, at what price and pace?"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter as Counted
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from decimal import Decimal
+from pathlib import Path
+
+import click
+import orjson
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from gateway.alerts import measure
+from gateway.alerts.thresholds import Account
+from gateway.backends.discover import discover
+from gateway.backends.fleet import Fleet
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.context.count import Counter
+from gateway.context.plan import Contexts
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Organisation, Policy
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Key, Tenant
+from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
+from gateway.domain.windows import window_bounds
+from gateway.errors import BackendError, BudgetExhausted, GatewayError
+from gateway.ledger.journal import Journal
+from gateway.ledger.prices import Catalogue
+from gateway.ledger.throughput import measured
+from gateway.ledger.writer import Writer
+from gateway.policy.load import load_policies
+from gateway.routing.candidates import may_go_to
+from gateway.routing.grade import Grader
+from gateway.settings.gateway import Settings
+from gateway.trials.judges import Agreement, Blind, Choices, Exact, Judge
+from gateway.trials.pairs import Pair, Pairs, Prompt, Till
+from gateway.trials.tally import Interval, Pace, Tally, tally
+
+
+@click.command()
+@common
+@click.argument("a")
+@click.argument("b")
+@click.option(
+    "--prompts", required=True, type=click.Path(path_type=Path), help="JSON lines {prompt | messages, answer?, id?}."
+)
+@click.option("--quality", type=click.FloatRange(0, 1), default=0.95, show_default=True, help="As good, how often?")
+@click.option("--judge", default=Agreement.name, show_default=True, help="agreement, exact, or a backend asked blind.")
+@click.option("--max-usd", default="1", show_default=True, help="Most that all calls together may cost.")
+@click.option("--max-tokens", type=click.IntRange(1), default=512, show_default=True, help="Of each answer.")
+@click.option("--temperature", type=float, default=0.0, show_default=True, help="Sent with each prompt.")
+@click.option("--concurrent", type=click.IntRange(1, 64), default=4, show_default=True, help="Prompts at a time.")
+@click.option("--team", default="default", show_default=True, help="Who pays; its data rule holds.")
+def compare(
+    context: Context, a: str, b: str, prompts: Path, quality: float, judge: str, max_usd: str, max_tokens: int,
+    temperature: float, concurrent: int, team: str,
+) -> None:  # fmt: skip
+    """Ask backends A and B the same, and say whether B would do where A is used now.
+
+    A quantised model and its full-precision twin, a distilled student and its teacher, your machine and an API. Every
+    call is real: it costs money, is on the ledger under --team (kind shadow), and ends at --max-usd.
+
+    \b
+    thriftgate compare large small --prompts prompts.jsonl --max-usd 2
+    {"id": 1, "prompt": "How much is 17 * 3?", "answer": "51"}     answer: optional, the right one
+    """
+    settings = context.settings()
+    try:
+        limit = usd_to_pico(parse_usd(max_usd))
+        asked = read_prompts(prompts, max_tokens, temperature)
+        found, spent, stopped = asyncio.run(_run(settings, (a, b), asked, judge, limit, max_tokens, concurrent, team))
+    except ValueError as error:
+        raise click.UsageError(f"--max-usd {error}") from error
+    except GatewayError as error:
+        raise click.ClickException(error.message) from error
+    if not found:
+        raise click.ClickException(stopped or "There was nothing to compare.")
+    hard = _difficulties(found)
+    told = tally(found, lambda pair: hard[pair.prompt.id], quality)
+    values = {
+        "a": a,
+        "b": b,
+        "quality": quality,
+        "judge": judge,
+        "spent_usd": f"{pico_to_usd(spent):f}",
+        "stopped": stopped or None,
+        **asdict(told),
+        "pairs": [_row(pair, hard[pair.prompt.id]) for pair in found],
+    }
+    context.print(values, lambda: _show(told, a, b, quality, spent, stopped, team))
+
+
+def read_prompts(path: Path, max_tokens: int, temperature: float) -> list[Prompt]:
+    """Raises ClickException that names file and line."""
+    found: list[Prompt] = []
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise click.ClickException(f"{path}: {error.strerror}") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            row = orjson.loads(line)
+            content = row["messages"] if "messages" in row else [{"role": "user", "content": str(row["prompt"])}]
+            expected = row.get("answer")
+        except (orjson.JSONDecodeError, TypeError, KeyError, AttributeError):
+            raise click.ClickException(f"{path}:{number}: give one object a line, with prompt or messages.") from None
+        body = {"messages": content, "max_tokens": max_tokens, "temperature": temperature}
+        prompt = Prompt(f"{row.get('id', number)}", body, None if expected is None else str(expected))
+        try:
+            prompt.request("any")
+        except GatewayError as error:
+            raise click.ClickException(f"{path}:{number}: {error.message}") from error
+        found.append(prompt)
+    for name, count in Counted(prompt.id for prompt in found).items():
+        if count > 1:
+            raise click.ClickException(f"{path}: {count} lines have the id {name}.")
+    return found
+
+
+async def _run(
+    settings: Settings, names: tuple[str, str], prompts: list[Prompt], judge: str, limit: int, most: int,
+    concurrent: int, team: str,
+) -> tuple[list[Pair], int, str]:  # fmt: skip
+    """Pairs, what they cost (pico-dollars), and why it ended early, if it did."""
+    policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+    await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
+    tenant = Tenant(Key("compare", team), policy, epoch)
+    catalogue = Catalogue.of(settings)
+    listed = settings.config.backends
+    backends = list(listed) if listed is not None else await discover(settings.config, None, False)
+    await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
+    async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
+        till = Till(limit, catalogue)
+        pairs = Pairs(fleet, Contexts(Counter()), journal, till, tenant)
+        a, b = (_backend(fleet, name, policy) for name in names)
+        who = _judge(judge, fleet, policy, pairs)
+        turns, found, stopped = asyncio.Semaphore(concurrent), [], ""
+
+        async def one(prompt: Prompt, done: Callable[[], None]) -> None:
+            nonlocal stopped
+            async with turns:
+                if not stopped:
+                    try:
+                        found.append(await pairs.compare(prompt, a, b, who, most))
+                    except BudgetExhausted as end:
+                        stopped = end.message
+                done()
+
+        with Progress(console=Console(stderr=True), transient=True) as progress:
+            bar = progress.add_task(f"{a.name} and {b.name}", total=len(prompts))
+            await asyncio.gather(*(one(prompt, lambda: progress.advance(bar)) for prompt in prompts))
+        places = {prompt.id: place for place, prompt in enumerate(prompts)}
+        found.sort(key=lambda pair: places[pair.prompt.id])
+        return found, till.spent, stopped
+
+
+@asynccontextmanager
+async def _opened(
+    settings: Settings, backends: list[Backend], catalogue: Catalogue
+) -> AsyncIterator[tuple[Fleet, Journal]]:
+    """A fleet and its books; the rows go into the ledger at once, unless a running gateway will see to that."""
+    fleet = Fleet(backends)
+    journal = Journal(settings.paths.journal, prices=catalogue, worker="compare")
+    await journal.start()
+    try:
+        await fleet.open()
+        yield fleet, journal
+    finally:
+        await fleet.aclose()
+        await journal.aclose()
+        with open_database(settings) as database:
+            writer = Writer(settings.paths.journal, database)
+            await writer.drain_once()
+            await writer.aclose()
+
+
+def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) -> None:
+    """By what the ledger knows. Raises BudgetExhausted where --max-usd would not fit into a hard budget."""
+    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
+    budgets = [each for each in (*policy.budget, *above) if each.hard and each.limit_usd is not None]
+    if not budgets:
+        return
+    now = time.time()
+    with open_database(settings) as database, database.read() as connection:
+        for budget in budgets:
+            if measure.shared(policy, budget):
+                window = window_bounds(budget.window, budget.timezone, now)
+                left = Account(team, budget).limit - measure.used(connection, team, policy, budget, window)
+                if limit > left:
+                    raise BudgetExhausted(
+                        f"The budget {budget.title} of team {team} has {pico_to_usd(max(0, int(left))):f} USD left; "
+                        "give no more with --max-usd."
+                    )
+
+
+def _learn_machines(settings: Settings, catalogue: Catalogue, backends: list[Backend]) -> None:
+    """What machines yielded of late, as a running gateway knows it too."""
+    machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
+    if machines:
+        with open_database(settings) as database, database.read() as connection:
+            catalogue.learn(measured(connection, machines, time.time()))
+
+
+def _backend(fleet: Fleet, name: str, policy: Policy) -> Backend:
+    backend = fleet.get(name)
+    if backend is None:
+        known = ", ".join(each.name for each in fleet.backends) or "none"
+        raise click.ClickException(f"There is no backend {name!r}; there are: {known}.")
+    if not may_go_to(backend, policy.data):
+        raise click.ClickException(f"The data rule of team {policy.team} keeps prompts from {name}.")
+    return backend
+
+
+def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
+    if name == Agreement.name:
+        return Agreement()
+    if name == Exact.name:
+        return Exact()
+    backend = _backend(fleet, name, policy)
+
+    async def ask(request: CompletionRequest) -> Choices | None:
+        try:
+            return (await pairs.ask(backend, request, Blind.tokens // 2)).choices
+        except BackendError:
+            return None
+
+    return Blind(backend.name, ask)
+
+
+def _difficulties(pairs: list[Pair]) -> dict[str, float | None]:
+    """Prompt's id → difficulty; None outside what the grader knows."""
+    grader, found = Grader.load(), {}
+    for pair in pairs:
+        request = pair.prompt.request("any")
+        grade = grader.grade_turns(request.turns, request.needs)
+        found[pair.prompt.id] = None if grade.abstained else grade.difficulty
+    return found
+
+
+def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
+    return {
+        "id": pair.prompt.id,
+        "difficulty": difficulty,
+        "agreed": pair.agreed,
+        "right_a": pair.right[0],
+        "right_b": pair.right[1],
+        "error_a": pair.a.error or None,
+        "error_b": pair.b.error or None,
+    }
+
+
+def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
+    console = Console(highlight=False)
+    table = Table("", a, b)
+    rows: list[tuple[str, Callable[[Pace], str]]] = [
+        ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
+        ("right answers", lambda one: _interval(one.right)),
+        ("tokens a second", lambda one: _number(one.tokens_per_second, 1)),
+        ("seconds, the middle call", lambda one: _number(one.seconds, 2)),
+        ("USD per 1M tokens, as mixed here", lambda one: _number(one.usd_per_million, 4)),
+        ("USD in all", lambda one: _number(one.usd, 6)),
+    ]
+    for title, of in rows:
+        table.add_row(title, of(told.a), of(told.b))
+    console.print(table)
+    console.print(f"{b} as good as {a}: {_interval(told.as_good)}, {told.judged} of {told.asked} could be judged")
+    if told.better is not None:
+        console.print(f"right answers, {b} less {a}: {_interval(told.better)}")
+    parts = Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
+    for one in told.bins:
+        span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
+        parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)
+    console.print(parts)
+    if told.adequate_below is not None:
+        console.print(f"[bold]{b} is adequate up to difficulty {told.adequate_below:.2f}[/]: {told.adequate_share:.0%}")
+    else:
+        console.print(f"For no part is it shown that {b} is adequate at {quality:g}.")
+    if stopped:
+        console.print(f"Ended early: {stopped}")
+    console.print(f"{pico_to_usd(spent):f} USD, on the ledger under team {team} (kind shadow).")
+
+
+def _interval(one: Interval | None) -> str:
+    return "–" if one is None else f"{one.mean:.3f} ({one.low:.3f} – {one.high:.3f})"
+
+
+def _number(value: float | Decimal | None, digits: int) -> str:
+    return "unknown" if value is None else f"{value:.{digits}f}"

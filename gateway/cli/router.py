@@ -1,0 +1,173 @@
+"""`thriftgate router`: fit strategies to measured outcomes, replay them, look at what is loaded, measure the grader."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import orjson
+
+from gateway.cli.grade import ARTEFACT, FILE
+from gateway.cli.options import Context, common
+from gateway.cli.trials import COMMANDS, plans_on_trial
+from gateway.routing.artefact import ArtefactError
+from gateway.routing.evaluate import DataError, evaluate, table
+from gateway.routing.grade import Grader
+from gateway.routing.plan import Plan
+from gateway.routing.plan_grade import grader_of
+
+PATH = click.Path(path_type=Path, dir_okay=False)
+POOL = click.option(
+    "--pool",
+    type=PATH,
+    required=True,
+    help='One JSON object {"model": [USD per 1M input tokens, USD per 1M output tokens]}.',
+)
+
+
+@click.group()
+def router() -> None:
+    """Fit strategies to your own outcomes, replay them, and measure the difficulty grader."""
+
+
+for _command in COMMANDS:
+    router.add_command(_command)
+
+
+@router.command("fit", short_help="Search strategies on measured outcomes.")
+@common
+@click.argument("more", nargs=-1, type=PATH)
+@click.option("--data", "data", multiple=True, required=True, type=PATH, help="Outcomes; repeatable, or several files.")
+@POOL
+@click.option("--out", required=True, type=PATH, help="Where the plan goes.")
+@click.option("--plot", "plots", multiple=True, type=click.Path(path_type=Path), help="Also as .png or .svg.")
+@click.option("--seed", default=0, show_default=True, help="Of folds and bootstrap.")
+def fit_router(
+    context: Context,
+    data: tuple[Path, ...],
+    more: tuple[Path, ...],
+    pool: Path,
+    out: Path,
+    plots: tuple[Path, ...],
+    seed: int,
+) -> None:
+    """Search the strategies that reach each quality for the least money; write them for serving.
+
+    \b
+    thriftgate router fit --data outcomes.jsonl.gz --pool pool.json --out plan.json --plot plan.svg
+    Outcomes: JSON lines {"prompt", "q": {model: 0..1}, "out_tok": {model: tokens}, "ans": {model: final answer}}.
+    """
+    from gateway.routing import report
+    from gateway.routing.fit_plan import fit_plan
+    from gateway.routing.outcomes import read_pool
+    from gateway.routing.plan_file import save_plan
+
+    try:
+        plan, frontier, outcomes = fit_plan((*data, *more), read_pool(pool), _say, seed=seed)
+        save_plan(plan, out)
+        shown = report.report(frontier, outcomes, seed=seed)
+        for path in plots:
+            report.plot(shown, str(path))
+    except (DataError, ValueError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    except ImportError as error:
+        raise click.ClickException("plots need matplotlib: pip install 'thriftgate[loadtest]'") from error
+    context.print(shown.values(), report.table(shown))
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)
+
+
+@router.command("replay", short_help="Play recorded outcomes through the decision.")
+@common
+@click.option("--data", type=PATH, required=True, help="Outcomes, as for fit.")
+@POOL
+@click.option(
+    "--quality", type=click.FloatRange(0, 1), required=True, help="Wanted mean quality over the file, absolute."
+)
+@click.option("--artefact", type=FILE, help="A plan made by fit; default: the shipped prior.")
+def replay_router(context: Context, data: Path, pool: Path, quality: float, artefact: Path | None) -> None:
+    """Play recorded outcomes through the serving decision; an answer is seen once its call is paid for.
+
+    Prints JSON lines {"id","called","quality","usd","adequacy"}.
+    """
+    from gateway.routing.outcomes import read_outcomes, read_pool
+    from gateway.routing.plan_file import load_plan
+    from gateway.routing.prior import prior
+    from gateway.routing.replay import replay
+
+    try:
+        prices = read_pool(pool)
+        plan = load_plan(artefact) if artefact else prior(prices)
+        for each in replay(read_outcomes([data], prices), plan, quality):
+            sys.stdout.buffer.write(orjson.dumps(asdict(each)) + b"\n")
+    except (DataError, ArtefactError, OSError) as error:
+        sys.stdout.buffer.flush()
+        raise click.ClickException(str(error)) from error
+
+
+@router.command("status", short_help="Which plan is followed, and its strategies.")
+@common
+@click.option("--artefact", type=FILE, help="Look at this plan instead of gateway.yaml's.")
+def status_router(context: Context, artefact: Path | None) -> None:
+    """Which plan is configured, from which data, and what its strategies are; and the grader's provenance."""
+    from gateway.routing.plan_file import load_plan
+
+    configured = context.settings().config.routing.artefact
+    path = artefact or (Path(configured) if configured else None)
+    try:
+        plan = load_plan(path) if path else None
+    except (ArtefactError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+    provenance = dict(Grader.load().artefact.provenance)
+    trials = plans_on_trial(context.settings())
+    told = [
+        _plan_text(path, plan, provenance),
+        *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
+    ]
+    values = {"plan": _plan_values(path, plan), "on_trial": trials, "grader": provenance}
+    context.print(values, "\n".join(told))
+
+
+def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
+    if plan is None:
+        return None
+    strategies = [
+        {"quality": one.quality, "usd": one.usd, "kind": one.kind, "description": one.description}
+        for one in plan.strategies
+    ]
+    singles = [{"model": one.description, "quality": one.quality, "usd": one.usd} for one in plan.singles]
+    return {"file": str(path), "provenance": plan.provenance, "strategies": strategies, "singles": singles}
+
+
+def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> str:
+    made = f"grader: made {grader.get('made')}, {grader.get('prompts')} prompts"
+    if plan is None:
+        return f"No plan is configured (routing.artefact in gateway.yaml): decisions follow the grader.\n{made}"
+    files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
+    lines = [f"plan {path}: made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"]
+    lines += [f"{one.quality:>8.4f} {one.usd * 1000:>9.4f}  {one.kind}: {one.description}" for one in plan.strategies]
+    lines += ["quality and USD per 1,000 requests, as measured on prompts not learnt from", made]
+    return "\n".join(lines)
+
+
+@router.command("evaluate")
+@common
+@click.argument("files", nargs=-1, required=True, type=FILE)
+@ARTEFACT
+def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None) -> None:
+    """How well difficulty orders prompts, for each set in FILES.
+
+    Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals.
+
+    FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
+    """
+    try:
+        reports = evaluate(files, grader_of(artefact))
+    except DataError as error:
+        raise click.ClickException(str(error)) from error
+    context.print([asdict(report) for report in reports], table(reports))

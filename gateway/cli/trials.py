@@ -1,0 +1,148 @@
+"""`thriftgate router learned`, `trial` and `rollback`: what was measured of backends, and plans that are tried out."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cli.options import Context, common
+from gateway.cli.storage import open_database
+from gateway.domain.standing import Standing
+from gateway.domain.windows import iso
+from gateway.ledger.evidence import WINDOW_S, escalations
+from gateway.ledger.formats import cents, dollars
+from gateway.settings.gateway import Settings
+from gateway.trials import artefacts
+from gateway.trials.evidence import Pair, changed
+from gateway.trials.purse import ALL, Spent, spent
+
+FILE = click.Path(exists=True, path_type=Path, dir_okay=False)
+
+
+@click.command("learned", short_help="What compared answers say of backends.")
+@common
+@click.option("--team", help="Only this team's.")
+def learned(context: Context, team: str | None) -> None:
+    """What compared answers and feedback say of each team's backends, and what comparing cost.
+
+    \b
+    thriftgate router learned --team search
+    measured   share of answers as good as the reference's, with one-sided 95 % bounds
+    shift      how far that is from the prior, in log-odds
+    """
+    with open_database(context.settings()) as database, database.read() as connection:
+        now = time.time()
+        _, found = changed(connection, (0, 0), now)
+        purses, escalated = spent(connection), escalations(connection, now - WINDOW_S)
+    standings = sorted((pair, one) for pair, one in found.items() if team in (None, pair[0]))
+    purses = [one for one in purses if team in (None, one.team)]
+    unsure = sorted((pair, one) for pair, one in escalated.items() if team in (None, pair[0]))
+    values = {
+        "backends": [_values(*one) for one in standings],
+        "escalations": [
+            {"team": pair[0], "backend": pair[1], "compared": count, "agreed": round(agreed, 4)}
+            for pair, (count, agreed) in unsure
+        ],
+        "spent": [_purse(one) for one in purses],
+    }
+    context.print(values, lambda: _show(standings, unsure, purses))
+
+
+@click.command("trial", short_help="Try a plan out beside the one that is followed.")
+@common
+@click.argument("plan", type=FILE)
+def trial(context: Context, plan: Path) -> None:
+    """Let PLAN, made by `router fit`, decide beside what is followed, without serving anybody.
+
+    A running gateway switches to it once it is measured to be cheaper and not worse, or better and not dearer; it rolls
+    back when what it follows then turns out worse. That takes compared answers: `trials.share` in teams' policies.
+    """
+    from gateway.routing.plan_file import read_plan
+
+    data = plan.read_bytes()
+    try:
+        read_plan(data, str(plan))
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
+    with open_database(context.settings()) as database, database.begin() as connection:
+        id = artefacts.stage(connection, data, time.time())
+    context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
+
+
+@click.command("rollback", short_help="Follow the plan that was followed before.")
+@common
+def rollback(context: Context) -> None:
+    """Follow again what was followed before the last switch: the plan of then, else what gateway.yaml names."""
+    with open_database(context.settings()) as database, database.begin() as connection:
+        done = artefacts.roll_back(connection, time.time(), "asked for")
+    context.print(
+        {"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan on trial is followed."
+    )
+
+
+COMMANDS = (learned, trial, rollback)
+
+
+def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
+    """Their states, the newest first; none where nothing was ever written down."""
+    if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
+        return []
+    with open_database(settings) as database, database.read() as connection:
+        found = artefacts.known(connection)
+    return [{"id": one.id, "state": one.state, "since": iso(one.at), "why": one.why} for one in found]
+
+
+def _values(pair: Pair, stands: Standing) -> dict[str, Any]:
+    learnt = stands.learned
+    return {
+        "team": pair[0],
+        "backend": pair[1],
+        "judged": stands.judged,
+        "counting": round(learnt.n, 1),
+        "measured": round(stands.mean, 4),
+        "low": round(stands.low, 4),
+        "high": round(stands.high, 4),
+        "target": round(stands.target, 4),
+        "shift": round(learnt.shift, 3),
+        "margin": round(learnt.margin, 3),
+        "below": stands.below,
+    }
+
+
+def _purse(one: Spent) -> dict[str, Any]:
+    return {
+        "window": one.period,
+        "team": one.team or None,
+        "calls": one.calls,
+        "spent_usd": dollars(one.spent_pico),
+        "held_usd": dollars(one.held_pico),
+    }
+
+
+def _show(
+    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[Spent]
+) -> None:
+    if not standings:
+        click.echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
+    else:
+        table = Table(box=SIMPLE_HEAD)
+        for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
+            table.add_column(title, overflow="fold")
+        for (team, backend), one in standings:
+            state = f"below target, margin {one.learned.margin:.2f}" if one.below else ""
+            table.add_row(
+                team, backend, str(one.judged), f"{one.mean:.3f}", f"{one.low:.3f}–{one.high:.3f}",
+                f"{one.target:.3f}", f"{one.learned.shift:+.2f}", state,
+            )  # fmt: skip
+        Console().print(table)
+    for (team, backend), (count, agreed) in unsure:
+        click.echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
+    for purse in purses:
+        whose = "all teams" if purse.team == ALL else purse.team
+        click.echo(f"Comparing for {whose}, {purse.period}: {purse.calls} calls, {cents(purse.spent_pico)} USD.")

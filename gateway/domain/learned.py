@@ -1,0 +1,54 @@
+"""What a team's own judged answers say of one backend, and what that does to a prior's probability.
+
+A prior is wrong by a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector machines", with the slope
+kept): adequacy = sigmoid(logit(prior) + shift).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+_LEAST, _MOST = 0.001, 0.99
+"""Priors are kept within these before they are shifted: 1 is "equal by definition", which evidence may contradict."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    shift: float = 0.0
+    """In log-odds."""
+    n: float = 0.0
+    """Judged answers behind it; less than were judged, because old ones count less."""
+    margin: float = 0.0
+    """0..1: how much of the way from the policy's quality to 1 this backend must go beyond it. Above 0 only while its
+    measured quality is below target with confidence."""
+
+    def adequacy(self, prior: float) -> float:
+        """`prior` as the evidence corrects it; itself where there is none."""
+        if not self.n or (prior >= 1 and self.shift >= 0):
+            return prior
+        return sigmoid(logit(prior) + self.shift)
+
+    def prior(self, adequacy: float) -> float:
+        """The inverse of `adequacy`, as far as it was not cut off."""
+        return adequacy if not self.n else sigmoid(logit(adequacy) - self.shift)
+
+    def quality(self, wanted: float) -> float:
+        """What is wanted of this backend, where `wanted` is wanted of the choice."""
+        return wanted + self.margin * (1 - wanted)
+
+
+NOTHING = Learned()
+"""Of a backend that nobody judged."""
+
+
+def logit(probability: float) -> float:
+    kept = min(max(probability, _LEAST), _MOST)
+    return math.log(kept / (1 - kept))
+
+
+def sigmoid(log_odds: float) -> float:
+    if log_odds < 0:
+        odds = math.exp(log_odds)
+        return odds / (1 + odds)
+    return 1 / (1 + math.exp(-log_odds))

@@ -1,0 +1,26 @@
+"""How busy the server behind a backend is, as it says itself or as this worker sees it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """`running` and `waiting` are requests, of everybody who uses the server."""
+
+    running: float
+    waiting: float = 0.0
+    capacity: float | None = None
+    """Requests that it works on at a time; None while nobody knows."""
+    kv_used: float | None = None
+    """Of its memory for contexts, 0..1."""
+    tokens_per_second: float | None = None
+    """Written, over all requests, of late."""
+    full_tokens_per_second: float | None = None
+    """The same while it was full; None as long as it never was."""
+
+    @property
+    def full(self) -> bool:
+        """A further request would wait."""
+        return self.waiting > 0 or (self.capacity is not None and self.running >= self.capacity)

@@ -1,0 +1,181 @@
+"""How one backend stands with one team, from its judged answers: pure statistics, the same wherever they are asked for.
+
+Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
+deviation TAU (a ridge; Hoerl and Kennard 1970), older answers counting less.
+
+Detection: a betting test of "the mean score is at least the target less TOLERANCE". Each answer multiplies a wealth
+by 1 + bet (target - score), which cannot grow on average while that holds (Waudby-Smith and Ramdas 2024, "Estimating
+means of bounded random variables by betting"); begun anew at every answer and averaged over several bets it becomes a
+detector of change whose average run length to a false alarm is at least ALARM answers (Shin, Ramdas and Rinaldo 2024,
+"E-detectors"). It holds for scores of any distribution in 0..1 and may be looked at after every answer. When it raises
+an alarm, what lies before the estimated change is forgotten.
+
+Intervals are Wilson's score intervals (1927), one-sided at 95 %.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from gateway.domain.learned import Learned, logit, sigmoid
+
+TAU = 0.8
+"""Log-odds; how much teams differ from the prior. See docs/learning.md for how it was measured."""
+TOLERANCE = 0.03
+ALARM = 1000.0
+_BETS = (0.5, 1.0, 2.0, 4.0, 8.0)
+_SAFE = 0.95
+"""Of the largest bet that cannot lose everything."""
+_HALF_LIFE, _HALF_LIFE_ALARMED = 150, 25
+"""Answers after which one counts half."""
+_LEAST_TO_END = 10.0
+"""Judged answers since the change, at least, before an alarm may end."""
+_STEPS = 12
+_MOST_TARGET = 0.999
+_Z = NormalDist().inv_cdf(0.95)
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One judged answer. `predicted`: the prior's adequacy of this backend for this request."""
+
+    id: int
+    predicted: float
+    target: float
+    """What routing promised of it: the lesser of the policy's quality and the adequacy that it reckoned with."""
+    score: float
+    """0..1: as good as the reference's?"""
+    weight: float = 1.0
+    at: float = 0.0
+    """Unix seconds."""
+    baseline: float = 1.0
+    """What the reference's answers score on the same scale: 1 where it is a comparison with them."""
+
+    @property
+    def relative(self) -> float:
+        """The score as it would be in a comparison with the reference; of one voice it may be above 1."""
+        return self.score + 1 - self.baseline
+
+    @property
+    def aimed(self) -> float:
+        """The target on the scale of the score."""
+        return max(0.0, min(self.target, _MOST_TARGET) - 1 + self.baseline)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Means and interval are of the weighted answers that count now."""
+
+    learned: Learned
+    mean: float
+    low: float
+    high: float
+    target: float
+    judged: int
+    """Answers looked at, forgotten ones included."""
+    alarm: int | None = None
+    """Id of the answer at which quality was found to be below target; None while it is not."""
+    since: int | None = None
+    """Id of the answer at which that is thought to have begun."""
+
+    @property
+    def below(self) -> bool:
+        return self.alarm is not None
+
+
+def standing(rows: Sequence[Judged]) -> Standing:
+    """Of one team and backend; `rows` oldest first. Raises ValueError when there are none."""
+    if not rows:
+        raise ValueError("nobody judged it")
+    watch = Watch()
+    for place, row in enumerate(rows):
+        watch.see(place, row)
+    alarm = watch.alarm
+    kept = rows[watch.base :]
+    half_life = _HALF_LIFE if alarm is None else _HALF_LIFE_ALARMED
+    weights = [
+        row.weight * 0.5 ** (age / half_life) for age, row in zip(range(len(kept) - 1, -1, -1), kept, strict=True)
+    ]
+    n = sum(weights)
+    mean = min(1.0, sum(weight * row.relative for weight, row in zip(weights, kept, strict=True)) / n)
+    target = sum(weight * row.target for weight, row in zip(weights, kept, strict=True)) / n
+    low, high = wilson(mean, n)
+    margin = 0.0 if alarm is None else max(0.0, 2 * _chance_below(mean, target - TOLERANCE, n) - 1)
+    return Standing(
+        Learned(shift_of(kept, weights), n, margin), mean, low, high, target, len(rows),
+        None if alarm is None else rows[alarm].id, None if alarm is None else rows[watch.base].id,
+    )  # fmt: skip
+
+
+class Watch:
+    """The detector, one answer after the other."""
+
+    def __init__(self) -> None:
+        self.alarm: int | None = None
+        """Place of the answer that raised it."""
+        self.base = 0
+        """Place of the first answer that is not forgotten."""
+        self._wealth = [0.0] * len(_BETS)
+        self._begun = [0] * len(_BETS)
+        self._scores = self._targets = self._weights = 0.0
+
+    def see(self, place: int, row: Judged) -> None:
+        if self.alarm is None:
+            self._bet(place, row)
+        else:
+            self._recover(place, row)
+
+    def _bet(self, place: int, row: Judged) -> None:
+        target = max(0.0, row.aimed - TOLERANCE)
+        safe = _SAFE / (row.weight * (1 - target))
+        for number, bet in enumerate(_BETS):
+            if self._wealth[number] <= 1:
+                self._begun[number] = place
+            kept = max(self._wealth[number], 1.0)
+            self._wealth[number] = kept * (1 + min(bet, safe) * row.weight * (target - row.score))
+        if sum(self._wealth) >= ALARM * len(_BETS):
+            richest = max(range(len(_BETS)), key=lambda number: self._wealth[number])
+            self.alarm, self.base = place, self._begun[richest]
+            self._scores = self._targets = self._weights = 0.0
+
+    def _recover(self, place: int, row: Judged) -> None:
+        fade = 0.5 ** (1 / _HALF_LIFE_ALARMED)
+        self._scores = self._scores * fade + row.weight * row.relative
+        self._targets = self._targets * fade + row.weight * row.target
+        self._weights = self._weights * fade + row.weight
+        if self._weights >= _LEAST_TO_END and self._scores >= self._targets - TOLERANCE * self._weights:
+            self.alarm, self.base = None, max(self.base, place - 2 * _HALF_LIFE_ALARMED)
+            self._wealth = [0.0] * len(_BETS)
+
+
+def shift_of(rows: Sequence[Judged], weights: Sequence[float], tau: float = TAU) -> float:
+    """By Newton's method; the objective is strictly concave. Log-odds."""
+    shift = 0.0
+    odds = [logit(row.predicted) for row in rows]
+    for _ in range(_STEPS):
+        slope, curvature = -shift / tau**2, 1 / tau**2
+        for row, weight, prior in zip(rows, weights, odds, strict=True):
+            chance = sigmoid(prior + shift)
+            slope += weight * (row.relative - chance)
+            curvature += weight * chance * (1 - chance)
+        step = max(-2.0, min(2.0, slope / curvature))
+        shift += step
+        if abs(step) < 1e-6:
+            break
+    return shift
+
+
+def wilson(mean: float, n: float, z: float = _Z) -> tuple[float, float]:
+    """Lower and upper bound of a mean of `n` scores in 0..1, each one-sided at 95 % by default."""
+    middle = (mean + z * z / (2 * n)) / (1 + z * z / n)
+    half = z / (1 + z * z / n) * math.sqrt(max(mean * (1 - mean), 0.0) / n + z * z / (4 * n * n))
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def _chance_below(mean: float, target: float, n: float) -> float:
+    """That the true mean is below `target`, by the score test that Wilson's interval inverts."""
+    wanted = min(max(target, 0.01), 0.99)
+    return NormalDist().cdf((target - mean) / math.sqrt(wanted * (1 - wanted) / n))

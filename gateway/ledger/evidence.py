@@ -1,0 +1,160 @@
+"""Judged answers in SQL: comparisons and people's voices, as figures about one team's backend."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, delete, func, insert, select
+
+from gateway.domain.standing import Judged
+from gateway.state.tables import evidence, feedback
+
+WINDOW_S = 30 * 86400.0
+"""What was judged longer ago says nothing any more."""
+KEEP_S = 3 * WINDOW_S
+MOST = 400
+"""The newest comparisons, and as many voices, of one team's backend."""
+VOICES = 2
+"""Of one key's voices about one backend so many count, the newest."""
+VOICE = 0.25
+"""Weight of a voice beside a comparison. A key alone so weighs at most half a comparison, which raises no alarm."""
+BASELINE, BASELINE_KEYS = 0.8, 5.0
+"""How good people find the reference's answers before they say so, and how many keys' word that is worth."""
+_TRIMMED, _LEAST_TO_TRIM = 0.1, 5
+"""Share of the keys at either end that is left out of a mean, from so many keys on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One comparison of a backend's answer with another one's."""
+
+    request_id: str
+    team: str
+    backend: str
+    reference: str
+    source: str
+    judge: str
+    predicted: float
+    target: float
+    score: float
+    weight: float = 1.0
+    plans: Mapping[str, Any] = field(default_factory=dict)
+
+
+def write(connection: Connection, findings: Sequence[Finding], now: float) -> None:
+    names = [name for name in Finding.__slots__ if name != "plans"]
+    values = [
+        {**{name: getattr(one, name) for name in names}, "at": now, "plans": orjson.dumps(dict(one.plans)).decode()}
+        for one in findings
+    ]
+    if values:
+        connection.execute(insert(evidence), values)
+
+
+def prune(connection: Connection, now: float) -> None:
+    """Forget comparisons that have said nothing for long. People's voices stay, as they said more than a score."""
+    connection.execute(delete(evidence).where(evidence.c.at < now - KEEP_S))
+
+
+def newest(connection: Connection) -> tuple[int, int]:
+    """Ids of the newest comparison and voice; 0 where there is none."""
+    return tuple(connection.scalar(select(func.max(table.c.id))) or 0 for table in (evidence, feedback))  # type: ignore[return-value]
+
+
+def judged_pairs(connection: Connection, after: tuple[int, int], since: float) -> set[tuple[str, str]]:
+    """Teams and backends of what is newer than both `after` (ids as of `newest`) and `since` (Unix seconds)."""
+    found: set[tuple[str, str]] = set()
+    for table, id, more in (
+        (evidence, after[0], [evidence.c.weight > 0]),
+        (feedback, after[1], [feedback.c.predicted.is_not(None), feedback.c.score.is_not(None)]),
+    ):
+        query = select(table.c.team, table.c.backend).where(table.c.id > id, table.c.at >= since, *more).distinct()
+        found.update((team, backend) for team, backend in connection.execute(query))
+    return found
+
+
+def read(connection: Connection, team: str, backend: str, since: float) -> list[Judged]:
+    """What was judged of one team's backend, oldest first. Ids of comparisons are even, those of voices odd."""
+    c = evidence.c
+    rows = connection.execute(
+        select(c.id, c.predicted, c.target, c.score, c.weight, c.at)
+        .where(c.team == team, c.backend == backend, c.at >= since, c.weight > 0)
+        .order_by(c.id.desc())
+        .limit(MOST)
+    )
+    found = [Judged(2 * row.id, row.predicted, row.target, row.score, row.weight, row.at) for row in rows]
+    found += _voices(connection, team, backend, since)
+    return sorted(found, key=lambda one: (one.at, one.id))
+
+
+def escalations(connection: Connection, since: float) -> dict[tuple[str, str], tuple[int, float]]:
+    """Of unsure answers of each team's backend: how many were compared with the stronger one's, and the share that
+    agreed, so that asking on was for nothing."""
+    c = evidence.c
+    found = connection.execute(
+        select(c.team, c.backend, func.count(), func.avg(c.score))
+        .where(c.source == "escalation", c.at >= since)
+        .group_by(c.team, c.backend)
+    )
+    return {(team, backend): (count, float(agreed)) for team, backend, count, agreed in found}
+
+
+def _voices(connection: Connection, team: str, backend: str, since: float) -> Iterable[Judged]:
+    c = feedback.c
+    rows = connection.execute(
+        select(c.id, c.at, c.key_id, c.predicted, c.target, c.score)
+        .where(c.team == team, c.backend == backend, c.at >= since, c.predicted.is_not(None), c.score.is_not(None))
+        .order_by(c.id.desc())
+        .limit(MOST)
+    ).all()
+    if not rows:
+        return
+    usual, keys = _of_reference(connection, team, since)
+    baseline = (usual * keys + BASELINE * BASELINE_KEYS) / (keys + BASELINE_KEYS)
+    spoken = Counter[str]()
+    for row in rows:
+        spoken[row.key_id] += 1
+        if spoken[row.key_id] <= VOICES:
+            yield Judged(2 * row.id + 1, row.predicted, row.target, row.score, VOICE, row.at, baseline)
+
+
+def _of_reference(connection: Connection, team: str, since: float) -> tuple[float, int]:
+    """What people say of the reference's answers, and how many keys do."""
+    c = feedback.c
+    rows = connection.execute(
+        select(c.key_id, c.score)
+        .where(c.team == team, c.predicted.is_(None), c.target.is_not(None), c.score.is_not(None), c.at >= since)
+        .order_by(c.id.desc())
+        .limit(MOST)
+    ).all()
+    said = by_key((row.key_id, row.score) for row in rows)
+    return robust_mean(said) if said else BASELINE, len(said)
+
+
+def by_key(voices: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    """Newest first in, and of each key as many as count out."""
+    said: dict[str, list[float]] = {}
+    for key, score in voices:
+        of_key = said.setdefault(key, [])
+        if len(of_key) < VOICES:
+            of_key.append(score)
+    return said
+
+
+def robust_mean(said: Mapping[str, Sequence[float]]) -> float:
+    """Of keys' own means, each weighing as many voices as count; with many keys those at both ends are left out.
+
+    Raises ValueError when nobody said anything.
+    """
+    if not said:
+        raise ValueError("nobody said anything")
+    means = sorted((sum(scores) / len(scores), len(scores)) for scores in said.values())
+    if len(means) >= _LEAST_TO_TRIM:
+        cut = max(1, int(len(means) * _TRIMMED))
+        means = means[cut:-cut]
+    weight = sum(count for _, count in means)
+    return sum(mean * count for mean, count in means) / weight

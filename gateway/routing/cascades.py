@@ -1,0 +1,123 @@
+"""Plain cascades: ask from the cheapest model on until so many answers agree, then give what most agree on.
+
+Hardly anything is learnt about them but who takes part and how many must agree, so that they keep their promise even
+where outcomes are few.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.search import Evidence
+from gateway.routing.strategy import Pattern, State
+
+Array = NDArray[np.float64]
+
+LONGEST = 6
+"""Models in one cascade."""
+BEAM = 800
+"""Sets of models of one size that are looked at, and made larger by one."""
+
+
+class Cascade(NamedTuple):
+    """`members` in the order of asking, places of models; settled when `agree` of them do."""
+
+    members: tuple[int, ...]
+    agree: int
+
+
+class Tried(NamedTuple):
+    """k cascades on n prompts."""
+
+    cascades: list[Cascade]
+    quality: Array
+    """k × n."""
+    usd: Array
+
+
+def try_all(evidence: Evidence, price: Array) -> Tried:
+    """Every cascade of up to `LONGEST` models that the beam reaches. `price`: of money, for which it looks ahead."""
+    order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
+    level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
+    found = Tried([], np.zeros((0, len(evidence))), np.zeros((0, len(evidence))))
+    front: list[tuple[int, ...]] = [(model,) for model in order]
+    for size in range(2, min(LONGEST, len(order)) + 1):
+        wider = {
+            tuple(sorted((*each, model), key=order.index)) for each in front for model in order if model not in each
+        }
+        tried = [
+            (Cascade(members, agree), run(evidence, members, agree, level))
+            for members in sorted(wider)
+            for agree in ((2,) if size < 4 else (2, 3))
+        ]
+        quality = np.array([played[0] for _, played in tried])
+        usd = np.array([played[1] for _, played in tried])
+        cascades = [each for each, _ in tried]
+        found = Tried([*found.cascades, *cascades], np.vstack([found.quality, quality]), np.vstack([found.usd, usd]))
+        front = _best(cascades, quality.mean(1), usd.mean(1), price)
+    return found
+
+
+def _best(cascades: Sequence[Cascade], quality: Array, usd: Array, price: Array) -> list[tuple[int, ...]]:
+    """The sets of the best cascades at any price of money."""
+    ranks = (-(quality[:, None] - price * usd[:, None])).argsort(0).argsort(0).min(1)
+    kept: dict[tuple[int, ...], None] = {}
+    for place in ranks.argsort(kind="stable").tolist():
+        kept[cascades[place].members] = None
+        if len(kept) == BEAM:
+            break
+    return list(kept)
+
+
+def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
+    """Quality and US dollars (n each). Of answers that equally many agree on, that of the model with the best `level`.
+    Who cannot be called is passed over."""
+    rows = np.arange(len(evidence))
+    quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
+    open_ = np.ones(len(evidence), dtype=bool)
+    for count in range(1, len(members) + 1):
+        model = members[count - 1]
+        usd += np.where(open_ & evidence.able[:, model], evidence.usd[:, model], 0.0)
+        if count < agree and count < len(members):
+            continue
+        asked = list(members[:count])
+        votes, able = evidence.labels[:, asked], evidence.able[:, asked]
+        size = ((votes[:, :, None] == votes[:, None, :]) & (votes[:, :, None] >= 0)).sum(2)
+        place = np.where(able, size + level[asked] / 2, -1.0).argmax(1)
+        settled = open_ & ((size.max(1) >= agree) | (count == len(members)))
+        quality[settled] = evidence.quality[:, asked][rows, place][settled]
+        open_ &= ~settled
+        if not open_.any():
+            break
+    return quality, usd
+
+
+def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
+    """As a strategy has them: those in which it goes on. Where it ends, what most agree on is given anyway."""
+    found: dict[Pattern, State] = {}
+    for count in range(len(cascade.members)):
+        onward = models[cascade.members[count]]
+        names = [models[member] for member in cascade.members[:count]]
+        order = sorted(range(count), key=lambda place: names[place])
+        for labels in _undecided(count, cascade.agree):
+            fresh: dict[int, int] = {}
+            again = tuple(fresh.setdefault(labels[place], len(fresh) + 1) for place in order)
+            found[tuple(names[place] for place in order), again] = State("", {onward: (1.0,)})
+    return found
+
+
+def _undecided(count: int, agree: int) -> Iterator[tuple[int, ...]]:
+    """Every way in which `count` answers can agree without `agree` of them doing so."""
+    front: list[tuple[int, ...]] = [()]
+    for _ in range(count):
+        front = [
+            (*labels, label)
+            for labels in front
+            for label in range(max(labels, default=-1) + 2)
+            if labels.count(label) + 1 < agree
+        ]
+    yield from front

@@ -1,0 +1,148 @@
+"""What would have changed a choice: the same decision again, with another quality, difficulty, price or health."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gateway.domain.learned import Learned
+from gateway.domain.route import Grade
+from gateway.routing.adequacy import Adequacy
+from gateway.routing.candidates import Candidate
+from gateway.routing.decide import choose
+
+STEPS, HALVINGS = 20, 10
+"""Between a value and its end so many others are tried, and the first change is narrowed down so often."""
+_DIGITS = 3
+_CURABLE = ("health", "busy")
+_DEAREST = 100.0
+"""Factor up to which a price is tried."""
+
+
+class Change(NamedTuple):
+    """The value nearest to the present one with which somebody else would be chosen."""
+
+    value: float
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """The values of one decision by difficulty. Nothing in it is a prompt."""
+
+    candidates: Sequence[Candidate]
+    named: str | None
+    """The policy's reference."""
+    grade: Grade | None
+    quality: float
+    adequacy: Adequacy | None
+    learnt: Mapping[str, Learned]
+
+    def chosen(
+        self,
+        *,
+        quality: float | None = None,
+        difficulty: float | None = None,
+        candidates: Sequence[Candidate] | None = None,
+    ) -> str:
+        grade = self.grade if difficulty is None else Grade(difficulty)
+        quality = self.quality if quality is None else quality
+        found = self.candidates if candidates is None else candidates
+        return choose(found, self.named, grade, quality, self.adequacy, self.learnt).order[0].backend.name
+
+    def sentences(self) -> tuple[str, ...]:
+        """Each names a change that alone would have been enough, and who would then have been chosen."""
+        now = self.chosen()
+        found = [*told_of_quality(lambda value: self.chosen(quality=value), self.quality)]
+        if self.grade is not None and self.grade.abstained:
+            found += self._if_known(now)
+        elif self.grade is not None:
+            found += told_of_difficulty(lambda value: self.chosen(difficulty=value), self.grade.difficulty)
+        found += self._prices(now)
+        found += self._cures(now)
+        return tuple(found)
+
+    def _if_known(self, now: str) -> list[str]:
+        """The prompt was outside what the grader knows."""
+        easiest = self.chosen(difficulty=0.0)
+        if easiest == now:
+            return []
+        change = boundary(lambda value: self.chosen(difficulty=value), 0.0, 1.0)
+        limit = "" if change is None else f", graded below {change.value:.2f}"
+        return [f"were it of a kind that the grader knows{limit}: {easiest}"]
+
+    def _prices(self, now: str) -> list[str]:
+        """What the choice may cost before it is another."""
+        if self.chosen_of(now).cost_pico is None:
+            return []
+        change = boundary(lambda factor: self.chosen(candidates=self._dearer(now, factor)), 1.0, _DEAREST)
+        return [] if change is None else [f"if {now} cost {change.value:.2f} times as much: {change.chosen}"]
+
+    def _dearer(self, name: str, factor: float) -> list[Candidate]:
+        return [
+            each._replace(cost_pico=round(each.cost_pico * factor), list_pico=each.worth_pico)
+            if each.backend.name == name and each.cost_pico is not None
+            else each
+            for each in self.candidates
+        ]
+
+    def _cures(self, now: str) -> list[str]:
+        found = []
+        for ill in self.candidates:
+            if ill.cause in _CURABLE:
+                well = [each._replace(excluded="", cause="") if each is ill else each for each in self.candidates]
+                told = f"if {ill.backend.name} could be asked ({ill.excluded})"
+                if self.grade is None:
+                    found.append(f"{told}: there would be a choice")
+                elif (chosen := self.chosen(candidates=well)) != now:
+                    found.append(f"{told}: {chosen}")
+        return found
+
+    def chosen_of(self, name: str) -> Candidate:
+        return next(each for each in self.candidates if each.backend.name == name)
+
+
+def told_of_quality(chosen: Callable[[float], str], now: float) -> list[str]:
+    lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
+    return [
+        *([] if lower is None else [f"with quality ≤ {_down(lower.value)}: {lower.chosen}"]),
+        *([] if higher is None else [f"with quality ≥ {_up(higher.value)}: {higher.chosen}"]),
+    ]
+
+
+def told_of_difficulty(chosen: Callable[[float], str], now: float) -> list[str]:
+    lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
+    return [
+        *([] if lower is None else [f"with difficulty ≤ {_down(lower.value)}: {lower.chosen}"]),
+        *([] if higher is None else [f"with difficulty ≥ {_up(higher.value)}: {higher.chosen}"]),
+    ]
+
+
+def boundary(chosen: Callable[[float], str], now: float, end: float) -> Change | None:
+    """The first change on the way from `now` to `end`; one that is undone again within a step may be missed."""
+    usual, before = chosen(now), now
+    for step in range(1, STEPS + 1):
+        after = now + (end - now) * step / STEPS
+        if chosen(after) == usual:
+            before = after
+            continue
+        for _ in range(HALVINGS):
+            middle = (before + after) / 2
+            if chosen(middle) == usual:
+                before = middle
+            else:
+                after = middle
+        return Change(after, chosen(after))
+    return None
+
+
+def _down(value: float) -> str:
+    """Rounded to the side on which it is true."""
+    scale = 10**_DIGITS
+    return f"{int(value * scale) / scale:g}"
+
+
+def _up(value: float) -> str:
+    scale = 10**_DIGITS
+    return f"{-int(-value * scale // 1) / scale:g}"

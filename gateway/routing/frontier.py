@@ -1,0 +1,280 @@
+"""From learnt decisions to strategies worth having: the frontier of quality and cost, against single models.
+
+What a strategy reaches is measured on prompts that it was not learnt from (outer cross-validation): whatever is learnt
+on few outcomes flatters itself on them. A learnt strategy is kept only where it beats the single models, or a draw
+between two, at its own cost with some confidence; of what is kept, the corners of the hull make the frontier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.cascades import Cascade, Tried, states, try_all
+from gateway.routing.hull import corners
+from gateway.routing.search import Asked, Evidence, Learned, Settings, affordable, decode, learn, play, walk
+from gateway.routing.search import prices as price_grid
+from gateway.routing.strategy import Pattern, State, Strategy
+
+Array = NDArray[np.float64]
+Say = Callable[[str], None]
+
+OUTER = 5
+"""Folds in which strategies are measured."""
+REPEATS = 6
+"""Divisions into folds over which plain cascades, which are quick to measure, are averaged."""
+CONFIDENCE = 1.0
+"""Standard errors by which a cascade must beat what single models reach for the same money."""
+STRICT = 2.0
+"""The same for a searched strategy of several answers, of which there are many more, against plain cascades too."""
+
+
+class Played(NamedTuple):
+    """n prompts under each of L strategies."""
+
+    quality: Array
+    usd: Array
+
+
+class Point(NamedTuple):
+    """A strategy and what it reached on prompts that it was not learnt from (n each)."""
+
+    strategy: Strategy
+    quality: Array
+    usd: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Cheapest first."""
+
+    points: tuple[Point, ...]
+    singles: tuple[Point, ...]
+    """Every model alone."""
+    reserves: tuple[Strategy, ...] = ()
+    """Plain cascades for when one of the models cannot be asked."""
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        return tuple(point.strategy for point in self.points)
+
+
+def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0) -> Frontier:
+    """Measure, choose, and learn what was chosen anew from every prompt. `evidence`: its features may be of use."""
+    singles = _singles(models, evidence)
+    ranking = tuple(each.strategy.description for each in sorted(singles, key=lambda each: -each.strategy.quality))
+    singles = [_ranked(each, ranking) for each in singles]
+    price = price_grid(evidence.usd, evidence.able)
+    voted = bool((evidence.labels >= 0).any())
+    depth = affordable(len(models), len(evidence), voted)
+    base = Settings(depth=depth, seed=seed)
+    kept = singles
+    reserves: tuple[Strategy, ...] = ()
+    if voted and len(models) > 1:
+        say("trying cascades until two or three agree")
+        tried = try_all(evidence, price)
+        kept = _joined(kept, _cascades(models, tried, price, ranking, seed), CONFIDENCE)
+        reserves = _reserves(models, tried, price, ranking)
+    for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
+        if features > 1 or depth > 1:
+            say(f"searching up to {depth} answers deep, {'without' if features == 1 else 'with'} the prompt's features")
+            found = _searched(models, evidence.only(features), price, settings, ranking)
+            kept = _joined(kept, found, CONFIDENCE if depth == 1 else STRICT)
+    return Frontier(_corners(kept, singles), tuple(singles), reserves)
+
+
+def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
+    """The same without a search: single models and plain cascades."""
+    singles = _singles(models, evidence)
+    ranking = tuple(each.strategy.description for each in sorted(singles, key=lambda each: -each.strategy.quality))
+    singles = [_ranked(each, ranking) for each in singles]
+    kept = singles
+    if len(models) > 1:
+        price = price_grid(evidence.usd, evidence.able)
+        kept = _joined(singles, _cascades(models, try_all(evidence, price), price, ranking, seed), CONFIDENCE)
+    return Frontier(_corners(kept, singles), tuple(singles))
+
+
+def _corners(kept: list[Point], singles: list[Point]) -> tuple[Point, ...]:
+    """The frontier of `kept`. A single model gives way to a cheaper strategy that it does not surely surpass."""
+    learnt = kept[len(singles) :]
+    left = [
+        each
+        for each in singles
+        if not any(_equals(each, other) for other in learnt if other.strategy.usd < each.strategy.usd)
+    ]
+    left += learnt
+    best = corners([each.strategy.usd for each in left], [each.strategy.quality for each in left])
+    return tuple(left[each] for each in best)
+
+
+def _equals(dear: Point, cheap: Point) -> bool:
+    gain = dear.quality - cheap.quality
+    return bool(gain.mean() <= CONFIDENCE * gain.std() / np.sqrt(len(gain)))
+
+
+def _joined(simpler: list[Point], found: list[Point], confidence: float) -> list[Point]:
+    """With those of `found` that beat what the simpler ones reach."""
+    return [*simpler, *(each for each in found if _beats(each, simpler, confidence))]
+
+
+def _cascades(models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int) -> list[Point]:
+    """For each price of money the plain cascade that is best, measured where it was not chosen."""
+    count = tried.quality.shape[1]
+    rows = np.arange(count)
+    quality, usd = np.zeros((len(price), count)), np.zeros((len(price), count))
+    for repeat in range(REPEATS):
+        folds = _outer(count, seed + repeat)
+        outside = np.stack([folds != fold for fold in range(OUTER)], axis=1).astype(np.float64)
+        outside /= outside.sum(0)
+        level, cost = tried.quality @ outside, tried.usd @ outside
+        for place, each in enumerate(price.tolist()):
+            best = (level - each * cost).argmax(0)[folds]
+            quality[place] += tried.quality[best, rows] / REPEATS
+            usd[place] += tried.usd[best, rows] / REPEATS
+    level, cost = tried.quality.mean(1), tried.usd.mean(1)
+    found: dict[Cascade, Point] = {}
+    for place, each in enumerate(price.tolist()):
+        cascade = tried.cascades[int((level - each * cost).argmax())]
+        known = found.get(cascade)
+        if known is None or float(quality[place].mean()) > known.strategy.quality:
+            strategy = _strategy(states(cascade, models), quality[place], usd[place], ranking)
+            found[cascade] = Point(strategy, quality[place], usd[place])
+    return list(found.values())
+
+
+def _reserves(models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...]) -> tuple[Strategy, ...]:
+    """The best plain cascades without each of the models."""
+    level, cost = tried.quality.mean(1), tried.usd.mean(1)
+    found: dict[Cascade, Strategy] = {}
+    for model in range(len(models)):
+        barred = np.array([model in each.members for each in tried.cascades])
+        for each in () if barred.all() else price.tolist():
+            best = int(np.where(barred, -np.inf, level - each * cost).argmax())
+            cascade = tried.cascades[best]
+            if cascade not in found:
+                found[cascade] = _strategy(states(cascade, models), tried.quality[best], tried.usd[best], ranking)
+    return tuple(found.values())
+
+
+def _searched(
+    models: Sequence[str], evidence: Evidence, price: Array, settings: Settings, ranking: tuple[str, ...]
+) -> list[Point]:
+    measured = _measured(evidence, price, settings)
+    learned = learn(evidence, price, settings)
+    found = []
+    for place in range(len(price)):
+        quality, usd = measured.quality[:, place], measured.usd[:, place]
+        found.append(Point(_strategy(written(models, evidence, learned, place), quality, usd, ranking), quality, usd))
+    return found
+
+
+def _strategy(states: dict[Pattern, State], quality: Array, usd: Array, ranking: tuple[str, ...]) -> Strategy:
+    return describe(Strategy("", "", float(quality.mean()), float(usd.mean()), states, ranking))
+
+
+def _outer(count: int, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed + 1).permutation(count) % OUTER
+
+
+def _ranked(point: Point, ranking: tuple[str, ...]) -> Point:
+    return point._replace(strategy=replace(point.strategy, ranking=ranking))
+
+
+def _singles(models: Sequence[str], evidence: Evidence) -> list[Point]:
+    found = []
+    for place, model in enumerate(models):
+        able = evidence.able[:, place]
+        quality, usd = evidence.quality[:, place], evidence.usd[:, place]
+        level, cost = float(quality[able].mean()), float(usd[able].mean())
+        strategy = Strategy("one backend", model, level, cost, only(model), ())
+        found.append(Point(strategy, np.where(able, quality, level), np.where(able, usd, cost)))
+    return found
+
+
+def only(model: str) -> dict[Pattern, State]:
+    """The states of asking one model."""
+    return {((), ()): State(ask={model: (1.0,)})}
+
+
+def _measured(evidence: Evidence, price: Array, settings: Settings) -> Played:
+    folds = _outer(len(evidence), settings.seed)
+    quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
+    for fold in range(OUTER):
+        inside, outside = folds == fold, folds != fold
+        learned = learn(evidence.part(outside), price, settings)
+        test = evidence.part(inside)
+        for place in range(len(price)):
+            quality[inside, place], usd[inside, place] = play(test, learned, place)
+    return Played(quality, usd)
+
+
+def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
+    """Does it reach more than `rivals`, or a draw between two, for the same money, by so many standard errors?"""
+    quality, usd = point.quality, point.usd
+    cost = np.array([each.strategy.usd for each in rivals])
+    level = np.array([each.strategy.quality for each in rivals])
+    hull = corners(cost, level)
+    mean = float(usd.mean())
+    if mean <= cost[hull[0]]:
+        return bool(quality.mean() >= level[hull[0]])
+    upper = next((place for place, one in enumerate(hull) if cost[one] >= mean), None)
+    if upper is None:
+        rival, rival_usd, slope = rivals[hull[-1]].quality, rivals[hull[-1]].usd, 0.0
+    else:
+        low, high = hull[upper - 1], hull[upper]
+        share = (mean - cost[low]) / (cost[high] - cost[low])
+        rival = share * rivals[high].quality + (1 - share) * rivals[low].quality
+        rival_usd = share * rivals[high].usd + (1 - share) * rivals[low].usd
+        slope = (level[high] - level[low]) / (cost[high] - cost[low])
+    gain = (quality - rival) - slope * (usd - rival_usd)
+    return bool(gain.mean() > confidence * gain.std() / np.sqrt(len(gain)))
+
+
+def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
+    """The states that prompts reach at the `place`-th price, in the models' names."""
+    states: dict[Pattern, State] = {}
+    for asked, level, state, onward in walk(evidence, learned, place):
+        ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
+        if evidence.features.shape[1] == 1 and ask:  # further ones are for prompts that the best cannot be asked
+            ask = {max(ask, key=lambda model: ask[model][0]): (1.0,)}
+        key, serve = _key(models, asked, decode(int(level.codes[state]), len(asked)), int(level.serve[state]))
+        states[key] = State(serve, ask)
+    return states
+
+
+def _short(worth: Array) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in worth)
+
+
+def _key(models: Sequence[str], asked: Asked, labels: Sequence[int], serve: int) -> tuple[Pattern, str]:
+    """A pattern in alphabetical order, labels counted anew from 1."""
+    if not asked:
+        return ((), ()), ""
+    order = sorted(range(len(asked)), key=lambda place: models[asked[place]])
+    fresh: dict[int, int] = {}
+    names = tuple(models[asked[place]] for place in order)
+    again = tuple(0 if labels[place] == 0 else fresh.setdefault(labels[place], len(fresh) + 1) for place in order)
+    return (names, again), models[asked[serve]]
+
+
+def describe(strategy: Strategy) -> Strategy:
+    """With its kind and a sentence: the usual order of asking."""
+    first = sorted(strategy.first)
+    several = any(pattern[0] and state.ask for pattern, state in strategy.states.items())
+    conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
+    if not several and len(first) == 1:
+        return replace(strategy, kind="one backend", description=first[0])
+    if not several:
+        return replace(strategy, kind="prompt-conditional choice", description=f"by the prompt: {', '.join(first)}")
+    kind = "prompt-conditional cascade" if conditional else "cascade"
+    begin = first[0] if len(first) == 1 else f"one of {', '.join(first)} by the prompt"
+    order = [next(iter(state.ask)) for state in strategy.states.values() if len(state.ask) == 1]
+    rest = [model for model in dict.fromkeys(order) if model not in first]
+    rest += sorted(strategy.models - {*first, *rest})
+    tail = f"; then, unless what they say settles it, {', '.join(rest)}" if rest else "; then the others of these"
+    return replace(strategy, kind=kind, description=begin + tail)

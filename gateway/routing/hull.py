@@ -1,0 +1,47 @@
+"""The honest rival: what one backend, or a draw between two, reaches at a price."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+
+
+def corners(usd: Sequence[float] | Array, quality: Sequence[float] | Array) -> list[int]:
+    """Indexes of the points that no mixture of two others beats, cheapest first (Andrew's monotone chain, 1979).
+
+    The first is the cheapest point, the last the best one; in between every point pays for itself.
+    """
+    cost, value = np.asarray(usd, dtype=np.float64), np.asarray(quality, dtype=np.float64)
+    kept: list[int] = []
+    for point in np.lexsort((-value, cost)).tolist():
+        if kept and value[point] <= value[kept[-1]]:
+            continue
+        while len(kept) > 1 and _below(kept[-2], kept[-1], point, cost, value):
+            kept.pop()
+        kept.append(point)
+    return kept
+
+
+def _below(first: int, middle: int, last: int, cost: Array, value: Array) -> bool:
+    rise = (value[middle] - value[first]) * (cost[last] - cost[first])
+    return bool(rise <= (value[last] - value[first]) * (cost[middle] - cost[first]))
+
+
+def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]:
+    """Places of the two neighbours in ascending `qualities` and the share of the upper one that reaches `target`."""
+    if target <= qualities[0]:
+        return 0, 0, 0.0
+    for upper in range(1, len(qualities)):
+        if target <= qualities[upper]:
+            low = qualities[upper - 1]
+            return upper - 1, upper, (target - low) / (qualities[upper] - low)
+    return len(qualities) - 1, len(qualities) - 1, 0.0
+
+
+def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
+    """US dollars at which corners reach `target`; outside their range the nearest corner's."""
+    return np.asarray(np.interp(target, quality, usd), dtype=np.float64)

@@ -1,0 +1,73 @@
+"""What one request more costs on a machine by the hour: next to nothing while it idles, its share when it is full.
+
+The ledger divides a machine's hours among its attempts and its idle time, which is what they cost. What a *further*
+request costs is another question: the hours are paid already. It takes the place of others, and only as often as these
+would find the machine full. So
+
+    price = machine_hour_usd / (3600 · tokens per second) · max(IDLE_SHARE, C(c, a))
+
+C is the probability that an arrival has to wait at c places with a of them in use on average (Erlang's formula for
+delayed calls, 1917). Tokens per second are what it yields when it is full, as far as that was seen, else what it
+yielded in the last quarter of an hour. At a ≥ c it is 1: the machine then costs its break-even, and any backend that is
+cheaper than that gets what is left.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+from gateway.domain.backend import Backend
+from gateway.domain.load import Load
+from gateway.domain.price import Price
+from gateway.domain.units import PICO_PER_USD
+from gateway.domain.usage import Usage
+
+IDLE_SHARE = 0.02
+"""Of its full price; so that of two idle machines the cheaper one is filled first."""
+_MOST_PLACES = 512
+"""Beyond so many the formula is a step at a = c."""
+
+
+def expected_cost(
+    backend: Backend, price: Price, input_tokens: int, output_tokens: int, *, warm_tokens: int = 0, load: Load | None
+) -> int:
+    """Pico-dollars of one call: `warm_tokens` of the input at the price of cached ones, a machine's tokens at what they
+    cost at its `load`."""
+    if load is not None and backend.price is not None and backend.price.machine_hour_usd:
+        price = at_load(price, float(backend.price.machine_hour_usd), load)
+    warm = min(warm_tokens, input_tokens)
+    if not warm or price.tier(input_tokens).cached_input is None:
+        return price.plain(input_tokens, output_tokens)
+    return price.cost(Usage(input_tokens - warm, cached_tokens=warm, output_tokens=output_tokens))
+
+
+def at_load(price: Price, hour_usd: float, load: Load) -> Price:
+    """A machine's price for one request more; never 0."""
+    factor = max(IDLE_SHARE, congestion(load))
+    if load.full_tokens_per_second and price.output:
+        factor *= hour_usd * PICO_PER_USD / 3600 / load.full_tokens_per_second / price.output
+    return replace(price, input=max(1, round(price.input * factor)), output=max(1, round(price.output * factor)))
+
+
+def congestion(load: Load) -> float:
+    """0..1: how probably a further request would keep another one waiting."""
+    if load.full:
+        return 1.0
+    if load.capacity is None:
+        return 0.0
+    return waiting_share(max(1, int(load.capacity)), round(load.running, 1))
+
+
+@lru_cache(maxsize=4096)
+def waiting_share(places: int, in_use: float) -> float:
+    """Erlang's C(c, a): the share of arrivals that wait at c = `places` with an offered load of a = `in_use`."""
+    if in_use >= places:
+        return 1.0
+    if in_use <= 0 or places > _MOST_PLACES:
+        return 0.0
+    blocked = 1.0  # Erlang's B, by its recursion over the places
+    for count in range(1, places + 1):
+        blocked = in_use * blocked / (count + in_use * blocked)
+    used = in_use / places
+    return blocked / (1 - used + used * blocked)

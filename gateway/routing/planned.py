@@ -1,0 +1,109 @@
+"""A request under a fitted plan: which strategy its backends can follow at the policy's quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.domain.learned import NOTHING, Learned
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import Grade
+from gateway.domain.strategy import Asking
+from gateway.routing.candidates import Candidate
+from gateway.routing.decide import Choice, by_cost
+
+if TYPE_CHECKING:  # it brings NumPy
+    from gateway.routing.plan import Plan
+    from gateway.routing.strategy import Strategy
+
+
+class Planned(NamedTuple):
+    """`choice` with the strategy's backends in front; `asking`: None where it is settled by one answer."""
+
+    choice: Choice
+    asking: Asking | None
+    strategy: str
+    calls: float = 1.0
+    """What it is expected to cost, in calls of the first backend."""
+    adequacy: float = 1.0
+    """Its expected quality as a share of the reference's."""
+
+
+def planned(
+    plan: Plan,
+    choice: Choice,
+    candidates: Sequence[Candidate],
+    request: CompletionRequest,
+    quality: float,
+    subject: str,
+    learnt: Mapping[str, Learned] = MappingProxyType({}),
+) -> Planned | None:
+    """None where the plan has nothing to say: then the decision by difficulty stands.
+
+    `quality`: the wanted share of what the reference reaches on average. `subject`: who draws. `learnt`: what the
+    team's own answers say of backends, by name; who was found wanting is not asked, unless it is the reference.
+    """
+    trusted = choice.reference.backend.name
+    able = {
+        model: name
+        for model, name in stand_for(plan, candidates).items()
+        if name == trusted or not learnt.get(name, NOTHING).margin
+    }
+    reference = next((model for model, name in able.items() if name == choice.reference.backend.name), None)
+    if reference is None:  # the reference's model may be served by somebody cheaper
+        reference = next((model for model in able if model == choice.reference.backend.model), None)
+    if reference is None or len(able) < 2 or not foreseen(request):
+        return None
+    start = plan.begin(request.last_user, quality * plan.quality_of(reference), subject, able)
+    if start is None:
+        return None
+    first = start.asking.next(())
+    usable = {each.backend.name: each for each in candidates if not each.excluded}
+    asked = [*first, *sorted(able[model] for model in start.strategy.models if able[model] not in first)]
+    front = tuple(usable[name] for name in asked)
+    order = (*front, *(each for each in choice.order if each.backend.name not in asked))
+    several = any(names and state.ask for (names, _), state in start.strategy.states.items())
+    reason = (
+        f"{start.strategy.kind}: {start.strategy.description}; "
+        f"expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
+    )
+    adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
+    return Planned(
+        Choice(order, choice.reference, reason, adequacies),
+        start.asking if several else None,
+        f"{start.strategy.kind}: {start.strategy.description}",
+        _calls(plan, start.strategy, first, able),
+        min(1.0, start.strategy.quality / (plan.quality_of(reference) or 1.0)),
+    )
+
+
+def _calls(plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str]) -> float:
+    """What `strategy` cost on the outcomes that it was fitted on, in calls of the first one that it asks."""
+    for single in plan.singles:
+        if single.usd and any(able.get(model) in first for model in single.first):
+            return strategy.usd / single.usd
+    return 1.0
+
+
+def foreseen(request: CompletionRequest) -> bool:
+    """Is it of the kind that outcomes are recorded of: one answer, no tools, no images, something asked?"""
+    plain = not any(turn.calls or turn.results or turn.images for turn in request.turns)
+    return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
+
+
+def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Model of the plan → the backend that answers for it: the one of that name, else the cheapest that has it."""
+    able = sorted((each for each in candidates if not each.excluded), key=by_cost)
+    found: dict[str, str] = {}
+    for model in plan.models:
+        named = [each for each in able if each.backend.name == model]
+        has = named or [each for each in able if each.backend.model == model]
+        if has:
+            found[model] = has[0].backend.name
+    return found
+
+
+def knows(grade: Grade | None) -> bool:
+    """May a plan be followed? Not where the prompt is outside what was measured."""
+    return grade is not None and not grade.abstained

@@ -1,0 +1,23 @@
+"""What a decision is expected to cost and to bring, where something else serves: observing, out of share, held out."""
+
+from __future__ import annotations
+
+from gateway.domain.backend import Backend
+from gateway.domain.route import Decision
+from gateway.routing.decide import Choice
+from gateway.routing.planned import Planned
+
+
+def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
+    """`stronger`: who would answer where the choice's own backend is unsure.
+
+    How often that happens nobody can know before it was asked: as often as it is expected to be inadequate.
+    """
+    first = choice.order[0]
+    expected = choice.adequacies.get(first.backend.name)
+    adequacy = 1.0 if expected is None or first is choice.reference else expected
+    if plan is not None:
+        return Decision(((first.backend, plan.calls),), plan.adequacy)
+    if stronger is None:
+        return Decision(((first.backend, 1.0),), adequacy)
+    return Decision(((first.backend, 1.0), (stronger, 1 - adequacy)), adequacy)

@@ -1,0 +1,104 @@
+"""Several backends with one model: a conversation keeps to the one that remembers it, unless that has too much to do.
+
+Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica stands at
+many points of a circle, a conversation at one; it goes to the next replica clockwise that has less than `overload`
+times the mean load. So nobody has much more than the mean, and when a replica comes or goes few conversations move.
+Requests without a beginning worth remembering go to the replica with the least to do.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import NamedTuple
+
+from gateway.domain.backend import Backend
+
+POINTS = 64
+"""Of each replica on the circle; the shares of replicas then differ by some 1 / √64."""
+SHARED_TOKENS = 256
+"""Of input; a shorter prompt is read again sooner than its replica is waited for."""
+
+
+class Replica(NamedTuple):
+    backend: Backend
+    outstanding: float = 0.0
+    """Requests that it works on or has in its queue."""
+    capacity: float = 1.0
+    """Relative to the others'."""
+
+    @property
+    def pressure(self) -> float:
+        return self.outstanding / self.capacity
+
+
+def group_of(backend: Backend) -> tuple[str, str, str]:
+    """Equal for backends that stand for each other: the same model and tier, machines of one's own among themselves,
+    and of others only those with one price."""
+    price = backend.price
+    own = price is not None and bool(price.machine_hour_usd)
+    return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
+
+
+def order(
+    replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
+) -> list[Backend]:
+    """Who is to be asked first, and who after that.
+
+    `key`: of the conversation. `on_demand`: share of conversations that stay off spot machines, so that the others are
+    warm, and busy enough to take over, when spot machines go.
+    """
+    place = _place(key)
+    if _keeps_off_spot(replicas, place, on_demand):
+        steady = [each for each in replicas if not each.backend.spot]
+        spot = [each for each in replicas if each.backend.spot]
+        return [*_order(steady, place, input_tokens, overload), *_order(spot, place, input_tokens, overload)]
+    return _order(replicas, place, input_tokens, overload)
+
+
+def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload: float) -> list[Backend]:
+    least = sorted(replicas, key=lambda each: each.pressure)
+    if input_tokens < SHARED_TOKENS:
+        return [each.backend for each in least]
+    first = affine(replicas, place, overload)
+    return [first.backend, *(each.backend for each in least if each is not first)]
+
+
+def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
+    """The first one clockwise from `place` (64 bits) whose load stays within the bound with one request more."""
+    known = {each.backend.name: each for each in replicas}
+    bounds = _bounds(known, overload)
+    points, names = circle(tuple(sorted(known)))
+    at = bisect_right(points, place)
+    for step in range(len(points)):
+        name = names[(at + step) % len(points)]
+        if known[name].outstanding + 1 <= bounds[name]:
+            return known[name]
+    return min(replicas, key=lambda each: each.pressure)  # never: the bounds add up to more than the load
+
+
+def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
+    """Most that each may have: its part of `overload` times all there is, this request included, in whole requests."""
+    present = sum(each.outstanding for each in known.values()) + 1
+    room = sum(each.capacity for each in known.values())
+    return {name: math.ceil(overload * present * each.capacity / room) for name, each in known.items()}
+
+
+@lru_cache(maxsize=256)
+def circle(names: tuple[str, ...]) -> tuple[list[int], list[str]]:
+    """Points in order, and who stands there."""
+    found = sorted((_place(f"{name}#{number}".encode()), name) for name in names for number in range(POINTS))
+    return [point for point, _ in found], [name for _, name in found]
+
+
+def _place(key: bytes) -> int:
+    return int.from_bytes(blake2b(key, digest_size=8).digest())
+
+
+def _keeps_off_spot(replicas: Sequence[Replica], place: int, on_demand: float) -> bool:
+    """A stable draw by the conversation, of other bits than its place on the circle shows first."""
+    spot = sum(each.backend.spot for each in replicas)
+    return 0 < spot < len(replicas) and (place * 0x9E3779B97F4A7C15 & 2**64 - 1) / 2**64 < on_demand

@@ -1,0 +1,170 @@
+"""Which backend still remembers the beginning of a conversation, and for how long.
+
+A provider charges less for a prompt's beginning that it has lately read, and forgets it after a while. So a switch of
+backend in mid-conversation costs what the old one would have saved. Known per worker and shared with nobody: a session
+that reaches another worker is priced as a new one, which is never too cheap.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from gateway.domain.backend import Backend
+from gateway.domain.record import Attempt, Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import Prefix
+from gateway.domain.usage import Usage
+
+MOST_SESSIONS = 8192
+"""About half a kilobyte each; the least recently used are forgotten."""
+MOST_BACKENDS = 4
+"""Of one session."""
+LEAST_TOKENS = 1024
+"""A shorter prompt is not kept by providers that cache by themselves, and hardly worth it elsewhere."""
+STEP_TOKENS = 128
+"""OpenAI's caches grow by so much at a time."""
+HOSTED_S = 300.0
+"""OpenAI: 5 to 10 minutes without use (developers.openai.com/docs/guides/prompt-caching); Anthropic: 5 minutes since
+the last use (docs.anthropic.com, prompt caching). The lower end of both."""
+HOUR_S = 3600.0
+"""Anthropic's, where the client asked for the longer one (`ttl: 1h`)."""
+OWN_S = 600.0
+"""One's own servers forget when others need the room, not by the clock; an assumption, unmeasured."""
+_NEWEST = 0.2
+"""Weight of the newest answer in what share of a warm prompt a backend really reads from its cache."""
+_DIGEST_BYTES = 16
+_MOST_CHARACTERS = 4096
+"""Of a turn, for telling conversations apart."""
+
+
+@dataclass(slots=True)
+class Warm:
+    """What one backend has read of one session."""
+
+    tokens: int
+    until: float
+    """Monotonic seconds."""
+    lengths: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class Session:
+    warm: dict[str, Warm]
+    last: str
+    """The backend that gave the latest answer."""
+    until: float
+
+
+class Sessions:
+    """Implements SessionView. No locks: it belongs to one event loop."""
+
+    def __init__(self, *, most: int = MOST_SESSIONS, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._most, self._monotonic = most, monotonic
+        self._known: OrderedDict[bytes, Session] = OrderedDict()
+        self._read: dict[str, float] = {}
+        """Backend → share of what was expected to be warm that was."""
+        self._counts = {"stayed": 0, "warm": 0}
+
+    def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
+        """Of `input_tokens`, those that `backend` is expected to read from its cache: what it was sent before, if the
+        conversation still begins with that, times the share that it has shown to keep."""
+        return round(self._remembered(prefix, backend, input_tokens) * self._read.get(backend.name, 1.0))
+
+    def holder(self, prefix: Prefix) -> str:
+        """The backend that has to go on with it, since it waits for the results of its tools; empty: any may."""
+        if not prefix.in_tool_loop:
+            return ""
+        session = self._known.get(prefix.session)
+        if session is None or session.until < self._monotonic():
+            return ""
+        self._counts["stayed"] += 1
+        return session.last
+
+    def learn(self, record: Record) -> None:
+        """Remember who answered, once an answer is whole."""
+        route, attempt = record.route, record.served_by
+        if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
+            return
+        usage = attempt.usage
+        if usage is None or attempt.trimmed_tokens or not route.prefix.lengths:
+            return  # what was sent is not what the next request begins with
+        prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
+        self._compare(prefix, attempt, usage)
+        warm, keep_s = _kept(backend, usage)
+        if warm == 0 and record.finish != "tool_calls":
+            return
+        known = self._known.pop(prefix.session, None) or Session({}, backend.name, now)
+        known.last, known.until = backend.name, max(known.until, now + keep_s)
+        known.warm.pop(backend.name, None)
+        if warm:
+            known.warm[backend.name] = Warm(warm, now + keep_s, prefix.lengths)
+        if len(known.warm) > MOST_BACKENDS:
+            known.warm.pop(next(iter(known.warm)))
+        self._known[prefix.session] = known
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def stats(self) -> dict[str, int]:
+        return {"sessions": len(self._known), **{f"sessions_{name}": count for name, count in self._counts.items()}}
+
+    def _remembered(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
+        session = self._known.get(prefix.session)
+        warm = session.warm.get(backend.name) if session is not None else None
+        if warm is None or warm.until < self._monotonic():
+            return 0
+        if prefix.lengths[: len(warm.lengths)] != warm.lengths:  # the client has rewritten its history
+            return 0
+        return min(warm.tokens, input_tokens)
+
+    def _compare(self, prefix: Prefix, attempt: Attempt, usage: Usage) -> None:
+        """What was expected to be warm against what the backend says it was."""
+        expected = self._remembered(prefix, attempt.backend, usage.all_input)
+        if expected and not usage.estimated:
+            name, self._counts["warm"] = attempt.backend.name, self._counts["warm"] + 1
+            share = min(1.0, usage.cached_tokens / expected)
+            before = self._read.get(name, 1.0)
+            self._read[name] = before + (share - before) * _NEWEST
+
+
+def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Prefix:
+    """Which conversation a request of the key `key_id` belongs to.
+
+    `session`, if the client names one (`x-thriftgate-session`, `previous_response_id`, `prompt_cache_key`); else the
+    system prompt, the first question and `metadata.user_id` tell conversations apart.
+    """
+    turns = request.turns
+    own = blake2b(key_id.encode(), digest_size=_DIGEST_BYTES)
+    if named := session or request.controls.session or _said(request.body, "prompt_cache_key"):
+        own.update(b"\0named\0" + named.encode("utf-8", "surrogatepass"))
+    else:
+        own.update(b"\0" + _said(request.body.get("metadata"), "user_id").encode("utf-8", "surrogatepass"))
+        for turn in turns:
+            own.update(f"\0{turn.role}\0{turn.text[:_MOST_CHARACTERS]}".encode("utf-8", "surrogatepass"))
+            if turn.role == "user":
+                break
+    last = turns[-1] if turns else None
+    return Prefix(
+        own.digest(),
+        tuple([len(turn.text) for turn in turns]),
+        last is not None and (last.role == "tool" or bool(last.results)),
+    )
+
+
+def _said(section: object, field: str) -> str:
+    value = section.get(field) if isinstance(section, dict) else None
+    return value if isinstance(value, str) else ""
+
+
+def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
+    """Tokens of the prompt that the backend now remembers, and for how many seconds."""
+    if backend.kind == "anthropic":  # only what the client marks is kept, and the backend says how much that was
+        written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+        return usage.cached_tokens + written, HOUR_S if usage.cache_write_1h_tokens else HOSTED_S
+    tokens = usage.all_input
+    if tokens < LEAST_TOKENS:
+        return 0, HOSTED_S if backend.hosted else OWN_S
+    return (tokens // STEP_TOKENS * STEP_TOKENS, HOSTED_S) if backend.hosted else (tokens, OWN_S)

@@ -1,0 +1,145 @@
+"""Strategies as values, and one under way: whom to ask first, whom after which agreement, whose answer is given.
+
+A strategy is a table of states. A state is who has been asked and which of them agree; it names whose answer is given
+if asking ends there, and what asking each other model would bring: a number per feature of the prompt, so that its
+product with the prompt's features is the expected gain in quality less the price of the money it costs. The greatest
+gain above zero is asked; where none is, it is settled. One backend is a strategy of one state; a prompt-conditional
+choice has several first questions; a cascade has further states.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+
+from gateway.domain.strategy import FAILED, Answered
+
+Features = tuple[float, ...]
+"""Of a prompt; the first is 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Who answers if it ends here, and what each further question is worth."""
+
+    serve: str = ""
+    """A model that was asked; empty before the first answer."""
+    ask: Mapping[str, Features] = field(default_factory=dict)
+    """Model → worth per feature of the prompt."""
+
+    def worth(self, model: str, features: Features) -> float:
+        return sum(a * b for a, b in zip(self.ask[model], features, strict=False))
+
+
+Pattern = tuple[tuple[str, ...], tuple[int, ...]]
+"""Who was asked, in alphabetical order, and a label each: equal ones agree, counted from 1; 0: no vote."""
+
+
+def pattern(answers: Sequence[Answered]) -> Pattern:
+    """The state that `answers` lead to. A backend that failed counts as not asked."""
+    given = sorted((each for each in answers if each.weak != FAILED), key=lambda each: each.backend)
+    labels: dict[str, int] = {}
+    return (
+        tuple(each.backend for each in given),
+        tuple(0 if each.vote is None or each.weak else labels.setdefault(each.vote, len(labels) + 1) for each in given),
+    )
+
+
+def voted(reached: Pattern) -> Pattern:
+    """The same with a vote of its own for each answer that has none."""
+    names, labels = reached
+    fresh: dict[int, int] = {}
+    return names, tuple(
+        fresh.setdefault(label if label else -1 - place, len(fresh) + 1) for place, label in enumerate(labels)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """What is expected of it is per request, on traffic like that it was fitted on."""
+
+    kind: str
+    """one backend, prompt-conditional choice, cascade, or prompt-conditional cascade."""
+    description: str
+    quality: float
+    """Expected mean quality, 0..1."""
+    usd: float
+    """Expected US dollars a request, every call counted."""
+    states: Mapping[Pattern, State]
+    ranking: tuple[str, ...]
+    """Every model of the pool, the best alone first: for states that were never seen."""
+
+    @property
+    def models(self) -> frozenset[str]:
+        """Everybody it may ask."""
+        return frozenset(model for state in self.states.values() for model in state.ask)
+
+    @property
+    def first(self) -> frozenset[str]:
+        """Whom it may ask first."""
+        return frozenset(self.states[(), ()].ask)
+
+
+class Underway:
+    """One request's strategy, as `gateway.domain.strategy.Asking` wants it."""
+
+    __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
+
+    def __init__(self, strategy: Strategy, features: Features, able: Mapping[str, str]) -> None:
+        """`able`: the models that can be asked, and the name of a backend for each."""
+        self.strategy = strategy
+        self._features = features
+        self._able = frozenset(able)
+        self._backends = able
+        self._models = {backend: model for model, backend in able.items()}
+
+    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+        return tuple(self._backends[model] for model in self._next(self._named(answers)))
+
+    def serves(self, answers: Sequence[Answered]) -> int:
+        return self._serves(self._named(answers))
+
+    def _named(self, answers: Sequence[Answered]) -> Sequence[Answered]:
+        """With models' names in place of backends'."""
+        return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
+
+    def _next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+        """The most valuable question left, if it is worth its price; the best model left while no answer is fit."""
+        asked = {each.backend for each in answers}
+        open_ = self._able - asked
+        state = self._state(answers)
+        fit = any(not each.weak for each in answers)
+        if state is not None:
+            worth = {model: state.worth(model, self._features) for model in state.ask if model in open_}
+            best = max(worth, key=lambda model: worth[model], default=None)
+            if best is not None and (worth[best] > 0 or not fit):
+                return (best,)
+        if fit:
+            return ()
+        return next(((model,) for model in self.strategy.ranking if model in open_), ())
+
+    def _state(self, answers: Sequence[Answered]) -> State | None:
+        """Where nothing is known of answers without a vote, they count as votes that nobody shares."""
+        reached = pattern(answers)
+        return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
+
+    def _serves(self, answers: Sequence[Answered]) -> int:
+        """As the state says, if that answer is fit to be shown; else of what most agree on the best model's."""
+        state = self._state(answers)
+        for place, each in enumerate(answers):
+            if state is not None and each.backend == state.serve and not each.weak:
+                return place
+        rank = {model: -place for place, model in enumerate(self.strategy.ranking)}
+
+        def standing(place: int) -> tuple[bool, bool, int, int]:
+            one = answers[place]
+            agree = sum(one.vote is not None and each.vote == one.vote and not each.weak for each in answers)
+            return not one.weak, one.weak != FAILED, agree, rank.get(one.backend, -len(rank))
+
+        return max(range(len(answers)), key=standing)
+
+
+def share_of(subject: str) -> float:
+    """A stable place in 0..1 for a session or request, so that a conversation stays on one side."""
+    return int.from_bytes(blake2b(subject.encode(), digest_size=7).digest()) / 2**56

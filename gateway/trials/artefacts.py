@@ -1,0 +1,133 @@
+"""Plans on trial: a new one first decides without serving, is switched to when it is better, and back if it is not.
+
+States: `shadow` decides beside the live one; `live` is followed instead of the configured plan; `previous` was live
+before, and still decides beside it; `refused` was no better; `retired` was replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from sqlalchemy import Connection, insert, select, update
+
+from gateway.state.tables import artefacts, evidence
+from gateway.trials.verdict import MOST, Comparison, Outcome, compare, on_trial, to_roll_back
+
+CONFIGURED = "configured"
+"""Stands where an id would: what `routing.artefact` names, else the grader."""
+_ID = 16
+"""Characters of an id in what is written down of each judged request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    id: str
+    state: str
+    at: float
+    why: str
+
+
+def known(connection: Connection) -> list[Artefact]:
+    """The newest state first."""
+    c = artefacts.c
+    return [Artefact(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
+
+
+def body(connection: Connection, id: str) -> bytes:
+    """Raises NoResultFound."""
+    return bytes(connection.execute(select(artefacts.c.body).where(artefacts.c.id == id)).scalar_one())
+
+
+def stage(connection: Connection, data: bytes, now: float) -> str:
+    """Put a plan on trial; another one that is on trial is retired → its id. Nothing changes for one that is live."""
+    id = hashlib.sha256(data).hexdigest()
+    c = artefacts.c
+    state = connection.scalar(select(c.state).where(c.id == id))
+    if state in ("live", "shadow"):
+        return id
+    _move(connection, "shadow", "retired", now, "another one was put on trial")
+    if state is None:
+        connection.execute(insert(artefacts).values(id=id, body=data, state="shadow", at=now, why="put on trial"))
+    else:
+        connection.execute(update(artefacts).where(c.id == id).values(state="shadow", at=now, why="put on trial again"))
+    return id
+
+
+def roll_back(connection: Connection, now: float, why: str) -> bool:
+    """Back to what was live before; False where nothing but the configured plan ever was."""
+    if not _move(connection, "live", "retired", now, why):
+        return False
+    _move(connection, "previous", "live", now, f"back again: {why}")
+    return True
+
+
+def promote(connection: Connection, id: str, now: float, why: str) -> bool:
+    """Follow what was on trial; False where somebody else has just decided otherwise."""
+    c = artefacts.c
+    if connection.scalar(select(c.state).where(c.id == id).with_for_update()) != "shadow":
+        return False
+    _move(connection, "previous", "retired", now, "replaced")
+    _move(connection, "live", "previous", now, why)
+    connection.execute(update(artefacts).where(c.id == id).values(state="live", at=now, why=why[:300]))
+    return True
+
+
+def refuse(connection: Connection, id: str, now: float, why: str) -> None:
+    c = artefacts.c
+    connection.execute(
+        update(artefacts).where(c.id == id, c.state == "shadow").values(state="refused", at=now, why=why[:300])
+    )
+
+
+def _move(connection: Connection, before: str, after: str, now: float, why: str) -> int:
+    return connection.execute(
+        update(artefacts).where(artefacts.c.state == before).values(state=after, at=now, why=why[:300])
+    ).rowcount
+
+
+def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
+    """What a judged request says of plans, by id, as JSON values."""
+    return {id[:_ID]: [one.quality, one.cost_pico] for id, one in outcomes.items()}
+
+
+def compared(connection: Connection, tried: str, live: str, since: float) -> tuple[Comparison, float]:
+    """Two plans by id, on what was judged since, and the mean quality that was promised there (1 where nothing was)."""
+    c = evidence.c
+    rows = connection.execute(
+        select(c.plans, c.target).where(c.at >= since, c.plans != "{}").order_by(c.id.desc()).limit(MOST)
+    )
+    pairs, targets = [], []
+    for plans, target in rows:
+        said = orjson.loads(plans)
+        if tried[:_ID] in said and live[:_ID] in said:
+            pairs.append((Outcome(*said[tried[:_ID]]), Outcome(*said[live[:_ID]])))
+            targets.append(target)
+    return compare(pairs), sum(targets) / len(targets) if targets else 1.0
+
+
+def decide(connection: Connection, now: float) -> str:
+    """Switch, refuse or roll back what is due → what was done; empty: nothing."""
+    states = {one.state: one for one in known(connection)}
+    live, shadow, previous = (states.get(state) for state in ("live", "shadow", "previous"))
+    if live is not None:
+        before, target = compared(connection, previous.id if previous else CONFIGURED, live.id, live.at)
+        if to_roll_back(before, target):
+            why = f"measured worse than before, or than promised, over {before.pairs} requests"
+            return f"rolled back: {why}" if roll_back(connection, now, why) else ""
+    if shadow is None:
+        return ""
+    found, _ = compared(connection, shadow.id, live.id if live else CONFIGURED, shadow.at)
+    if not (verdict := on_trial(found)):
+        return ""
+    why = (
+        f"{verdict} over {found.pairs} requests: quality {found.quality[0]:+.3f} to {found.quality[1]:+.3f}, USD per "
+        f"1,000 requests {found.cost_pico[0] / 1e9:+.4f} to {found.cost_pico[1] / 1e9:+.4f} (99 % bounds each)"
+    )
+    if verdict == "refused":
+        refuse(connection, shadow.id, now, why)
+        return f"refused: {why}"
+    return f"switched: {why}" if promote(connection, shadow.id, now, why) else ""

@@ -1,0 +1,94 @@
+"""What has been learnt of every team's backends, read again and again from SQL so that all workers know the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.learned import NOTHING, Learned
+from gateway.domain.protocols import Clock
+from gateway.domain.standing import Standing, standing
+from gateway.domain.tasks import Tasks
+from gateway.ledger import evidence
+from gateway.state.sql import Database
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 2.0
+AGAIN_S = 3600.0
+"""All is read anew so often, since what is old stops counting."""
+_OVERLAP = 20
+"""Ids are given before their transactions end: those just below the newest one known are looked at again."""
+
+Pair = tuple[str, str]
+"""Team and backend."""
+
+
+class Learning:
+    """Implements `Evidence` of domain/protocols.py. Nothing of one team is in another's figures."""
+
+    def __init__(self, database: Database, *, interval_s: float = INTERVAL_S, clock: Clock = time) -> None:
+        self._database, self._interval_s, self._clock = database, interval_s, clock
+        self._standings: dict[Pair, Standing] = {}
+        self._seen = (0, 0)
+        self._all_at = 0.0
+        self._tasks = Tasks()
+
+    async def open(self) -> None:
+        """Never raises: a database that is away is tried again, and nothing is known until then."""
+        self._tasks.spawn(self._follow(), "evidence")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    def adjust(self, team: str, backend: str) -> Learned:
+        found = self._standings.get((team, backend))
+        return NOTHING if found is None else found.learned
+
+    def stats(self) -> dict[str, int | float | str]:
+        known = list(self._standings.values())
+        return {"known": len(known), "below_target": sum(one.below for one in known)}
+
+    async def _follow(self) -> None:
+        failing = False
+        while True:
+            try:
+                await self.refresh()
+                failing = False
+            except SQLAlchemyError as error:
+                if not failing:
+                    log.warning("judged answers cannot be read, what is known stays: %s", error)
+                failing = True
+            await asyncio.sleep(self._interval_s)
+
+    async def refresh(self) -> None:
+        """Take up what was judged since the last time. Raises SQLAlchemyError."""
+        now = self._clock.time()
+        whole = now >= self._all_at + AGAIN_S or now < self._all_at
+        before = {} if whole else self._standings
+        if whole:
+            await self._database.run(lambda connection: evidence.prune(connection, now))
+        seen, found = await self._database.run(
+            lambda connection: changed(connection, (0, 0) if whole else self._seen, now), writes=False
+        )
+        self._standings = {**before, **found}
+        self._seen = seen
+        self._all_at = now if whole else self._all_at
+
+
+def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[tuple[int, int], dict[Pair, Standing]]:
+    """The newest ids, and how those stand of whom there is something newer than `seen`."""
+    newest = evidence.newest(connection)
+    if newest == seen:
+        return seen, {}
+    since = now - evidence.WINDOW_S
+    after = max(0, seen[0] - _OVERLAP), max(0, seen[1] - _OVERLAP)
+    found: dict[Pair, Standing] = {}
+    for team, backend in evidence.judged_pairs(connection, after, since):
+        if rows := evidence.read(connection, team, backend, since):
+            found[team, backend] = standing(rows)
+    return newest, found

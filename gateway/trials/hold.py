@@ -1,0 +1,55 @@
+"""Money for one call that serves nobody: from the shadow purse and from the team's budgets, both before the call."""
+
+from __future__ import annotations
+
+from gateway.admission.budget import RequestHold
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import PriceList
+from gateway.domain.record import Attempt
+from gateway.domain.tenant import Tenant
+from gateway.errors import BudgetExhausted
+from gateway.trials.purse import Purse
+
+_SPARE_TOKENS = 64
+"""Beside a quarter more than is estimated: a backend may count its input otherwise."""
+
+
+class ShadowHold:
+    """Implements `Hold` of domain/protocols.py, for one call. What its price is unknown of is not called."""
+
+    covers = float("inf")
+
+    def __init__(self, purse: Purse, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int) -> None:
+        """`budget`: the team's own hold. `most_output`: tokens that the answer may have."""
+        self._purse, self._budget, self._prices, self._tenant = purse, budget, prices, tenant
+        self.output_limit: int | None = most_output
+        self._held: list[tuple[str, int]] = []
+        """Period and pico-dollars."""
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        """Raises BudgetExhausted, SQLAlchemyError."""
+        price = self._prices.price(backend)
+        if price is None:
+            raise BudgetExhausted(f"{backend.name} has no known price, so nobody can say what comparing would cost.")
+        await self._budget.extend(backend, input_tokens)
+        paid, most = self._budget.output_limit, self.output_limit or 0
+        self.output_limit = most if paid is None else min(paid, most)
+        pico = price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, self.output_limit, cache_writes=True)
+        period = await self._purse.hold(self._tenant, pico)
+        if period is None:
+            raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")
+        self._held.append((period, pico))
+
+    async def grow(self, output_tokens: int) -> None:
+        """Nothing streams."""
+
+    def follow(self, attempt: Attempt) -> None:
+        """There is only one."""
+
+    async def settle(self, cost_pico: int) -> None:
+        """The call cost so much. Raises SQLAlchemyError."""
+        self._budget.settle(cost_pico)
+        self._budget.release()
+        held, self._held = self._held, []
+        for number, (period, pico) in enumerate(held):
+            await self._purse.settle(self._tenant, period, pico, 0 if number else cost_pico)

@@ -1,0 +1,214 @@
+"""Two backends asked the same: through the gateway's own calls, each one an attempt on the ledger."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.backends.fleet import Fleet
+from gateway.dialects import openai_chat
+from gateway.domain.answer import Answer
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Books, Contexts, PriceList
+from gateway.domain.record import Attempt, Record, new_request_id
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.route import Route
+from gateway.domain.tenant import Tenant
+from gateway.domain.usage import Usage
+from gateway.errors import BudgetExhausted, GatewayError, LedgerUnavailable
+from gateway.trials.judges import Agreement, Choices, Judge
+
+KIND = "shadow"
+"""As other attempts whose answers serve nobody."""
+_UNTOUCHED = Controls(untouched=True, priority="batch")
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    id: str
+    body: Mapping[str, Any]
+    """Of a chat completion, without a model."""
+    expected: str | None = None
+    """The right answer, where it is known."""
+
+    def request(self, model: str) -> CompletionRequest:
+        """Raises BadRequest."""
+        return openai_chat.parse(orjson.dumps({**self.body, "model": model}), new_request_id(), _UNTOUCHED, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One backend's answer, what it took and cost."""
+
+    choices: Choices = ()
+    finish: str = ""
+    error: str = ""
+    """Code, where there is no whole answer."""
+    seconds: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_pico: int | None = None
+    """None: unpriced, or nothing was charged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`agreed`: is b's answer as good as a's, as the judge says (0..1; None: it cannot). `right`: of a and b against
+    the expected answer, where there is one."""
+
+    prompt: Prompt
+    a: Said
+    b: Said
+    agreed: float | None
+    right: tuple[float | None, float | None] = (None, None)
+
+    @property
+    def as_good(self) -> float | None:
+        """0..1: would b have done where a was asked? By the expected answer where there is one, else by the judge."""
+        of_a, of_b = self.right
+        if of_a is not None and of_b is not None:
+            return float(of_b >= of_a)
+        return self.agreed
+
+
+class Till:
+    """What all calls together may cost. A call is held at its worst before it, and settled at what it was."""
+
+    def __init__(self, limit_pico: int, prices: PriceList) -> None:
+        self._left, self._prices = limit_pico, prices
+        self.spent = 0
+
+    def hold(self, most_output: int) -> TillHold:
+        return TillHold(self, most_output)
+
+    def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
+        """Pico-dollars; 0 for a server of one's own without a price. Raises BudgetExhausted for a hosted one."""
+        price = self._prices.price(backend)
+        if price is not None:
+            return price.most(input_tokens * 5 // 4 + 64, output_tokens, cache_writes=True)
+        if backend.hosted and backend.kind != "simulated":
+            raise BudgetExhausted(f"{backend.name} has no known price: nobody can say when the limit would be reached.")
+        return 0
+
+    def take(self, pico: int) -> None:
+        if pico > self._left:
+            raise BudgetExhausted("What comparing may cost (--max-usd) does not cover another call.")
+        self._left -= pico
+
+    def settle(self, held: int, cost: int) -> None:
+        self._left += held - cost
+        self.spent += cost
+
+
+class TillHold:
+    """Implements `Hold` of domain/protocols.py, for one call."""
+
+    covers = float("inf")
+
+    def __init__(self, till: Till, most_output: int) -> None:
+        self._till, self._held = till, 0
+        self.output_limit: int | None = most_output
+
+    async def extend(self, backend: Backend, input_tokens: int) -> None:
+        pico = self._till.worst(backend, input_tokens, self.output_limit or 0)
+        self._till.take(pico)
+        self._held += pico
+
+    async def grow(self, output_tokens: int) -> None:
+        """Nothing streams."""
+
+    def follow(self, attempt: Attempt) -> None:
+        """There is only one."""
+
+    def settle(self, cost_pico: int) -> None:
+        self._till.settle(self._held, cost_pico)
+        self._held = 0
+
+
+class Pairs:
+    """Asks. Its rows are the team's of `tenant`."""
+
+    def __init__(
+        self, fleet: Fleet, contexts: Contexts, books: Books, till: Till, tenant: Tenant, *, deadline_s: float = 300.0
+    ) -> None:
+        self._fleet, self._contexts, self._books = fleet, contexts, books
+        self._till, self._tenant, self._deadline_s = till, tenant, deadline_s
+
+    async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
+        """Raises BudgetExhausted, LedgerUnavailable; what a backend does wrong is in the pair."""
+        one, other = await _both(self._said(prompt, a, most_output), self._said(prompt, b, most_output))
+        agreed = None
+        right: tuple[float | None, float | None] = (None, None)
+        if not one.error and not other.error:
+            request = prompt.request(b.model)
+            agreed = await judge.compare(request, other.choices, one.choices, other.finish)
+            right = await _right(prompt, request, one), await _right(prompt, request, other)
+        return Pair(prompt, one, other, agreed, right)
+
+    async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Said:
+        """One call, booked. Raises BudgetExhausted, LedgerUnavailable and the backend's errors."""
+        record = Record(  # an id of its own: a judge asks twice about one request
+            new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
+        )
+        hold = self._till.hold(most_output)
+        answer: Answer | None = None
+        try:
+            answer = await self._fleet.call(
+                Route((backend,), "asked to compare"),
+                request,
+                record,
+                plan_for=lambda of: self._contexts.plan_for(request, self._tenant, of),
+                hold=hold,
+                books=self._books,
+                deadline=asyncio.get_running_loop().time() + self._deadline_s,
+            )
+            attempt = self._close(answer, record)
+        finally:
+            hold.settle(sum(each.cost_pico or 0 for each in record.attempts))
+            if answer is not None:
+                await answer.aclose()
+        usage = attempt.usage or Usage()
+        body = answer.completion()
+        choices = answer.choices or (orjson.loads(body).get("choices", ()) if body else ())
+        took = (attempt.ended_at or attempt.started_at) - attempt.started_at
+        return Said(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
+
+    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Said:
+        try:
+            return await self.ask(backend, prompt.request(backend.model), most_output)
+        except (BudgetExhausted, LedgerUnavailable):
+            raise
+        except GatewayError as error:
+            return Said(error=error.code)
+
+    def _close(self, answer: Answer, record: Record) -> Attempt:
+        attempt = answer.attempt
+        assert attempt is not None
+        if attempt.usage is None:
+            attempt.usage = Usage(attempt.input_tokens, output_tokens=attempt.chunks, estimated=True)
+        attempt.outcome = "ok" if answer.complete else "interrupted"
+        self._books.close(attempt, record)
+        return attempt
+
+
+async def _both(one: Awaitable[Said], other: Awaitable[Said]) -> tuple[Said, Said]:
+    """Side by side; where one of them cannot be paid for, the other is still booked to its end."""
+    found = await asyncio.gather(one, other, return_exceptions=True)
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    first, second = found
+    assert isinstance(first, Said)
+    assert isinstance(second, Said)
+    return first, second
+
+
+async def _right(prompt: Prompt, request: CompletionRequest, said: Said) -> float | None:
+    if prompt.expected is None:
+        return None
+    expected = [{"message": {"role": "assistant", "content": prompt.expected}}]
+    return await Agreement().compare(request, said.choices, expected, said.finish)

@@ -1,0 +1,150 @@
+"""Follows the states of plans: what is live is what routing follows, what is on trial decides beside it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.protocols import Clock
+from gateway.domain.strategy import Answered
+from gateway.domain.tasks import Tasks
+from gateway.routing.candidates import Candidate
+from gateway.routing.choose import Router
+from gateway.routing.decide import Choice
+from gateway.routing.planned import knows, planned
+from gateway.state.sql import Database
+from gateway.trials import artefacts
+from gateway.trials.artefacts import CONFIGURED
+from gateway.trials.sample import Sample
+from gateway.trials.verdict import Outcome
+
+if TYPE_CHECKING:
+    from gateway.backends.fleet import Fleet
+    from gateway.routing.plan import Plan
+
+log = logging.getLogger(__name__)
+
+INTERVAL_S = 5.0
+
+
+class PlansOnTrial:
+    """One per worker; whoever comes first makes a change, all follow it."""
+
+    def __init__(
+        self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time
+    ) -> None:
+        """`router.plan` is what was configured."""
+        self._database, self._router, self._fleet = database, router, fleet
+        self._interval_s, self._clock = interval_s, clock
+        self._configured = router.plan
+        self._live = CONFIGURED
+        self._beside: dict[str, Plan] = {}
+        """Those that decide without serving."""
+        self._tasks = Tasks()
+
+    async def open(self) -> None:
+        self._tasks.spawn(self._follow(), "plans on trial")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"plans_on_trial": len(self._beside), "plan": self._live[:8]}
+
+    async def _follow(self) -> None:
+        failing = False
+        while True:
+            try:
+                await self.refresh()
+                failing = False
+            except (SQLAlchemyError, ValueError) as error:  # a plan that cannot be read is not followed
+                if not failing:
+                    log.warning("plans on trial cannot be read, the one that is followed stays: %s", error)
+                failing = True
+            await asyncio.sleep(self._interval_s)
+
+    async def refresh(self) -> None:
+        """Decide what is due and follow what is decided. Raises SQLAlchemyError, ArtefactError."""
+        states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+        if states.keys() & {"live", "shadow"}:
+            now = self._clock.time()
+            if done := await self._database.run(lambda connection: artefacts.decide(connection, now)):
+                log.warning("plan on trial: %s", done)
+                states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+        live = states.get("live", CONFIGURED)
+        if live != self._live:
+            self._router.plan = self._configured if live == CONFIGURED else await self._read(live)
+            self._live = live
+            log.warning("routing follows plan %s", live[:16])
+        beside = {states[state] for state in ("shadow", "previous") if state in states}
+        self._beside = {id: self._beside.get(id) or await self._read(id) for id in beside}
+        if live != CONFIGURED and "previous" not in states and self._configured is not None:
+            self._beside[CONFIGURED] = self._configured
+
+    async def _read(self, id: str) -> Plan:
+        from gateway.routing.plan_file import read_plan
+
+        data = await self._database.run(lambda connection: artefacts.body(connection, id), writes=False)
+        return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
+
+    def outcomes(self, job: Sample, told: Sequence[Answered], score: float) -> Mapping[str, Outcome]:
+        """What each plan would have made of a judged request, as far as the two answers show it; by id."""
+        if not self._beside:
+            return {}
+        found = {id: outcome(plan, job, told, score, self._fleet) for id, plan in self._beside.items()}
+        found[self._live] = _served(job, score)
+        return {id: one for id, one in found.items() if one is not None}
+
+
+def outcome(plan: Plan, job: Sample, told: Sequence[Answered], score: float, fleet: Fleet) -> Outcome | None:
+    """By the serving decision, which sees an answer once it would have paid for it; None where it wants another one."""
+    route, record = job.record.route, job.record
+    assert route is not None
+    candidates = [
+        Candidate(backend, one.excluded, "", one.cost_pico)
+        for one in route.considered
+        if (backend := fleet.get(one.backend)) is not None
+    ]
+    reference = next((each for each in candidates if each.backend.name == job.reference), None)
+    if reference is None or route.quality is None:
+        return None
+    able = (reference, *(each for each in candidates if each is not reference and not each.excluded))
+    subject = record.session or job.request.controls.session or job.request.id
+    choice = Choice(able, reference, "", {})
+    followed = knows(route.grade)
+    found = planned(plan, choice, candidates, job.request, route.quality, subject) if followed else None
+    if found is None:  # it has nothing to say, and the reference is asked
+        return Outcome(1.0, float(reference.cost_pico or 0))
+    costs = {each.backend.name: each.cost_pico for each in candidates}
+    said = {one.backend: one for one in told}
+    answers: list[Answered] = []
+    names: Sequence[str] = found.asking.next(()) if found.asking else (found.choice.order[0].backend.name,)
+    while names:
+        if any(name not in said for name in names):
+            return None
+        answers += [said[name] for name in names]
+        names = found.asking.next(answers) if found.asking else ()
+    served = answers[found.asking.serves(answers) if found.asking else 0].backend
+    cost = sum(costs.get(each.backend) or 0 for each in answers)
+    return Outcome(1.0 if served == job.reference else score, float(cost))
+
+
+def _served(job: Sample, score: float) -> Outcome | None:
+    """What was decided in fact."""
+    route, record = job.record.route, job.record
+    assert route is not None
+    costs = {one.backend: one.cost_pico or 0 for one in route.considered}
+    if route.decided is not None:
+        first = route.decided.calls[0][0].name
+        cost = sum(chance * costs.get(backend.name, 0) for backend, chance in route.decided.calls)
+    else:
+        first = record.served_by.backend.name if record.served_by else ""
+        cost = float(sum(costs.get(attempt.backend.name, 0) for attempt in record.attempts))
+    if first not in (job.reference, job.promise.backend):
+        return None
+    return Outcome(1.0 if first == job.reference else score, float(cost))

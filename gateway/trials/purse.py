@@ -1,0 +1,102 @@
+"""The one purse that comparing is paid from: caps per team and for all, in SQL, held before a call is made."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, select, text, update
+
+from gateway.domain.policy import TrialsPolicy
+from gateway.domain.protocols import Clock
+from gateway.domain.tenant import Tenant
+from gateway.domain.units import usd_to_pico
+from gateway.domain.windows import iso, window_bounds
+from gateway.settings.gateway import TrialsSettings
+from gateway.state.sql import Database
+from gateway.state.tables import shadow_spend
+
+ALL = ""
+"""Stands where a team would, for all of them."""
+_LATEST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """By one team, or by all, in one window; pico-dollars."""
+
+    period: str
+    team: str
+    spent_pico: int
+    held_pico: int
+    calls: int
+
+
+def spent(connection: Connection) -> list[Spent]:
+    """In the latest windows, the newest first."""
+    c = shadow_spend.c
+    query = (
+        select(c.period, c.team, c.spent_pico, c.held_pico, c.calls).order_by(c.period.desc(), c.team).limit(_LATEST)
+    )
+    return [Spent(*row) for row in connection.execute(query)]
+
+
+class Purse:
+    """Any number of processes may share one database: who would exceed a cap is refused in the same transaction.
+
+    What a process held when it died stays held until the window's end: rather too little is compared than too much.
+    """
+
+    def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
+        self._database, self._settings, self._clock = database, settings, clock
+
+    async def hold(self, tenant: Tenant, pico: int) -> str | None:
+        """Set `pico` aside → the window that it belongs to; None: that would exceed a cap. Raises SQLAlchemyError."""
+        caps = self._caps(tenant.team, tenant.policy.trials)
+        return await self._database.run(lambda connection: self._hold(connection, caps, pico))
+
+    def _caps(self, team: str, policy: TrialsPolicy) -> dict[str, int]:
+        return {ALL: usd_to_pico(self._settings.cap_usd), team: usd_to_pico(policy.cap_usd)}
+
+    def _hold(self, connection: Connection, caps: Mapping[str, int], pico: int) -> str | None:
+        period = self._period()
+        c = shadow_spend.c
+        for team in sorted(caps):  # always in the same order, so that nobody waits for somebody who waits for them
+            self._begin(connection, period, team)
+            row = connection.execute(
+                select(c.held_pico, c.spent_pico).where(c.period == period, c.team == team).with_for_update()
+            ).one()
+            if row.held_pico + row.spent_pico + pico > caps[team]:
+                return None
+        connection.execute(
+            update(shadow_spend)
+            .where(c.period == period, c.team.in_(list(caps)))
+            .values(held_pico=c.held_pico + pico, calls=c.calls + 1)
+        )
+        return period
+
+    def _begin(self, connection: Connection, period: str, team: str) -> None:
+        """Two may do so at once."""
+        connection.execute(
+            text(
+                "INSERT INTO shadow_spend (period, team, held_pico, spent_pico, calls) "
+                "VALUES (:period, :team, 0, 0, 0) ON CONFLICT (period, team) DO NOTHING"
+            ),
+            {"period": period, "team": team},
+        )
+
+    async def settle(self, tenant: Tenant, period: str, held_pico: int, cost_pico: int) -> None:
+        """What was held in `period` cost so much. Raises SQLAlchemyError."""
+        c = shadow_spend.c
+        await self._database.run(
+            lambda connection: connection.execute(
+                update(shadow_spend)
+                .where(c.period == period, c.team.in_([ALL, tenant.team]))
+                .values(held_pico=c.held_pico - held_pico, spent_pico=c.spent_pico + cost_pico)
+            )
+        )
+
+    def _period(self) -> str:
+        start, _ = window_bounds(self._settings.window, "UTC", self._clock.time())
+        return f"{self._settings.window}/{iso(start)}"

@@ -1,0 +1,217 @@
+"""Comparing answers in the background: another backend is asked what was served, and somebody judges both."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from functools import partial
+from hashlib import blake2b
+from typing import Any
+
+import orjson
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.backends.signals import Reader
+from gateway.dialects.clients import DIALECTS
+from gateway.domain.answer import Answer
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Clock, Evidence, PriceList
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import Route
+from gateway.domain.tasks import Tasks
+from gateway.errors import BudgetExhausted, GatewayError
+from gateway.ledger.evidence import Finding, write
+from gateway.pipeline import Pipeline
+from gateway.routing.candidates import may_go_to
+from gateway.state.sql import Database
+from gateway.trials.artefacts import written
+from gateway.trials.hold import ShadowHold
+from gateway.trials.holdout import Holdout
+from gateway.trials.judges import Agreement, Blind, Choices, Exact, Judge
+from gateway.trials.plans import PlansOnTrial
+from gateway.trials.purse import Purse
+from gateway.trials.sample import Sample, cascaded, plain, sample
+
+log = logging.getLogger(__name__)
+
+QUEUE = 100
+"""Samples that wait; more are dropped."""
+AT_A_TIME = 2
+DEADLINE_S = 120.0
+SPARE_OUTPUT, TIMES = 512, 2
+"""The other answer may have so many times the tokens of the served one, and so many more."""
+KIND = "shadow"
+
+
+class Shadows:
+    """Implements `Sampler` of domain/protocols.py. What goes wrong here is a comparison less, nothing else."""
+
+    def __init__(
+        self,
+        database: Database,
+        prices: PriceList,
+        purse: Purse,
+        learnt: Evidence,
+        holdout: Holdout,
+        *,
+        clock: Clock = time,
+    ) -> None:
+        self._database, self._prices, self._purse = database, prices, purse
+        self._learnt, self._holdout, self._clock = learnt, holdout, clock
+        self._plans: PlansOnTrial | None = None
+        self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
+        self._tasks = Tasks()
+        self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
+
+    async def open(self, pipeline: Pipeline, plans: PlansOnTrial | None = None) -> None:
+        """What is offered before then waits. `plans`: who is told of what was judged."""
+        self._plans = plans
+        for number in range(AT_A_TIME):
+            self._tasks.spawn(self._work(pipeline), f"comparing {number}")
+
+    async def aclose(self) -> None:
+        """What waits is dropped; calls under way are closed in the books as interrupted."""
+        await self._tasks.aclose()
+
+    async def idle(self) -> None:
+        """Wait until nothing is left of what was offered so far."""
+        await self._queue.join()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {**self._counts, "waiting": self._queue.qsize(), **self._holdout.stats()}
+
+    def holdout(self, request: CompletionRequest) -> bool:
+        return self._holdout.holdout(request)
+
+    def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
+        """Cheap for what is not drawn: a hash."""
+        try:
+            found = self._wanted(request, record, answer)
+        except Exception:  # an answer that cannot be read is not compared
+            log.exception("a served answer could not be taken for comparing")
+            return
+        if found is None:
+            return
+        self._counts["offered"] += 1
+        try:
+            self._queue.put_nowait(found)
+        except asyncio.QueueFull:
+            self._counts["dropped"] += 1
+
+    def _wanted(self, request: CompletionRequest, record: Record, answer: Answer) -> Sample | Finding | None:
+        if record.answers and (found := cascaded(record, answer, self._learnt)) is not None:
+            return found
+        share = record.tenant.policy.trials.share
+        drawn = _drawn(record.request_id) if share else 1.0
+        if drawn >= share:
+            return None
+        return sample(request, record, answer, self._learnt, drawn / share)
+
+    async def _work(self, pipeline: Pipeline) -> None:
+        while True:
+            job = await self._queue.get()
+            try:
+                finding = job if isinstance(job, Finding) else await self._compare(job, pipeline)
+                if finding is not None:
+                    await self._database.run(partial(write, findings=[finding], now=self._clock.time()))
+                    self._counts["compared"] += 1
+            except BudgetExhausted:
+                self._counts["unpaid"] += 1
+            except (GatewayError, SQLAlchemyError, TimeoutError) as error:
+                self._counts["failed"] += 1
+                log.info("an answer was not compared: %s", error)
+            except Exception:
+                self._counts["failed"] += 1
+                log.exception("an answer could not be compared")
+            finally:
+                self._queue.task_done()
+
+    async def _compare(self, job: Sample, pipeline: Pipeline) -> Finding | None:
+        backend = pipeline.fleet.get(job.asks)
+        if backend is None or not pipeline.fleet.state(backend).available:
+            return None
+        calls = _Calls(pipeline, self._purse, self._prices, job)
+        judge = _judge(pipeline, job, calls)
+        if judge is None:
+            return None
+        answered = await calls.ask(backend, plain(job.request), TIMES * job.output_tokens + SPARE_OUTPUT)
+        if answered is None:
+            return None
+        other, finish = answered
+        doubtful = job.asks == job.promise.backend
+        one, trusted, ended = (other, job.served, finish) if doubtful else (job.served, other, job.finish)
+        score = await judge.compare(job.request, one, trusted, ended)
+        if score is None:
+            self._counts["undecided"] += 1
+            return None
+        return job.finding(judge.name, score, self._outcomes(job, other, finish, score))
+
+    def _outcomes(self, job: Sample, other: Choices, finish: str, score: float) -> dict[str, Any]:
+        if self._plans is None:
+            return {}
+        reader = Reader(job.request)
+        served = job.reference if job.asks == job.promise.backend else job.promise.backend
+        told = [reader.answered(served, job.served, job.finish, None), reader.answered(job.asks, other, finish, None)]
+        return written(self._plans.outcomes(job, told, score))
+
+
+class _Calls:
+    """The calls of one comparison, each paid for in advance and booked beside the attempts of the request itself."""
+
+    def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList, job: Sample) -> None:
+        self._pipeline, self._purse, self._prices, self._job = pipeline, purse, prices, job
+        self._before = len(job.record.attempts)
+
+    async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
+        """Its answer and how that ended; None when it is not whole. Raises GatewayError, SQLAlchemyError."""
+        of, pipeline = self._job.record, self._pipeline
+        record = Record(
+            of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
+            end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
+        )  # fmt: skip
+        hold = ShadowHold(self._purse, pipeline.budgets.hold(of.tenant, record, request), self._prices, of.tenant, most)
+        answer: Answer | None = None
+        try:
+            answer = await pipeline.fleet.call(
+                Route((backend,), "asked to compare"),
+                request,
+                record,
+                plan_for=partial(pipeline.contexts.plan_for, request, of.tenant),
+                hold=hold,
+                books=pipeline.books,
+                deadline=asyncio.get_running_loop().time() + DEADLINE_S,
+            )
+        finally:
+            cost, _ = pipeline.close(record, answer)
+            self._before += len(record.attempts)
+            await asyncio.shield(hold.settle(cost))
+            if answer is not None:
+                await answer.aclose()
+        body = answer.completion()
+        if body is None or not answer.complete:
+            return None
+        return answer.choices or DIALECTS[request.dialect].choices(orjson.loads(body)), answer.finish
+
+    async def judge(self, backend: Backend, request: CompletionRequest) -> Choices | None:
+        answered = await self.ask(backend, request, Blind.tokens)
+        return None if answered is None else answered[0]
+
+
+def _drawn(subject: str) -> float:
+    """A stable place in 0..1."""
+    return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=b"compare").digest()) / 2**56
+
+
+def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
+    """None: the policy names a backend that is not there, or that its data rule keeps prompts from."""
+    policy = job.record.tenant.policy
+    if policy.trials.judge == Agreement.name:
+        return Agreement()
+    if policy.trials.judge == Exact.name:
+        return Exact()
+    backend = pipeline.fleet.get(policy.trials.judge)
+    if backend is None or not may_go_to(backend, policy.data):
+        return None
+    return Blind(backend.name, partial(calls.judge, backend))

@@ -1,0 +1,157 @@
+"""Observe mode's promise beside what happens when it is switched on, and a drop of quality, on real gateways."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.provider import Provider, Reply
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
+
+CONFIG = """\
+backends:
+  - {{name: small, kind: openai, base_url: "http://127.0.0.1:{small}/v1", model: scripted-small, tier: small,
+      window_tokens: 8000, price: {{input: 0.1, output: 0.4}}}}
+  - {{name: large, kind: openai, base_url: "http://127.0.0.1:{large}/v1", model: scripted-large, tier: large,
+      window_tokens: 128000, price: {{input: 2.5, output: 10}}}}
+local_model: {{enabled: false}}
+trials: {{cap_usd: 5}}
+"""
+RULES = """\
+cache: {enabled: false}
+models: {auto: {candidates: [small, large], reference: large, quality: 0.9, escalate: false}}
+"""
+POLICIES = {
+    "adopting": f"{RULES}mode: observe\n",
+    "watching": f"{RULES}trials: {{share: 1, cap_usd: 1}}\n",
+}
+EASY = [f"What is {a} plus {b}? Reply with the number." for a in range(2, 8) for b in range(3, 8)]
+HARD = [
+    "Let G be a finite group in which every element has order at most 2. Prove that G is abelian, determine all "
+    f"possible orders of G, and count the subgroups of index 2 when the group has {elements} elements."
+    for elements in (4, 8, 16, 32, 64, 128, 256, 512)
+]
+
+
+@pytest.fixture(scope="module")
+def ports() -> dict[str, int]:
+    return {name: free_port() for name in ("small", "large")}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
+    process = GatewayProcess(tmp_path_factory.mktemp("learning") / "home", CONFIG.format(**ports), POLICIES, workers=2)
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+async def small(ports: dict[str, int]) -> AsyncIterator[Provider]:
+    async with Provider(port=ports["small"], default=Reply(text="42")) as provider:
+        yield provider
+
+
+@pytest.fixture
+async def large(ports: dict[str, int]) -> AsyncIterator[Provider]:
+    async with Provider(port=ports["large"], default=Reply(text="42")) as provider:
+        yield provider
+
+
+async def ask(http: httpx.AsyncClient, text: str) -> httpx.Response:
+    answer = await http.post(
+        "/v1/chat/completions", json={"model": "auto", "messages": [{"role": "user", "content": text}]}
+    )
+    assert answer.status_code == 200
+    return answer
+
+
+def client(gateway: GatewayProcess, key: str) -> httpx.AsyncClient:
+    return httpx.AsyncClient(base_url=gateway.base, headers={"authorization": f"Bearer {key}"}, timeout=20)
+
+
+async def spent(gateway: GatewayProcess, team: str, requests: int) -> dict[str, Any]:
+    """The team's total, once all its requests are on the ledger."""
+    async with asyncio.timeout(30):
+        while (total := (await asyncio.to_thread(gateway.usage, team))["total"])["requests"] < requests:
+            await asyncio.sleep(0.3)
+    found: dict[str, Any] = total
+    return found
+
+
+async def test_observing_promises_what_routing_then_costs(
+    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = await gateway.key("adopting")
+    prompts = [*EASY, *HARD]
+    async with client(gateway, key) as http:
+        served = {(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts}
+        assert served == {"large"}
+        observed = await spent(gateway, "adopting", len(prompts))
+        as_served, promised = Decimal(observed["undecided_usd"]), Decimal(observed["decided_usd"])
+        assert observed["decided"] == len(prompts)
+        assert as_served == Decimal(observed["cost_usd"])
+        assert promised < as_served
+        assert 0.5 < observed["decided_adequacy"] < 1
+
+        gateway.write_policy("adopting", f"{RULES}mode: route\n")
+        async with asyncio.timeout(30):
+            while (await ask(http, EASY[0])).headers["x-thriftgate-backend"] != "small":
+                await asyncio.sleep(0.2)
+        before = Decimal((await settled(gateway, "adopting"))["cost_usd"])
+        by = [(await ask(http, prompt)).headers["x-thriftgate-backend"] for prompt in prompts]
+        after = await settled(gateway, "adopting")
+    cost = Decimal(after["cost_usd"]) - before
+    assert set(by) == {"small", "large"}
+    with capsys.disabled():
+        print(f"\nas served {as_served} USD, promised {promised} USD, switched on {cost} USD", flush=True)
+    assert cost == promised  # the scripted backends answer in the same number of tokens
+    shown = (await asyncio.to_thread(gateway.run, "usage", "--team", "adopting")).stdout
+    assert "Routing looked on at" in shown
+
+
+async def settled(gateway: GatewayProcess, team: str) -> dict[str, Any]:
+    """The team's total, once it does not change any more."""
+    before: dict[str, Any] = {}
+    async with asyncio.timeout(30):
+        while (total := (await asyncio.to_thread(gateway.usage, team))["total"]) != before:
+            before = total
+            await asyncio.sleep(1.5)
+    return before
+
+
+async def test_a_drop_is_noticed_by_every_worker_and_told(
+    gateway: GatewayProcess, small: Provider, large: Provider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    key = await gateway.key("watching")
+    small.default = Reply(text="41")
+    asked, in_a_row = 0, 0
+    async with asyncio.timeout(90):
+        while in_a_row < 20:
+            async with client(gateway, key) as http:  # each time a new connection, so that both workers are asked
+                by = (await ask(http, EASY[asked % len(EASY)])).headers["x-thriftgate-backend"]
+            asked += 1
+            in_a_row = in_a_row + 1 if by == "large" else 0
+            await asyncio.sleep(0.1)
+    with capsys.disabled():
+        print(f"\nthe last wrong answer was that to request {asked - in_a_row}", flush=True)
+    assert asked - in_a_row < 100
+    async with asyncio.timeout(30):
+        while "quality" not in [one["kind"] for one in await asyncio.to_thread(alerts, gateway)]:
+            await asyncio.sleep(0.5)
+    learned = await asyncio.to_thread(gateway.json, "router", "learned", "--team", "watching")
+    (one,) = learned["backends"]
+    assert (one["team"], one["backend"], one["below"]) == ("watching", "small", True)
+    assert Decimal(learned["spent"][0]["spent_usd"]) > 0
+
+
+def alerts(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = gateway.json("alerts", "list", "--team", "watching")
+    return found

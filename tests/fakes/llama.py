@@ -1,0 +1,52 @@
+"""The real local model on the packaged weights, as the supervisor starts it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from gateway.settings.environment import variable
+from gateway.supervisor.local_model import GGUF
+from tests.e2e.gateway_process import REPOSITORY, free_port
+
+
+@contextmanager
+def llama(slots: int, window: int) -> Iterator[int]:
+    """llama.cpp's own server → its port. Skips the test where engine or weights are missing."""
+    if find_spec("xllamacpp") is None:
+        pytest.skip("the extra `local` is not installed")
+    weights = Path(variable("THRIFTGATE_TEST_GGUF") or REPOSITORY / ".models" / GGUF)
+    if not weights.is_file():
+        pytest.skip(f"no weights at {weights}")
+    port = free_port()
+    options = {"--gguf": weights, "--port": port, "--threads": 1, "--slots": slots, "--window": window}
+    words = [str(word) for option in options.items() for word in option]
+    command = [sys.executable, "-m", "gateway.backends.llama", *words, "--gpu-layers", "0"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY)
+    try:
+        _wait_for(f"http://127.0.0.1:{port}/health")
+        yield port
+    finally:
+        process.terminate()
+        process.wait(timeout=15)
+
+
+def _wait_for(url: str) -> None:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            with urlopen(url, timeout=2):
+                return
+        except (OSError, URLError):
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.1)

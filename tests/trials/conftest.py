@@ -1,0 +1,102 @@
+"""A whole pipeline with a room that learns, in front of a cheap and a trusted scripted provider."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from sqlalchemy import select
+
+from gateway.domain.backend import PriceEntry
+from gateway.domain.policy import ModelRule, Policy
+from gateway.domain.tenant import Key, Tenant
+from gateway.routing.choose import Router
+from gateway.settings.gateway import TrialsSettings
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from gateway.state.tables import evidence, shadow_spend
+from gateway.trials.evidence import Learning
+from gateway.trials.holdout import Holdout
+from gateway.trials.purse import Purse
+from gateway.trials.shadow import Shadows
+from tests.fakes.house import House, ask, backend, catalogue, grader, opened_house
+from tests.fakes.provider import Provider, Reply
+
+RULE = ModelRule(candidates=("small", "large"), reference="large", quality=0.9, escalate=False)
+CHEAP = PriceEntry(input=Decimal("0.1"), output=Decimal("0.4"))
+"""USD per 1M tokens; the trusted one costs 25 times as much."""
+DEAR = PriceEntry(input=Decimal("2.5"), output=Decimal(10))
+QUESTION = "What is 7 plus {}? Reply with the number alone."
+
+
+@dataclass
+class School:
+    house: House
+    small: Provider
+    large: Provider
+    learning: Learning
+    shadows: Shadows
+
+    async def ask(self, number: int, who: Tenant, **more: Any) -> str:
+        """Ask an easy question and wait until what is compared because of it is known → whose answer was served."""
+        request = ask(QUESTION.format(number), model="auto", temperature=1, **more)
+        await self.house.read(request, who)
+        await self.rest()
+        await self.learning.refresh()
+        served = self.house.record.served_by
+        assert served is not None
+        return served.backend.name
+
+    async def rest(self) -> None:
+        async with asyncio.timeout(10):
+            await self.shadows.idle()
+
+    async def findings(self) -> list[dict[str, Any]]:
+        query = select(evidence).order_by(evidence.c.id)
+        return await self.house.database.run(lambda link: [dict(row) for row in link.execute(query).mappings()])
+
+    async def purses(self) -> dict[str, Any]:
+        query = select(shadow_spend)
+        rows = await self.house.database.run(lambda link: link.execute(query).mappings().all())
+        return {row["team"]: row for row in rows}
+
+
+def pupil(team: str = "search", key: str = "key_1", share: float = 1.0, **policy: Any) -> Tenant:
+    """Of a team all of whose answers are compared, at a generous cap."""
+    trials = policy.pop("trials", {"share": share, "cap_usd": 100})
+    rules = {"models": {"auto": RULE}, "cache": {"enabled": False}, "trials": trials, **policy}
+    return Tenant(Key(key, team), Policy(team=team, **rules), "e1")
+
+
+@pytest_asyncio.fixture
+async def school(
+    request: pytest.FixtureRequest, state: State, database: Database, tmp_path: Path
+) -> AsyncIterator[School]:
+    async with (
+        Provider(default=Reply(text="42")) as large,
+        opened_house(
+            state,
+            database,
+            tmp_path,
+            more=lambda _: (backend(large, "large", tier="large", price=DEAR, capabilities=frozenset({"logprobs"})),),
+            price=CHEAP,
+        ) as house,
+    ):
+        house.provider.default = Reply(text="42")
+        settings = TrialsSettings(cap_usd=getattr(request, "param", Decimal(1000)))
+        prices, learning = catalogue(), Learning(database)
+        shadows = Shadows(database, prices, Purse(database, settings), learning, Holdout(0.0))
+        house.pipeline.sampler = shadows
+        house.pipeline.router = Router(
+            grader, prices, house.fleet, house.fleet.backends, sampler=shadows, evidence=learning
+        )
+        await shadows.open(house.pipeline)
+        yield School(house, house.provider, large, learning, shadows)
+        await shadows.aclose()
+        await learning.aclose()
