@@ -47,9 +47,11 @@ from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
-from gateway.cache.embedder import OnnxEmbedder
+from gateway.cache.built import BuiltEmbedder, is_built
+from gateway.cache.embedder import ModelEmbedder, OnnxEmbedder
 from gateway.cache.embedder_st import SentenceTransformerEmbedder
 from gateway.cache.lookup import Cache
+from gateway.cache.snapshot import Keep
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
@@ -79,6 +81,7 @@ from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback
 from gateway.trials.holdout import Holdout
+from gateway.trials.shadow import DailyCap, Shadows
 
 log = logging.getLogger(__name__)
 
@@ -106,10 +109,12 @@ def fingerprint(backends: Sequence[Backend]) -> str:
     return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
 
 
-def embedder(settings: EmbedderSettings) -> OnnxEmbedder | SentenceTransformerEmbedder:
-    """The packaged one, unless the operator names a model."""
+def embedder(settings: EmbedderSettings) -> ModelEmbedder:
+    """The packaged one, unless the operator names a model. Reads a small file. Raises EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
+    if is_built(settings.model):
+        return BuiltEmbedder(settings.model)
     return SentenceTransformerEmbedder(
         settings.model, device=settings.device, dimensions=settings.dimensions, max_tokens=settings.max_tokens
     )
@@ -207,9 +212,20 @@ class Rooms:
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
         budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
         pacer = await self._enter(Pacer(budgets))
-        vectors = await self._enter(embedder(config.embedder))
+        vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
+        neighbours = settings.paths.joins if workers > 1 else None
+        self.cache = await self._enter(
+            Cache(
+                self.state,
+                known,
+                vectors,
+                revision=fingerprint(backends),
+                neighbours=neighbours,
+                checks=config.trials.cache_checks,
+                keep=Keep(settings.paths.index, writes=self.worker.number == 0),
+            )
+        )
         self.counter = counter = Counter()
         contexts = Contexts(counter)
         holdout = Holdout(config.trials.holdout)
@@ -228,6 +244,9 @@ class Rooms:
             end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
         )
+        shadows = Shadows(self.pipeline.serve, DailyCap(float(config.trials.cache_checks_usd)))
+        self.cache.check_with(shadows)
+        self._watch(shadows=shadows)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(embedder=vectors, context=contexts, routing=self.router, trials=holdout, overload=self.overload)
 
@@ -352,6 +371,7 @@ class Application:
                 drain=rooms.drain,
                 feedback=rooms.feedback,
                 spend=rooms.spend,
+                cache_wrong=rooms.cache.wrong,
                 troubles=partial(troubles, rooms.worker),
             )
             root = Root(door=rooms.door, fleet=rooms.fleet)

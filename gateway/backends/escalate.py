@@ -2,32 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 from gateway.backends.attempts import Attempts, Errand
 from gateway.backends.relay import Relayed, Whole
+from gateway.domain.refusal import declines
 from gateway.domain.route import Route
 from gateway.errors import GatewayError
-
-_DECLINES = (
-    # English
-    r"i(?:['’]?m| am) (?:\w+ )?(?:sorry|afraid),? (?:but )?(?:i|we) (?:can['’]?t|cannot|am (?:un|not )able)",
-    r"(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am (?:un|not )able|don['’]?t)",
-    r"i(?:['’]?m| am)? ?(?:can['’]?t|cannot|unable to|not able to) (?:help|assist|answer|provide|fulfil|complete)",
-    r"i (?:don['’]?t|do not) (?:know|have (?:access|enough information))",
-    r"as an ai\b",
-    # Spanish
-    r"(?:lo siento|lo lamento|disculp[ae]|perdona?),? (?:pero )?no (?:puedo|soy capaz|tengo|s[eé]\b)",
-    r"no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)",
-    # Portuguese
-    r"(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:eu )?não (?:posso|consigo|tenho|sou capaz|sei\b)",
-    r"não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)",
-    # Spanish and Portuguese
-    r"como (?:un |um )?modelo de (?:lenguaje|linguagem)",
-)
-_REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
-_LONGEST_REFUSAL = 400
-"""Characters; what begins with an apology and goes on for longer has answered something."""
 
 
 def weakness(answer: Whole, below: float) -> str:
@@ -37,7 +16,7 @@ def weakness(answer: Whole, below: float) -> str:
     text = answer.text.strip()
     if not text:
         return "empty"
-    if answer.finish == "content_filter" or (len(text) <= _LONGEST_REFUSAL and _REFUSAL.match(text)):
+    if answer.finish == "content_filter" or declines(text):
         return "refusal"
     if answer.confidence is not None and answer.confidence < below:
         return "unsure"
@@ -62,6 +41,7 @@ async def escalating(attempts: Attempts, route: Route, errand: Errand) -> Relaye
         strong = await attempts.first_of((stronger,), errand)
     except GatewayError as error:
         errand.record.note("escalation failed", to=stronger.name, code=error.code)
+        errand.record.weak = True
         return answer
     except BaseException:
         attempts.close(errand, weak, "escalated")

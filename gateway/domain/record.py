@@ -88,6 +88,8 @@ class Record:
     difficulty: float | None = None
     trimmed_tokens: int = 0
     escalated: bool = False
+    weak: bool = False
+    """The answer should have been escalated, and could not be."""
     cost_pico: int | None = None
     finish: str = ""
     status: int = 200
@@ -103,6 +105,8 @@ class Record:
     """Budgets that are spent and not enforced."""
     ratelimit: dict[str, str] = field(default_factory=dict)
     """`x-ratelimit-*` headers as limits set them."""
+    kind: str = ""
+    """Of all its attempts; see there."""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """Dated facts for the flight record; never prompts or keys."""
 
@@ -116,7 +120,7 @@ class Record:
 
     def attempt(self, backend: Backend) -> Attempt:
         """A new, numbered attempt on this record."""
-        attempt = Attempt(self.next_id, len(self.attempts) + 1, backend, time.time())
+        attempt = Attempt(self.next_id, len(self.attempts) + 1, backend, time.time(), kind=self.kind)
         self.attempts.append(attempt)
         return attempt
 

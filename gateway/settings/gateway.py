@@ -93,15 +93,23 @@ class TelemetrySettings(Section):
 
 class EmbedderSettings(Section):
     model: str | None = Field(
-        None, description="Folder of a sentence-transformers model (extra `st`); null: the packaged MiniLM."
+        None,
+        description="Folder that `thriftgate embedder build` wrote, or of a sentence-transformers model (extra `st`); "
+        "null: the packaged MiniLM.",
     )
     device: str = Field("cpu", description="Where that model runs: cpu, cuda, cuda:1, mps.")
-    dimensions: int = Field(384, gt=0, description="Length of its vectors.")
+    dimensions: int = Field(384, gt=0, description="Length of its vectors; a built one knows.")
     max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer text is exact-only.")
 
 
 class TrialsSettings(Section):
     holdout: Share = Field(0.0, description="Share of conversations that the reference serves, to compare with.")
+    cache_checks: Share = Field(
+        0.05, description="Share of the cache's hits by meaning that are compared with a fresh answer."
+    )
+    cache_checks_usd: Usd = Field(
+        "1", description="Most that these fresh answers may cost in 24 hours, per worker.", validate_default=True
+    )
 
 
 class LocalModelSettings(Section):
@@ -190,6 +198,16 @@ class Paths:
     def figures(self) -> Path:
         """What each process of the gateway publishes for /metrics."""
         return self.data / "figures"
+
+    @property
+    def joins(self) -> Path:
+        """Where workers find each other's answers under way."""
+        return self.data / "joins"
+
+    @property
+    def index(self) -> Path:
+        """What workers know of cached answers, for the next start."""
+        return self.data / "cache.index"
 
     @property
     def pseudonyms(self) -> Path:
