@@ -10,10 +10,10 @@ from typing import get_args
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.backend import Billing
@@ -89,7 +89,7 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
     if not rows:
         click.echo("No hosted model cost anything in that time, or no machine fits.")
         return
-    console = Console()
+    console = paper.console()
     table = Table(box=SIMPLE_HEAD)
     for title in ("model", "machine", "size"):
         table.add_column(title, overflow="fold")

@@ -9,10 +9,10 @@ from importlib.util import find_spec
 
 import click
 import orjson
-from rich.console import Console
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from gateway.cli import paper
 from gateway.cli.model import FILE
 from gateway.cli.options import Context, common
 from gateway.policy.load import load_policies
@@ -125,7 +125,7 @@ def _providers() -> Finding:
 
 
 def _show(findings: list[Finding]) -> None:
-    console = Console(highlight=False)
+    console = paper.console(highlight=False)
     for one in findings:
         mark = "[green]✓[/]" if one.well else "[red]✗[/]"
         console.print(mark, escape(one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")))

@@ -10,10 +10,10 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gateway.backends.discover import discover
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.backend import Backend
@@ -136,7 +136,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],
-        lambda: Console().print(table) if found else click.echo("Every attempt has a price."),
+        lambda: paper.console().print(table) if found else click.echo("Every attempt has a price."),
     )
 
 

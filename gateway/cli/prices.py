@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.domain.price import Price
 from gateway.domain.units import pico_to_usd
@@ -54,7 +54,7 @@ def list_prices(context: Context, pattern: str) -> None:
     for listed, price in entries:
         usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
         table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of)
-    context.print(rows, lambda: Console().print(table))
+    context.print(rows, lambda: paper.console().print(table))
 
 
 @prices.command("check")
@@ -81,7 +81,7 @@ def check_prices(context: Context) -> None:
     table = Table("backend", "input", "output", "source", title="USD per 1M tokens")
     for row in rows:
         table.add_row(row["backend"], row["input"] or "–", row["output"] or "–", row["source"])
-    context.print(rows, lambda: Console().print(table) if rows else click.echo("No backends in gateway.yaml."))
+    context.print(rows, lambda: paper.console().print(table) if rows else click.echo("No backends in gateway.yaml."))
 
 
 _from = click.option(
@@ -165,7 +165,7 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
             table.add_row(change.listed.name, what, _said(was), _said(now))
     new = sum(change.new for change in found.changes)
     if table.row_count:
-        Console().print(table)
+        paper.console().print(table)
     for one in found.refused:
         if one.known:
             click.echo(f"refused: {one.text}")

@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.units import parse_usd, usd_to_pico
@@ -64,7 +64,7 @@ def reconcile(
 
 
 def _show(told: dict[str, Any]) -> None:
-    console = Console()
+    console = paper.console()
     table = Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
     table.add_column("", overflow="fold")
     for title in ("", "input", "output", "USD"):

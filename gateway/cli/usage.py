@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import click
-from rich.console import Console
 
 from gateway.api.spend import Asked, Spend
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.statement import show
 from gateway.cli.storage import open_database
@@ -107,7 +107,7 @@ async def _written(spend: Spend, asked: Asked, form: str, currency: Currency | N
             return as_csv(found.report).encode()
         case "parquet":
             return as_parquet(found.report)
-    console = Console()
+    console = paper.console()
     with console.capture() as captured:
         console.print(as_table(found.report, currency))
         show(found, console)

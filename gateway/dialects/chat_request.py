@@ -55,10 +55,22 @@ def load_object(body: bytes) -> dict[str, Any]:
         raise BadRequest(f"The body is not valid JSON: {error}.") from error
     if type(fields) is not dict:
         raise BadRequest("The body must be a JSON object.")
-    # Most bodies have fewer brackets than that, and counting bytes costs next to nothing.
-    if body.count(b"{") + body.count(b"[") > MAX_DEPTH and _depth_exceeds(fields, MAX_DEPTH):
+    if not _few_brackets(body) and _depth_exceeds(fields, MAX_DEPTH):
         raise BadRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return fields
+
+
+def _few_brackets(body: bytes) -> bool:
+    """Too few to be nested too deep, as in most bodies: `find` gets from one to the next much faster than `count`."""
+    found = 0
+    for bracket in (b"{", b"["):
+        at = body.find(bracket)
+        while at >= 0:
+            found += 1
+            if found > MAX_DEPTH:
+                return False
+            at = body.find(bracket, at + 1)
+    return True
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
