@@ -49,9 +49,11 @@ from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
-from gateway.cache.embedder import OnnxEmbedder
+from gateway.cache.built import BuiltEmbedder, is_built
+from gateway.cache.embedder import ModelEmbedder, OnnxEmbedder
 from gateway.cache.embedder_st import SentenceTransformerEmbedder
 from gateway.cache.lookup import Cache
+from gateway.cache.snapshot import Keep
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
@@ -82,6 +84,7 @@ from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.evidence import Learning
 from gateway.trials.feedback import Feedback
+from gateway.trials.fresh import FreshAnswers
 from gateway.trials.holdout import Holdout
 from gateway.trials.plans import PlansOnTrial
 from gateway.trials.purse import Purse
@@ -113,10 +116,12 @@ def fingerprint(backends: Sequence[Backend]) -> str:
     return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
 
 
-def embedder(settings: EmbedderSettings) -> OnnxEmbedder | SentenceTransformerEmbedder:
-    """The packaged one, unless the operator names a model."""
+def embedder(settings: EmbedderSettings) -> ModelEmbedder:
+    """The packaged one, unless the operator names a model. Reads a small file. Raises EmbedderUnavailable."""
     if settings.model is None:
         return OnnxEmbedder()
+    if is_built(settings.model):
+        return BuiltEmbedder(settings.model)
     return SentenceTransformerEmbedder(
         settings.model, device=settings.device, dimensions=settings.dimensions, max_tokens=settings.max_tokens
     )
@@ -214,16 +219,28 @@ class Rooms:
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
         budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
         pacer = await self._enter(Pacer(budgets))
-        vectors = await self._enter(embedder(config.embedder))
+        vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        self.cache = await self._enter(Cache(self.state, known, vectors, revision=fingerprint(backends)))
+        neighbours = settings.paths.joins if workers > 1 else None
+        self.cache = await self._enter(
+            Cache(
+                self.state,
+                known,
+                vectors,
+                revision=fingerprint(backends),
+                neighbours=neighbours,
+                checks=config.trials.cache_checks,
+                keep=Keep(settings.paths.index, writes=self.worker.number == 0),
+            )
+        )
         self.counter = counter = Counter()
         contexts = Contexts(counter)
         self.learning = await self._enter(Learning(self.database))
+        purse = Purse(self.database, config.trials)
         self.shadows = Shadows(
             self.database,
             self.prices,
-            Purse(self.database, config.trials),
+            purse,
             self.learning,
             Holdout(config.trials.holdout),
         )
@@ -256,7 +273,9 @@ class Rooms:
         self._exits.push_async_callback(self.shadows.aclose)
         plans = await self._enter(PlansOnTrial(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
-        self._watch(learning=self.learning, plans=plans)
+        fresh = FreshAnswers(self.pipeline, purse, self.prices)
+        self.cache.check_with(fresh)
+        self._watch(learning=self.learning, plans=plans, fresh=fresh)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(
             embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
@@ -383,6 +402,7 @@ class Application:
                 drain=rooms.drain,
                 feedback=rooms.feedback,
                 spend=rooms.spend,
+                cache_wrong=rooms.cache.wrong,
                 troubles=partial(troubles, rooms.worker),
             )
             root = Root(door=rooms.door, fleet=rooms.fleet)

@@ -1,4 +1,4 @@
-"""`python -m loadtests` is `thriftgate loadtest`; `python -m loadtests budget` is the budget experiment."""
+"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `index` and `drift` are experiments of their own."""
 
 import sys
 
@@ -9,4 +9,12 @@ if __name__ == "__main__":
         from loadtests import budget
 
         sys.exit(budget.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["index"]:
+        from loadtests import index_scale
+
+        sys.exit(index_scale.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["drift"]:
+        from loadtests import drift
+
+        sys.exit(drift.main(sys.argv[2:]))
     loadtest(prog_name="python -m loadtests")

@@ -31,6 +31,7 @@ backends:
 {backends}
 local_model: {{enabled: false}}
 telemetry: {{access_log: false}}
+trials: {{cache_checks: 0}}
 requests: {{drain: 10, lag: 2}}
 ledger: {{database_url: "{database}"}}
 """

@@ -8,6 +8,7 @@ PRICE_PICO = (2_500_000, 10_000_000)
 GATEWAY = """\
 # Everything that is not said here is the default: embedded Valkey, SQLite ledger, one worker.
 telemetry: {{access_log: false}}
+trials: {{cache_checks: 0}}
 local_model: {{enabled: false}}
 backends:
   - name: loadtest

@@ -38,6 +38,7 @@ backends:
       price: {{input: 0.5, output: 2}}}}
 local_model: {{enabled: false}}
 telemetry: {{access_log: false}}
+trials: {{cache_checks: 0}}
 requests: {{deadline: {deadline:g}s, drain: 10s, lag: 2s}}
 state: {{redis_url: {state}}}
 ledger: {{database_url: {database}}}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from starlette.requests import Request
@@ -16,12 +17,14 @@ from gateway.api.spend import Spend, told
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
-from gateway.errors import NotFound
+from gateway.errors import NotFound, StateUnavailable
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.state.connection import State
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback, parse
+
+log = logging.getLogger(__name__)
 
 
 class Service:
@@ -39,12 +42,14 @@ class Service:
         drain: Drain,
         feedback: Feedback,
         spend: Spend,
+        cache_wrong: Callable[[str, str], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`troubles`: what the supervisor says is wrong; may block."""
+        """`cache_wrong(request id, team)`: the cached answer that this request got was wrong. `troubles`: what the
+        supervisor says is wrong; may block."""
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
-        self._troubles = troubles
+        self._cache_wrong, self._troubles = cache_wrong, troubles
         figures, admin = door.needs("usage", "admin"), door.needs("admin")
         asked = door.needs("inference", "admin")
         self.routes = [
@@ -63,8 +68,17 @@ class Service:
     async def feedback(self, request: Request, tenant: Tenant) -> Response:
         """`{"rating": "good"|"bad"}`, `{"score": 0..1}` or `{"cache": "wrong"}` on a request of this key."""
         voice = parse(await read_object(request))
-        await self._feedback.hear(tenant, await self._flight(request, tenant), voice)
+        flight = await self._flight(request, tenant)
+        await self._feedback.hear(tenant, flight, voice)
+        if voice.cache == "wrong":
+            await self._evict(flight["id"], tenant)
         return json_response({"heard": True}, 201)
+
+    async def _evict(self, request_id: str, tenant: Tenant) -> None:
+        try:
+            await self._cache_wrong(request_id, tenant.team)
+        except StateUnavailable as error:
+            log.warning("a cached answer that was called wrong stays until its time is over: %s", error)
 
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
         """The record, for the key that asked or an admin of its team. Raises NotFound."""

@@ -95,6 +95,9 @@ class Cascade:
             for answer in left:
                 await answer.aclose()
         record = self._errand.record
+        record.weak = any(
+            answer is served and told.weak for told, answer in zip(self._told, self._answers, strict=True)
+        )
         if len(record.attempts) > 1:
             self._errand.hold.follow(served.attempt)
             record.escalated = any(attempt.outcome == "escalated" for attempt in record.attempts)

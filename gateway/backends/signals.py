@@ -10,30 +10,12 @@ from typing import Any
 from gateway.backends.languages import asked_in, foreign_script, language, names_one
 from gateway.backends.schemas import Expected
 from gateway.backends.votes import vote
+from gateway.domain.refusal import begins_declining, declines
 from gateway.domain.request import CompletionRequest
 from gateway.domain.strategy import Answered
 
 log = logging.getLogger(__name__)
 
-_DECLINES = (
-    # English
-    r"i(?:['’]?m| am) (?:\w+ )?(?:sorry|afraid),? (?:but )?(?:i|we) (?:can['’]?t|cannot|am (?:un|not )able)",
-    r"(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am (?:un|not )able|don['’]?t)",
-    r"i(?:['’]?m| am)? ?(?:can['’]?t|cannot|unable to|not able to) (?:help|assist|answer|provide|fulfil|complete)",
-    r"i (?:don['’]?t|do not) (?:know|have (?:access|enough information))",
-    r"as an ai\b",
-    # Spanish
-    r"(?:lo siento|lo lamento|disculp[ae]|perdona?),? (?:pero )?no (?:puedo|soy capaz|tengo|s[eé]\b)",
-    r"no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)",
-    # Portuguese
-    r"(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:eu )?não (?:posso|consigo|tenho|sou capaz|sei\b)",
-    r"não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)",
-    # Spanish and Portuguese
-    r"como (?:un |um )?modelo de (?:lenguaje|linguagem)",
-)
-_REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
-_LONGEST_REFUSAL = 400
-"""Characters; what begins with an apology and goes on for longer has answered something."""
 _LOOPS = range(4, 161)
 """Lengths of what may be said over and over, in characters."""
 _TIMES, _LEAST_LOOP = 4, 240
@@ -80,7 +62,7 @@ class Reader:
             return ""  # a call that chat has no words for
         if not text:
             return "empty"
-        if len(text) <= _LONGEST_REFUSAL and declines(text):
+        if declines(text):
             return "refusal"
         if finish == "length" and not self._limited:  # where the client set the limit, another answer meets it too
             return "truncated"
@@ -114,14 +96,9 @@ class Reader:
             return "repetition"
         if thinks:
             return ""
-        if declines(text):
+        if begins_declining(text):
             return "refusal"
         return "" if self._expected.beginning(text) else "invalid_json"
-
-
-def declines(text: str) -> bool:
-    """Does `text` begin by refusing, in English, Spanish or Portuguese?"""
-    return _REFUSAL.match(text) is not None
 
 
 def repeats(text: str) -> bool:

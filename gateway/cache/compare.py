@@ -1,18 +1,31 @@
-"""How two readings differ: harmless gaps, and the conflicts that no similarity may outvote."""
+"""How two readings differ: harmless gaps, and the signs that the answer differs too."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from gateway.cache.align import Gap, align
+from gateway.cache.slips import same_word
 from gateway.cache.text import Reading, Token
 from gateway.cache.words import Lexicon, Words
 
-_CLUSTER = re.compile(r"[^aeiou]{3}")
-"""Where a vowel has dropped out."""
+_SHORT_REPLY = 2
+"""Words; a negation among so few is no `if you don't mind`."""
+_ENDING = re.compile(r"[aeos]{1,2}$")
 _HOW = frozenset({"how", "what"})
+"""`How do I …` and `What is the way to …` ask for one thing."""
+
+SIGNS = (
+    *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
+    *("negation", "question", "tense", "order", "sentence"),
+)
+"""Why the answer may differ. Plural: each side has its own; singular: one side has one more."""
+_FATAL = frozenset({"numbers", "symbols", "quoted"})
+_PHRASED = frozenset({"question", "tense", "sentence"})
+"""They come with other words for the same, too."""
 
 
 @dataclass(slots=True)
@@ -25,15 +38,23 @@ class Comparison:
     matched: int = 0
     """Content words that both have, in order."""
     spots: tuple[tuple[int, int], ...] = ()
-    """Content words of either side in each gap that has any."""
+    """Content words of either side in each gap that has any, those apart that only moved."""
+    moved: frozenset[str] = frozenset()
+    """Roots of words that stand in gaps of both sides."""
+    signs: frozenset[str] = frozenset()
+    """Of `SIGNS`, those that are seen."""
 
-    qualified: bool = False
-    """One side only adds a phrase that a preposition leads in, as in `to a child`."""
+    @property
+    def alone(self) -> bool:
+        """All else being equal, the texts differ in one place: an edit, not another way to put it."""
+        return len(self.gaps) == 1
 
     @property
     def minimal(self) -> bool:
-        """One word stands for one other, all else being equal: almost always another question."""
-        return self.spots == ((1, 1),)
+        """One word stands for one other: almost always another question."""
+        if not self.alone or len(self.spots) != 1 or max(self.spots[0]) > 1:
+            return False
+        return bool(self.gaps[0].stored and self.gaps[0].asked)
 
 
 class Comparer:
@@ -61,143 +82,114 @@ class Comparer:
         if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
             result.conflict = "accent"
             return result
-        misspelt = self._settle_typos(gaps)
-        if (stored.language or asked.language) in ("es", "pt"):
-            _settle_register(gaps, stored, asked)
-        self._settle_courtesy(gaps, lexicon)
+        settled = self._settle(gaps, stored, asked, lexicon)
         gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
         result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
-        if stored.forms != asked.forms and not gaps and not (result.matched or misspelt):
+        if stored.forms != asked.forms and not gaps and not (result.matched or settled):
             result.conflict = "courtesy"  # nothing is left to ask, as in a greeting and a farewell
             return result
         if gaps:
-            result.conflict = self._conflict(gaps, stored, asked, lexicon)
-        if not result.conflict:
-            known = bool(stored.language or asked.language)
-            result.same = not gaps or (known and all(self._harmless(gap, lexicon) for gap in gaps))
-            result.spots = self._spots(gaps, lexicon)
-            result.qualified = any(self._qualifies(gap, lexicon) for gap in gaps)
+            stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
+            result.moved = frozenset(stored_roots & {_root(token.form) for gap in gaps for token in gap.asked})
+            result.signs = self._signs(result, stored, asked, lexicon)
+            result.spots = self._spots(result, lexicon)
+        known = bool(stored.language or asked.language)
+        result.same = not result.signs and (not gaps or (known and all(_harmless(gap, lexicon) for gap in gaps)))
+        if not result.same:
+            result.conflict = self._conflict(result)
         return result
 
-    def _qualifies(self, gap: Gap, lexicon: Lexicon) -> bool:
-        if gap.stored and gap.asked:
-            return False
-        added = gap.stored + gap.asked
-        return added[0].form in self._words.particles | self._words.mild and any(
-            self.is_content(token, lexicon) for token in added
-        )
+    @staticmethod
+    def _conflict(found: Comparison) -> str:
+        """A sign outweighs any similarity where little else was put in other words."""
+        if found.alone or not found.spots:
+            fatal = found.signs
+        elif len(found.spots) == 1:
+            fatal = found.signs - _PHRASED
+        else:
+            fatal = found.signs & _FATAL
+        return min(fatal, key=SIGNS.index, default="")
 
-    def _spots(self, gaps: list[Gap], lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
-        counts = [
-            (
-                sum(self.is_content(token, lexicon) for token in gap.stored),
-                sum(self.is_content(token, lexicon) for token in gap.asked),
-            )
-            for gap in gaps
-        ]
+    def _spots(self, found: Comparison, lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
+        def count(tokens: list[Token]) -> int:
+            return sum(_root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
+
+        counts = [(count(gap.stored), count(gap.asked)) for gap in found.gaps]
         return tuple(count for count in counts if any(count))
 
     def is_content(self, token: Token, lexicon: Lexicon) -> bool:
         return token.kind != "word" or not (
-            token.form in lexicon.function
-            or token.form in lexicon.modals
-            or token.form in lexicon.questions
-            or token.form in self._words.mild
+            token.form in lexicon.function or token.form in lexicon.modals or token.form in lexicon.questions
         )
 
     # -- what is harmless ------------------------------------------------------------------------------------------
 
-    def _settle_typos(self, gaps: list[Gap]) -> int:
-        """Take pairs that are one word misspelt, or in another number, out of their gaps; how many."""
-        settled = 0
+    def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
+        """Take out of the gaps what is the same in another spelling, and politeness; how many words were one."""
+        language = stored.language or asked.language
+        settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
+        if language in ("es", "pt"):
+            _settle_register(gaps, stored, asked)
         for gap in gaps:
-            for left in list(gap.stored):
-                for right in list(gap.asked):
-                    if self.same_word(left, right):
-                        gap.stored.remove(left)
-                        gap.asked.remove(right)
-                        settled += 1
-                        break
+            self._settle_courtesy(gap, lexicon)
         return settled
 
-    def same_word(self, left: Token, right: Token) -> bool:
-        if left.kind != "word" or right.kind != "word" or left.quoted or right.quoted:
-            return False
-        if left.name or right.name:
-            return False
-        return _plural(left.form, right.form) or self._typo(left.form, right.form)
+    def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
+        """One word misspelt, in another number, or 1 in letters."""
+        settled = 0
+        for left in list(gap.stored):
+            for right in gap.asked:
+                one = {left.form, right.form}
+                if same_word(left, right, self._words.vocabulary, language) or (
+                    "1" in one and one & (lexicon.one | {"un", "una", "um", "uma"} & lexicon.function)
+                ):
+                    gap.stored.remove(left)
+                    gap.asked.remove(right)
+                    settled += 1
+                    break
+        return settled
 
-    def _typo(self, left: str, right: str) -> bool:
-        """One slip apart, and at most one of them a word that the vocabulary knows."""
-        if min(len(left), len(right)) < 4 or left[0] != right[0]:
-            return False
-        known = (left in self._words.vocabulary) + (right in self._words.vocabulary)
-        slip = _slip(left, right)
-        if not slip or known == 2 or right in self._words.opposites.get(left, ()):
-            return False
-        if known == 1 or slip in ("swap", "double"):
-            return True
-        shorter = min(left, right, key=len)
-        return slip == "drop" and (len(shorter) > 6 or bool(_CLUSTER.search(shorter)))
+    def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
+        """Politeness before or after the question; it may hold question words as long as both sides ask alike."""
+        if not (gap.first or gap.last):
+            return
+        sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
+        if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
+            return
+        kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
+        if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
+            return
+        if any(len(side) <= _SHORT_REPLY and lexicon.negations.intersection(side) for side in sides):
+            return
+        if all(self._words.courtesy.polite(side) for side in sides):
+            gap.stored.clear()
+            gap.asked.clear()
 
-    def _settle_courtesy(self, gaps: list[Gap], lexicon: Lexicon) -> None:
-        for gap in gaps:
-            if self._polite(gap, lexicon):
-                kinds = [{lexicon.questions.get(token.form) for token in side} for side in (gap.stored, gap.asked)]
-                if kinds[0] - {None, "what"} == kinds[1] - {None, "what"}:
-                    gap.stored.clear()
-                    gap.asked.clear()
+    # -- what says that the answer differs -------------------------------------------------------------------------
 
-    def _polite(self, gap: Gap, lexicon: Lexicon) -> bool:
-        """A few words before the question, or thanks after it."""
-        words = gap.stored + gap.asked
-        if not (gap.first or gap.last) or not all(token.form in lexicon.courtesy for token in words):
-            return False
-        return gap.first or any(token.form in self._words.thanks for token in words)
-
-    def _harmless(self, gap: Gap, lexicon: Lexicon) -> bool:
-        one_sided = not gap.stored or not gap.asked
-        for token in gap.stored + gap.asked:
-            if token.form == "/" and token.kind == "sign":
-                continue
-            if token.kind != "word" or token.quoted or token.name:
-                return False
-            if token.form in lexicon.function:
-                continue
-            if not one_sided and token.form in self._words.mild:
-                continue
-            return False
-        return True
-
-    # -- what no similarity may outvote ----------------------------------------------------------------------------
-
-    def _conflict(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> str:
-        left = [token for gap in gaps for token in gap.stored]
-        right = [token for gap in gaps for token in gap.asked]
-        left_forms, right_forms = Counter(t.form for t in left), Counter(t.form for t in right)
-        moved = left_forms & right_forms
-        only_left = [token for token in left if token.form not in moved]
-        only_right = [token for token in right if token.form not in moved]
-        for name, test in (
-            ("number", lambda t: t.kind == "number"),
-            ("symbol", lambda t: t.kind in ("ident", "sign") and t.form != "/"),
-            ("name", lambda t: t.name),
-            ("quoted", lambda t: t.quoted),
-            ("closed", lambda t: t.form in self._words.closed),
-        ):
-            if any(test(token) for token in only_left + only_right):
-                return name
+    def _signs(self, compared: Comparison, stored: Reading, asked: Reading, lexicon: Lexicon) -> frozenset[str]:
+        left = [token for gap in compared.gaps for token in gap.stored]
+        right = [token for gap in compared.gaps for token in gap.asked]
+        moved = compared.moved
+        only = [[token for token in side if _root(token.form) not in moved] for side in (left, right)]
+        found = set()
+        kinds = [{_kind(token) for token in side} for side in only]
+        for name in ("number", "symbol", "name"):
+            if any(name in side for side in kinds):
+                found.add(f"{name}s" if all(name in side for side in kinds) else name)
+        if any(token.quoted for side in only for token in side):
+            found.add("quoted")
         if _count(stored, lexicon.negations) != _count(asked, lexicon.negations):
-            return "negation"
-        if self._questions_differ(only_left, only_right, lexicon):
-            return "question"
-        if self._opposed(only_left, only_right):
-            return "opposite"
-        if self._swapped(stored, asked, moved):
-            return "order"
-        if self._sentence_added(only_left, stored, lexicon) or self._sentence_added(only_right, asked, lexicon):
-            return "sentence"
-        return ""
+            found.add("negation")
+        if _questions(only[0], lexicon) != _questions(only[1], lexicon):
+            found.add("question")
+        if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
+            found.add("tense")
+        if any(_root(token.form) in moved and self.is_content(token, lexicon) for token in left):
+            found.add("order")
+        if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):
+            found.add("sentence")
+        return frozenset(found)
 
     def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
         """A whole sentence that the other side lacks: `Answer in French.`"""
@@ -207,26 +199,32 @@ class Comparer:
         present = Counter(t.sentence for t in reading.tokens if self.is_content(t, lexicon))
         return any(count == present[sentence] for sentence, count in missing.items())
 
-    @staticmethod
-    def _questions_differ(left: list[Token], right: list[Token], lexicon: Lexicon) -> bool:
-        kinds = [{lexicon.questions[t.form] for t in side if t.form in lexicon.questions} for side in (left, right)]
-        hard = [kind - _HOW for kind in kinds]
-        return hard[0] != hard[1]
 
-    def _opposed(self, left: list[Token], right: list[Token]) -> bool:
-        others = {token.form for token in right}
-        return any(others & self._words.opposites.get(token.form, frozenset()) for token in left)
+@lru_cache(maxsize=16384)
+def _root(form: str) -> str:
+    """`roja` moves with its noun and becomes `rojo`."""
+    return _ENDING.sub("", form) if len(form) > 3 else form
 
-    def _swapped(self, stored: Reading, asked: Reading, moved: Counter[str]) -> bool:
-        """Another word stands after from or to."""
-        for markers in (self._words.towards, self._words.away):
-            roles = [
-                {reading.forms[place + 1] for place in range(len(reading.forms) - 1) if reading.forms[place] in markers}
-                for reading in (stored, asked)
-            ]
-            if any(form in stored.forms and form in asked.forms for form in roles[0] ^ roles[1] if form in moved):
-                return True
-        return False
+
+def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
+    return all(
+        (token.form == "/" and token.kind == "sign")
+        or (token.kind == "word" and not token.quoted and not token.name and token.form in lexicon.function)
+        for token in gap.stored + gap.asked
+    )
+
+
+def _kind(token: Token) -> str:
+    """number | symbol | name, or empty for a common word."""
+    if token.kind == "number":
+        return "number"
+    if token.kind != "word" and token.form != "/":
+        return "symbol"
+    return "name" if token.name else ""
+
+
+def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
+    return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
 
 
 def _count(reading: Reading, words: frozenset[str]) -> int:
@@ -255,31 +253,3 @@ def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
         and {left.form[-1], right.form[-1]} == {"a", "e"}
     ):
         del gaps[0].stored[0], gaps[0].asked[0]
-
-
-def _plural(left: str, right: str) -> bool:
-    shorter, longer = sorted((left, right), key=len)
-    return len(shorter) > 2 and (
-        longer in (shorter + "s", shorter + "es") or (shorter[-1] == "y" and longer == shorter[:-1] + "ies")
-    )
-
-
-def _slip(left: str, right: str) -> str:
-    """`swap` (neighbours exchanged), `double` (one letter twice), `drop`, `change`; empty when further apart."""
-    if left == right or abs(len(left) - len(right)) > 1:
-        return ""
-    start = 0
-    while start < min(len(left), len(right)) and left[start] == right[start]:
-        start += 1
-    if len(left) == len(right):
-        if left[start + 1 :] == right[start + 1 :]:
-            return "change"
-        swapped = left[start : start + 2] == right[start : start + 2][::-1] and left[start + 2 :] == right[start + 2 :]
-        return "swap" if swapped else ""
-    shorter, longer = sorted((left, right), key=len)
-    if shorter[start:] != longer[start + 1 :]:
-        return ""
-    doubled = longer[start] == longer[start - 1] if start else False
-    if doubled and longer[start - 1 : start + 1] in ("rr", "ll", "ss", "nn") and len(shorter) < 7:
-        return "drop"
-    return "double" if doubled else "drop"

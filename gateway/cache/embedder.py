@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol
 
+from gateway.cache.packing import Vector
 from gateway.domain.tasks import Tasks
 from gateway.errors import EmbedderUnavailable
 
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+__all__ = ["Model", "ModelEmbedder", "OnnxEmbedder", "Vector"]
 
 log = logging.getLogger(__name__)
-
-Vector: TypeAlias = "NDArray[np.float32]"
 
 DIMENSIONS = 384
 MAX_TOKENS = 256
@@ -31,13 +29,17 @@ _CHARACTERS_PER_TOKEN = 24
 class Model(Protocol):
     """Blocking; called from one thread."""
 
-    def embed(self, text: str) -> Vector | None:
-        """The unit vector, or None when `text` is longer than the model reads."""
+    def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
+        """A unit vector for each of the `texts`, None for one that is longer than the model reads."""
         ...
 
 
 class ModelEmbedder:
-    """`Embedder` on any model. Until `begin`, neither the model nor its libraries are in memory."""
+    """`Embedder` on any model. Until `begin`, neither the model nor its libraries are in memory.
+
+    A text that comes alone is embedded at once. What comes while the model works is embedded together as soon as it
+    is free, so that nobody waits for company.
+    """
 
     def __init__(
         self,
@@ -48,17 +50,24 @@ class ModelEmbedder:
         max_tokens: int,
         remembered: int = 4096,
         waiting: int = 32,
+        together: int = 8,
     ) -> None:
-        """`remembered`: vectors kept; `waiting`: texts that may queue before `embed` refuses."""
+        """`remembered`: vectors kept; `waiting`: texts that may queue before `embed` refuses; `together`: most texts
+        of a batch, whose first has to wait for its last."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
         self._remembered: OrderedDict[str, Vector | None] = OrderedDict()
-        self._limit, self._waiting_limit, self._waiting = remembered, waiting, 0
+        self._limit, self._waiting_limit, self._together = remembered, waiting, together
         self._load_model = load
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         self._tasks = Tasks()
         self._model: Model | None = None
-        self._begun = self._failed = False
-        self._embedded = self._recalled = 0
+        self._begun = self._failed = self._working = False
+        self._waiting: OrderedDict[str, asyncio.Future[Vector | None]] = OrderedDict()
+        """Texts that nobody works on yet."""
+        self._under_way: dict[str, asyncio.Future[Vector | None]] = {}
+        self._embedded = self._recalled = self._batches = 0
+        self.cpu_s = 0.0
+        """Processor time that embedding took."""
 
     @property
     def ready(self) -> bool:
@@ -87,6 +96,9 @@ class ModelEmbedder:
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
+        for future in (*self._waiting.values(), *self._under_way.values()):
+            future.cancel()
+        self._waiting.clear()
         self._model = None
         self._thread.shutdown(wait=False, cancel_futures=True)
 
@@ -100,7 +112,8 @@ class ModelEmbedder:
                 await asyncio.sleep(0.02)
 
     async def embed(self, text: str) -> Vector | None:
-        """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready or too busy."""
+        """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready or too busy, and
+        what the model raises."""
         if text in self._remembered:
             self._recalled += 1
             self._remembered.move_to_end(text)
@@ -109,15 +122,56 @@ class ModelEmbedder:
             raise EmbedderUnavailable("the embedder is not ready")
         if len(text) > self.max_tokens * _CHARACTERS_PER_TOKEN:
             return None
-        if self._waiting >= self._waiting_limit:
-            raise EmbedderUnavailable("too many texts are waiting for the embedder")
-        self._waiting += 1
+        future = self._waiting.get(text) or self._under_way.get(text)
+        if future is None:
+            if len(self._waiting) >= self._waiting_limit:
+                raise EmbedderUnavailable("too many texts are waiting for the embedder")
+            future = self._waiting[text] = asyncio.get_running_loop().create_future()
+            if not self._working:
+                self._working = True
+                self._tasks.spawn(self._work(self._model), "embedder")
+        return await asyncio.shield(future)
+
+    async def _work(self, model: Model) -> None:
+        """Embed until nothing waits."""
         try:
-            vector = await asyncio.get_running_loop().run_in_executor(self._thread, self._model.embed, text)
+            while self._waiting:
+                batch = self._under_way = self._next()
+                self._batches += 1
+                try:
+                    vectors = await asyncio.get_running_loop().run_in_executor(
+                        self._thread, self._embed, model, list(batch)
+                    )
+                except Exception as error:  # the model's own: whoever asked hears of it
+                    self._fail(batch, error)
+                    vectors = []
+                for (text, future), vector in zip(batch.items(), vectors, strict=False):
+                    self._remember(text, vector)
+                    if not future.done():
+                        future.set_result(vector)
+                self._under_way = {}
         finally:
-            self._waiting -= 1
-        self._remember(text, vector)
-        return vector
+            self._working = False
+
+    def _next(self) -> dict[str, asyncio.Future[Vector | None]]:
+        """The oldest, and of those behind it the ones most like it in length: the others would make it wait longer."""
+        first = next(iter(self._waiting))
+        alike = sorted(self._waiting, key=lambda text: abs(len(text) - len(first)))[: self._together]
+        return {text: self._waiting.pop(text) for text in alike}
+
+    def _embed(self, model: Model, texts: Sequence[str]) -> list[Vector | None]:
+        began = time.thread_time()
+        try:
+            return model.embed_all(texts)
+        finally:
+            self.cpu_s += time.thread_time() - began
+
+    @staticmethod
+    def _fail(batch: dict[str, asyncio.Future[Vector | None]], error: Exception) -> None:
+        for future in batch.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # it is no news that who asked has gone
 
     def _remember(self, text: str, vector: Vector | None) -> None:
         self._embedded += 1
@@ -131,7 +185,9 @@ class ModelEmbedder:
             "embedder_failed": int(self.failed),
             "embedder_embedded": self._embedded,
             "embedder_recalled": self._recalled,
-            "embedder_waiting": self._waiting,
+            "embedder_batches": self._batches,
+            "embedder_waiting": len(self._waiting) + len(self._under_way),
+            "embedder_cpu_seconds": self.cpu_s,
         }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -27,20 +28,30 @@ class _Transformer:
     def __init__(self, model: Any, max_tokens: int) -> None:
         self._model, self._max_tokens = model, max_tokens
 
-    def embed(self, text: str) -> Vector | None:
-        if len(self._model.tokenizer(text)["input_ids"]) > self._max_tokens:
-            return None
-        vector: Vector = self._model.encode(
-            text, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
+    def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
+        lengths = [len(ids) for ids in self._model.tokenizer(list(texts))["input_ids"]]
+        read = [text for text, length in zip(texts, lengths, strict=True) if length <= self._max_tokens]
+        vectors = iter(self._encode(read) if read else ())
+        return [next(vectors) if length <= self._max_tokens else None for length in lengths]
+
+    def _encode(self, texts: list[str]) -> Vector:
+        """A row for each."""
+        rows: Vector = self._model.encode(
+            texts, normalize_embeddings=True, convert_to_numpy=True, show_progress_bar=False
         )
-        return vector.astype("float32", copy=False)
+        return rows.astype("float32", copy=False)
+
+
+def transformer(path: str, device: str, *, local: bool = True) -> Any:
+    """The library's own model. `local`: nothing is fetched. Raises whatever torch and its models raise."""
+    from sentence_transformers import SentenceTransformer  # torch: seconds, and more than a gigabyte
+
+    return SentenceTransformer(path, device=device, local_files_only=local)
 
 
 def _load(path: str, device: str, dimensions: int, max_tokens: int) -> Model:
     """Raises EmbedderUnavailable, and whatever torch and its models raise."""
-    from sentence_transformers import SentenceTransformer  # torch: seconds, and more than a gigabyte
-
-    model = SentenceTransformer(path, device=device, local_files_only=True)
+    model = transformer(path, device)
     if model.get_embedding_dimension() != dimensions:
         raise EmbedderUnavailable(f"{path} gives other than {dimensions} dimensions; say how many")
     return _Transformer(model, max_tokens)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.cache.embedder import Vector
 from gateway.cache.key import Question
+from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
@@ -24,9 +24,21 @@ class Entry(NamedTuple):
     size: int
     """Bytes of the stored answer."""
     question: Question | None = None
-    vector: Vector | None = None
+    vector: bytes | None = None
+    """As `pack` makes it."""
     place: str = ""
     """The bundle that holds the answer."""
+    worth_pico: int = 0
+    """What giving it again saves."""
+
+
+class Found(NamedTuple):
+    """An entry whose question is like the one that is asked."""
+
+    digest: bytes
+    score: float
+    """The verifier's certainty, 0..1."""
+    cosine: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,21 +55,60 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Flush:
-    """Forget what `team` stored and asked for no later than `before`, with `tag` if one is given."""
+    """Forget what was asked for no later than `before`: of `team`, with `tag`, with a tag that begins with `prefix`.
+    What is empty or None does not matter."""
 
     team: str
     before: float
     tag: str | None = None
+    prefix: str | None = None
 
     def covers(self, entry: Entry) -> bool:
         return (
-            entry.team == self.team and entry.asked_at <= self.before and (self.tag is None or self.tag in entry.tags)
+            entry.asked_at <= self.before
+            and (not self.team or entry.team == self.team)
+            and (self.tag is None or self.tag in entry.tags)
+            and (self.prefix is None or any(tag.startswith(self.prefix) for tag in entry.tags))
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """Answers that whoever stored them has let go, by digest and place: one stored anew since is another one."""
+
+    entries: Sequence[tuple[bytes, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """The answer that this request of `team` got from the cache was wrong: whoever gave it knows which that is."""
+
+    request_id: str
+    team: str
+
+
+class Check(NamedTuple):
+    """A hit that was compared with a fresh answer."""
+
+    scope: str
+    score: float
+    wrong: bool
+    probability: float
+    """With which such hits are checked."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a worker found out about its hits: so far in all, by scope, and check by check since it last told."""
+
+    author: str
+    totals: Mapping[str, Sequence[float]]
+    checks: Sequence[Check]
+
+
 def encode(batch: Batch) -> dict[str | bytes, bytes]:
-    """Fields of the log entry; the vectors go as float16, one after the other."""
-    vectors = [entry.vector.astype("float16").tobytes() for entry in batch.entries if entry.vector is not None]
+    """Fields of the log entry; the vectors go one after the other."""
+    vectors = [entry.vector for entry in batch.entries if entry.question is not None and entry.vector is not None]
     fields: dict[str | bytes, bytes] = {
         "name": batch.name.encode(),
         "op": b"put",
@@ -69,42 +120,61 @@ def encode(batch: Batch) -> dict[str | bytes, bytes]:
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:
-    digest, team, tags, asked_at, expires_at, size, question, vector, _ = entry
+    digest, team, tags, asked_at, expires_at, size, question, vector, _, worth = entry
+    known = (digest.hex(), team, tags, asked_at, expires_at, size, worth)
     if question is None or vector is None:
-        return digest.hex(), team, tags, asked_at, expires_at, size
-    return digest.hex(), team, tags, asked_at, expires_at, size, question.partition.hex(), question.text, len(vector)
+        return known
+    return *known, question.partition.hex(), question.text, len(vector) // BYTES_PER_DIMENSION
 
 
 def encode_flush(flush: Flush) -> dict[str | bytes, bytes]:
-    return {"op": b"flush", "meta": orjson.dumps({"team": flush.team, "before": flush.before, "tag": flush.tag})}
+    told = {"team": flush.team, "before": flush.before, "tag": flush.tag, "prefix": flush.prefix}
+    return {"op": b"flush", "meta": orjson.dumps(told)}
+
+
+def encode_gone(entries: Iterable[Entry]) -> dict[str | bytes, bytes]:
+    return {"op": b"gone", "meta": orjson.dumps([(entry.digest.hex(), entry.place) for entry in entries])}
+
+
+def encode_wrong(wrong: Wrong) -> dict[str | bytes, bytes]:
+    return {"op": b"wrong", "meta": orjson.dumps((wrong.request_id, wrong.team))}
+
+
+def encode_judged(judged: Judged) -> dict[str | bytes, bytes]:
+    return {
+        "op": b"judged",
+        "meta": orjson.dumps((judged.author, dict(judged.totals), [tuple(check) for check in judged.checks])),
+    }
 
 
 def name_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """The batch's name, read without reading the batch; empty for a flush."""
+    """The batch's name, read without reading the batch; empty for what is no batch."""
     return fields.get(b"name", b"")
 
 
-def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush:
+def decode(fields: Mapping[bytes, bytes]) -> Batch | Flush | Gone | Wrong | Judged:
     """Raises KeyError, TypeError or ValueError for what no worker of ours wrote."""
     meta: Any = orjson.loads(fields[b"meta"])
     if fields[b"op"] == b"flush":
-        return Flush(meta["team"], meta["before"], meta["tag"])
+        return Flush(meta["team"], meta["before"], meta["tag"], meta.get("prefix"))
+    if fields[b"op"] == b"gone":
+        return Gone([(bytes.fromhex(digest), place) for digest, place in meta])
+    if fields[b"op"] == b"wrong":
+        return Wrong(*meta)
+    if fields[b"op"] == b"judged":
+        author, totals, checks = meta
+        return Judged(author, totals, [Check(*check) for check in checks])
     place, epoch, rows = meta
     vectors = memoryview(fields.get(b"vectors", b""))
     entries, start = [], 0
     for digest, team, tags, asked_at, expires_at, size, *more in rows:
         question = vector = None
+        worth = more.pop(0) if len(more) % 3 else 0  # rows of earlier versions have none
         if more:
             partition, text, dimensions = more
-            question, end = Question(bytes.fromhex(partition), text), start + 2 * dimensions
-            vector, start = _read(vectors[start:end]), end
+            question, end = Question(bytes.fromhex(partition), text), start + BYTES_PER_DIMENSION * dimensions
+            vector, start = bytes(vectors[start:end]), end
         entries.append(
-            Entry(bytes.fromhex(digest), team, tuple(tags), asked_at, expires_at, size, question, vector, place)
+            Entry(bytes.fromhex(digest), team, tuple(tags), asked_at, expires_at, size, question, vector, place, worth)
         )
     return Batch(name_of(fields).decode(), place, epoch, entries)
-
-
-def _read(packed: memoryview) -> Vector:
-    import numpy as np  # not for those whose log holds no vectors
-
-    return np.frombuffer(packed, dtype=np.float16).astype(np.float32)

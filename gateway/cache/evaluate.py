@@ -11,9 +11,11 @@ import orjson
 from gateway.cache.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.entry import Entry
 from gateway.cache.key import Keys
-from gateway.cache.meanings import Found, Meanings
+from gateway.cache.meanings import Meanings, Sought
 from gateway.cache.minilm import MiniLM
-from gateway.cache.verify import Verifier
+from gateway.cache.packing import pack
+from gateway.cache.verify import Scorer, Verifier
+from gateway.cache.words import load_words
 from gateway.dialects.openai_chat import parse
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
@@ -28,21 +30,25 @@ _TENANT = Tenant(Key("evaluate", "evaluate"), Policy(team="evaluate"))
 class Evaluator:
     """Blocking; loads the model once. Raises EmbedderUnavailable when that is not what it should be."""
 
-    def __init__(self, mode: str = "default") -> None:
-        """`mode`: default | strict. Raises KeyError for another."""
+    def __init__(self, mode: str = "default", *, lists: bool = True) -> None:
+        """`mode`: default | strict. Raises KeyError for another. Without `lists` the verifier has what it learned."""
         self._max_error = MAX_ERROR[mode]
         self._keys = Keys("")
         self._model = MiniLM()
-        self._verifier = Verifier.load()
+        words = load_words()
+        self._verifier = Verifier(words if lists else words.without_lists(), Scorer.load())
 
     def evaluate(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-        """`{"id", "stored", "asked"}`, each a text or a list of messages → `{"id", "hit", "score"}`."""
+        """`{"id", "stored", "asked"}`, each a text or a list of messages → `{"id", "hit", "score"}`.
+
+        `score` is the verifier's, 0..1, of a miss too: 0 where a rule says no.
+        """
         for row in rows:
             meanings = self._empty()
             known: dict[bytes, str] = {}
             self._ask(meanings, known, "", row["stored"])
-            _, score = self._ask(meanings, known, "", row["asked"])
-            yield {"id": row["id"], "hit": score is not None, "score": score or 0.0}
+            match, score = self._ask(meanings, known, "", row["asked"])
+            yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
         """`{"id", "asked"}` in order, each stored unless it hit → `{"id", "hit", "match", "score"}`.
@@ -53,35 +59,35 @@ class Evaluator:
         known: dict[bytes, str] = {}
         for row in rows:
             match, score = self._ask(meanings, known, str(row["id"]), row["asked"])
-            yield {"id": row["id"], "hit": score is not None, "match": match, "score": score or 0.0}
+            yield {"id": row["id"], "hit": match is not None, "match": match, "score": score}
 
     def _empty(self) -> Meanings:
         return Meanings(self._verifier, DIMENSIONS)
 
     def _ask(
         self, meanings: Meanings, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
-    ) -> tuple[str | None, float | None]:
-        """The name of the row that answers and how surely; on a miss the row is stored and both are None."""
+    ) -> tuple[str | None, float]:
+        """The name of the row that answers, None on a miss, which stores the row; how surely it does, or would."""
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:
             return known[digest], 1.0
-        found = self._find(meanings, request, digest)
-        if found is not None:
-            return known[found.digest], round(found.score, 4)
+        sought = self._seek(meanings, request, digest)
+        if sought.found is not None:
+            return known[sought.found.digest], round(sought.found.score, 4)
         known[digest] = name
-        return None, None
+        return None, round(sought.near.score, 4) if sought.near else 0.0
 
-    def _find(self, meanings: Meanings, request: CompletionRequest, digest: bytes) -> Found | None:
+    def _seek(self, meanings: Meanings, request: CompletionRequest, digest: bytes) -> Sought:
         question = self._keys.question(request, _TENANT, OnnxEmbedder.NAME)
         vector = self._model.embed(question.text) if question else None
         if question is None or vector is None:
-            return None
+            return Sought()
         now = time.time()
-        found = meanings.find(question, vector, max_error=self._max_error, now=now)
-        if found is None:
-            meanings.add(Entry(digest, "", (), now, float("inf"), 0, question, vector))
-        return found
+        sought = meanings.seek(question, vector, max_error=self._max_error, now=now)
+        if sought.found is None:
+            meanings.add(Entry(digest, "", (), now, float("inf"), 0, question, pack(vector)))
+        return sought
 
 
 def _request(asked: str | list[dict[str, Any]]) -> CompletionRequest:

@@ -1,10 +1,11 @@
-"""Which answers exist, as the index log tells it: by digest, bounded per team, forgotten by flush or age."""
+"""Which answers exist, as the index log tells it: by digest, bounded per team, forgotten by flush, age or worth."""
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 from gateway.cache.entry import Entry, Flush
 
@@ -12,16 +13,20 @@ _FLUSHES = 1000
 """Flushes remembered, so that an answer on its way meanwhile does not come back."""
 
 
+_COMPARED = 16
+"""Of so many that were least lately asked for, the one goes that saves least for the room it takes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What one team may keep; beyond it the oldest goes."""
+    """What one team may keep; beyond it answers go."""
 
     entries: int = 20_000
     bytes: int = 256 * 2**20
 
 
 class _Shelf:
-    """One team's entries, oldest first."""
+    """One team's entries, those least lately asked for first."""
 
     __slots__ = ("bytes", "entries")
 
@@ -31,10 +36,12 @@ class _Shelf:
 
 
 class Known:
-    """Every worker applies the same log in the same order, so all keep and evict the same entries."""
+    """Who stores an answer decides what has to go for it, and tells: what is asked for most each worker sees for
+    itself, so two would not agree."""
 
     def __init__(self, quota: Quota, on_gone: Callable[[Entry], None]) -> None:
-        """`on_gone(entry)` for every entry that leaves, for whatever reason."""
+        """`quota`: of a team that none is told for, and the most of any. `on_gone(entry)` for every entry that leaves,
+        for whatever reason."""
         self._quota = quota
         self._on_gone = on_gone
         self._shelves: dict[str, _Shelf] = {}
@@ -66,9 +73,14 @@ class Known:
             return None
         return entry
 
-    def put(self, entry: Entry, now: float) -> list[Entry] | None:
-        """What had to go for it, oldest first, what it replaces included; None: it is not taken, for it has had its
-        time or a flush covers it."""
+    def touch(self, digest: bytes) -> None:
+        """It was asked for."""
+        if (team := self._teams.get(digest)) is not None:
+            self._shelves[team].entries.move_to_end(digest)
+
+    def put(self, entry: Entry, now: float, quota: Quota | None = None) -> list[Entry] | None:
+        """What had to go for it, what it replaces included; None: it is not taken, for it has had its time or a flush
+        covers it. `quota`: its team's."""
         late = entry.asked_at <= self._flushed_until
         if entry.expires_at <= now or (late and any(flush.covers(entry) for flush in self._flushes)):
             return None
@@ -81,8 +93,10 @@ class Known:
         shelf.entries[entry.digest] = entry
         shelf.bytes += entry.size
         self._teams[entry.digest] = entry.team
-        while len(shelf.entries) > self._quota.entries or shelf.bytes > self._quota.bytes:
-            gone.append(self._remove(next(iter(shelf.entries))))
+        quota = quota or self._quota
+        entries, size = min(quota.entries, self._quota.entries), min(quota.bytes, self._quota.bytes)
+        while len(shelf.entries) > entries or shelf.bytes > size:
+            gone.append(self._remove(_least(shelf.entries)))
             self.evicted += 1
         return gone
 
@@ -115,10 +129,11 @@ class Known:
 
     def covered(self, flush: Flush) -> Iterator[Entry]:
         shelf = self._shelves.get(flush.team)
-        return (entry for entry in (shelf.entries.values() if shelf else ()) if flush.covers(entry))
+        among = self.entries() if not flush.team else (shelf.entries.values() if shelf else ())
+        return (entry for entry in among if flush.covers(entry))
 
     def expire(self, now: float) -> None:
-        """Forget the oldest entries of each team that have had their time."""
+        """Forget those that have had their time, from those least lately asked for up to the first that has not."""
         for team in list(self._shelves):
             while shelf := self._shelves.get(team):
                 oldest = next(iter(shelf.entries.values()))
@@ -131,3 +146,9 @@ class Known:
             self.remove(digest)
         self._flushes.clear()
         self._flushed_until = float("-inf")
+
+
+def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
+    """The one that saves least per byte among those least lately asked for, and never the newest beside others."""
+    oldest = islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1)))
+    return min(oldest, key=lambda entry: entry.worth_pico / max(1, entry.size)).digest

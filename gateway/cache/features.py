@@ -1,11 +1,17 @@
-"""What the learned half of the verifier looks at: a dozen and a half numbers about one pair of questions."""
+"""What the learned half of the verifier looks at: some forty numbers about one pair of questions."""
 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
-from gateway.cache.compare import Comparer, Comparison
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.cache.compare import SIGNS, Comparer, Comparison
+from gateway.cache.courtesy import LONGEST
 from gateway.cache.text import Reading, Token
+from gateway.cache.vocabulary import COLUMNS
 from gateway.cache.words import Lexicon, Words
 
 NAMES = (
@@ -21,16 +27,31 @@ NAMES = (
     "one_for_one",
     "added_only",
     "word_shape",
+    "nearest_words",
+    "likeness",
     "length_ratio",
+    "length",
     "common_content",
     "gaps",
+    "alone",
+    "exchanged_alone",
+    "qualified",
+    "aside",
+    "spots",
     "moved",
-    "question_differs",
     "modal_differs",
     "particle_differs",
+    "first_word_differs",
+    *SIGNS,
     "english",
     "english_cosine",
+    "alone_cosine",
 )
+
+_MOST_COMMON, _RAREST = 7.5, 2.5
+"""Zipf frequencies between which a word gains weight."""
+_MOST_WORDS = 12
+"""Unmatched words of a side that are laid against the other's."""
 
 
 class Featurer:
@@ -39,22 +60,27 @@ class Featurer:
     def __init__(self, words: Words, comparer: Comparer) -> None:
         self._words = words
         self._comparer = comparer
+        self._weight = lru_cache(maxsize=16384)(self._weigh)
 
     def row(self, stored: Reading, asked: Reading, comparison: Comparison, cosine: float) -> list[float]:
         """One number per name in `NAMES`."""
         lexicon = self._comparer.lexicon(stored, asked)
+        language = stored.language or asked.language or "en"
         left = [token for gap in comparison.gaps for token in gap.stored]
         right = [token for gap in comparison.gaps for token in gap.asked]
-        stems = [{_stem(token.form) for token in side if self._content(token, lexicon)} for side in (left, right)]
-        moved = stems[0] & stems[1]
-        only = [sorted(side - moved) for side in stems]
-        weights = [[self._weight(stem) for stem in side] for side in only]
+        stems = [
+            {_stem(token.form): token.form for token in side if self._content(token, lexicon)} for side in (left, right)
+        ]
+        moved = stems[0].keys() & stems[1].keys()
+        only = [[form for stem, form in sorted(side.items()) if stem not in moved] for side in stems]
+        weights = [[self._weight(form, language) for form in side] for side in only]
         common = comparison.matched + len(moved)
-        common_weight = self._common_weight(stored, asked, lexicon)
+        common_weight = self._common_weight(stored, asked, lexicon, language)
         totals = [sum(side) for side in weights]
         counts = [len(side) for side in only]
-        one_gap = len(comparison.gaps) == 1
-        english = float(stored.language in ("", "en"))
+        english = float(language == "en")
+        alone = float(comparison.alone)
+        nearest, likeness = self._nearness(only[0][:_MOST_WORDS], only[1][:_MOST_WORDS])
         return [
             cosine,
             max(0.0, cosine - 0.9),
@@ -68,33 +94,75 @@ class Featurer:
             float(counts == [1, 1]),
             float(min(counts) == 0 and max(counts) > 0),
             _shape(only[0], only[1]),
+            nearest,
+            likeness,
             min(len(stored.tokens), len(asked.tokens)) / max(1, len(stored.tokens), len(asked.tokens)),
+            math.log1p(len(stored.tokens) + len(asked.tokens)),
             math.log1p(common),
-            float(one_gap),
+            math.log1p(len(comparison.gaps)),
+            alone,
+            float(comparison.alone and min(counts) > 0),
+            float(_qualified(comparison, lexicon)),
+            self._aside(comparison),
+            min(len(comparison.spots), 4),
             min(len(moved), 4),
-            float(_first_question(stored, lexicon) != _first_question(asked, lexicon)),
             float(_some(left, lexicon.modals) != _some(right, lexicon.modals)),
-            float(_some(left, self._words.particles) != _some(right, self._words.particles)),
+            float(_some(left, lexicon.particles) != _some(right, lexicon.particles)),
+            float(stored.forms[:1] != asked.forms[:1]),
+            *(float(sign in comparison.signs) for sign in SIGNS),
             english,
             english * cosine,
+            alone * cosine,
         ]
+
+    def _aside(self, comparison: Comparison) -> float:
+        """How sure it is that what one side adds asks for nothing more; the worst of several, -1..1."""
+        added = [gap.stored or gap.asked for gap in comparison.gaps if not (gap.stored and gap.asked)]
+        scores = [self._words.asides.score(tuple(token.form for token in gap[:LONGEST])) for gap in added]
+        return math.tanh(min(scores, default=0.0) / 3)
 
     def _content(self, token: Token, lexicon: Lexicon) -> bool:
-        return self._comparer.is_content(token, lexicon) and token.form not in self._words.particles
+        return self._comparer.is_content(token, lexicon) and token.form not in lexicon.particles
 
-    def _weight(self, stem: str) -> float:
-        """Rare words matter more; the embedder's vocabulary is sorted by frequency."""
-        rank = self._words.vocabulary.get(stem, 30000)
-        return math.log(max(rank - 1900, 40) / 40) / math.log(28100 / 40)
+    def _weigh(self, form: str, language: str) -> float:
+        """Rare words matter more, 0..1."""
+        zipf = self._words.vocabulary.zipf(form)
+        frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
+        return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
-    def _common_weight(self, stored: Reading, asked: Reading, lexicon: Lexicon) -> float:
+    def _common_weight(self, stored: Reading, asked: Reading, lexicon: Lexicon, language: str) -> float:
         sides = [
-            {_stem(token.form) for token in reading.tokens if self._content(token, lexicon)}
+            {_stem(token.form): token.form for token in reading.tokens if self._content(token, lexicon)}
             for reading in (stored, asked)
         ]
-        return sum(self._weight(stem) for stem in sides[0] & sides[1])
+        return sum(self._weight(form, language) for stem, form in sides[0].items() if stem in sides[1])
+
+    def _nearness(self, left: list[str], right: list[str]) -> tuple[float, float]:
+        """How near the unmatched words of both sides lie to each other: worst best partner, and as a whole; -1..1."""
+        if not left or not right:
+            return 0.0, 0.0
+        sides = [np.array([self._words.vocabulary.vector(form) for form in side]) for side in (left, right)]
+        cosines = _unit(sides[0]) @ _unit(sides[1]).T
+        shorter = cosines.max(axis=0 if len(right) <= len(left) else 1)
+        whole = _unit(np.array([side.sum(axis=0) for side in sides]))
+        return float(shorter.min()), float(whole[0] @ whole[1])
 
 
+def _qualified(comparison: Comparison, lexicon: Lexicon) -> bool:
+    """One side only adds a phrase that a small word leads in, as in `to a child`."""
+    return any(
+        (gap.stored + gap.asked)[0].form in lexicon.function | lexicon.particles
+        for gap in comparison.gaps
+        if len(gap.stored + gap.asked) > 1 and not (gap.stored and gap.asked)
+    )
+
+
+def _unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    unit: NDArray[np.float32] = vectors / (np.sqrt((vectors * vectors).sum(axis=1, keepdims=True)) + np.float32(1e-6))
+    return unit
+
+
+@lru_cache(maxsize=16384)
 def _stem(form: str) -> str:
     for ending in ("ies", "ing", "ed", "es", "s", "e"):
         if form.endswith(ending) and len(form) - len(ending) > 3:
@@ -109,10 +177,6 @@ def _shape(left: list[str], right: list[str]) -> float:
     ]
     total = len(triples[0]) + len(triples[1])
     return 2 * len(triples[0] & triples[1]) / total if total else 1.0
-
-
-def _first_question(reading: Reading, lexicon: Lexicon) -> str:
-    return next((lexicon.questions[form] for form in reading.forms if form in lexicon.questions), "")
 
 
 def _some(tokens: list[Token], words: frozenset[str]) -> frozenset[str]:

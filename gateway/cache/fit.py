@@ -1,7 +1,7 @@
 """How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
 
-The texts: our own paraphrases (`data/paraphrases.json`), our own Spanish and Portuguese pairs, and the prompts of
-lmarena/arena-hard-auto (Apache-2.0), none of which repeats another.
+The texts: our own paraphrases (`data/training/paraphrases.json`) and Spanish and Portuguese pairs, the same edited by
+rule (`fit_edits.py`), and the prompts of lmarena/arena-hard-auto (Apache-2.0), none of which repeats another.
 
 `python -m gateway.cache.fit --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 """
@@ -9,6 +9,7 @@ lmarena/arena-hard-auto (Apache-2.0), none of which repeats another.
 from __future__ import annotations
 
 import argparse
+import random
 from collections.abc import Iterable, Iterator
 from itertools import combinations, product
 from pathlib import Path
@@ -20,14 +21,18 @@ from numpy.typing import NDArray
 from gateway.cache.compare import Comparer
 from gateway.cache.embedder import Vector
 from gateway.cache.features import NAMES, Featurer
+from gateway.cache.fit_courtesy import PHRASES
+from gateway.cache.fit_edits import Editor
 from gateway.cache.minilm import MiniLM
 from gateway.cache.text import Reader, Reading
 from gateway.cache.verify import WEIGHTS
 from gateway.cache.words import load_words
 
-PARAPHRASES = Path(__file__).parent / "data" / "paraphrases.json"
+PARAPHRASES = Path(__file__).parent / "data" / "training" / "paraphrases.json"
 
-MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 1500, 0.01, 0.003
+MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 800, 0.01, 0.006
+EDITED, WITH_ASIDE = 400, 300
+"""Rows of edited questions: more of them, and fewer paraphrases are believed."""
 
 Pair = tuple[str, str, int]
 Array = NDArray[np.float64]
@@ -59,6 +64,25 @@ def labelled_pairs(paths: Iterable[Path]) -> Iterator[Pair]:
                 yield str(row["a"]), str(row["b"]), int(str(row["label"]))
 
 
+def edited_pairs(texts: Iterable[str], chance: random.Random) -> tuple[list[Pair], list[Pair]]:
+    """Questions and what became of them by one edit: other questions; the same with an aside."""
+    reader = Reader(load_words())
+    by_language: dict[str, list[str]] = {}
+    for text in sorted(set(texts)):
+        by_language.setdefault(reader.language(text), []).append(text)
+    others, same = [], []
+    for language, kinds in orjson.loads(PHRASES.read_bytes()).items():
+        known = by_language.get(language, [])
+        editor = Editor(known, kinds["content_before"] + kinds["content_after"], kinds["harmless"])
+        edits = (editor.added, editor.added, editor.inserted, editor.dropped, editor.negated, editor.words)
+        for text in known:
+            others += [(text, edit(text), 0) for edit in chance.sample(edits, 3)]
+            same.append((text, editor.aside(text), 1))
+    chance.shuffle(others)
+    chance.shuffle(same)
+    return others, same
+
+
 def neighbours(texts: list[str], embed: Embed, *, least: float = 0.5, most: int = 4) -> Iterator[Pair]:
     """Distinct prompts that lie close together: never the same question."""
     known = [text for text in texts if embed(text) is not None]
@@ -84,13 +108,14 @@ class Embed:
         return self._vectors[text]
 
 
-def features(pairs: Iterable[Pair], embed: Embed) -> tuple[Array, Array]:
-    """Rows and labels of the pairs that the rules leave open; English, Spanish and Portuguese alone."""
+def features(pairs: Iterable[Pair], embed: Embed, most: int | None = None) -> tuple[Array, Array]:
+    """Rows and labels of the first `most` pairs that the rules leave open; English, Spanish and Portuguese alone."""
     words = load_words()
     reader, comparer = Reader(words), Comparer(words)
     featurer = Featurer(words, comparer)
     readings: dict[str, Reading] = {}
-    rows, labels = [], []
+    rows: list[list[float]] = []
+    labels = []
     for stored, asked, label in pairs:
         left, right = (readings.setdefault(text, reader.read(text)) for text in (stored, asked))
         if not left.language or left.language != right.language:
@@ -98,6 +123,8 @@ def features(pairs: Iterable[Pair], embed: Embed) -> tuple[Array, Array]:
         comparison = comparer.compare(left, right)
         if comparison.conflict or comparison.same:
             continue
+        if len(rows) == most:
+            break
         vectors = embed(stored), embed(asked)
         if vectors[0] is not None and vectors[1] is not None:
             rows.append(featurer.row(left, right, comparison, float(vectors[0] @ vectors[1])))
@@ -140,7 +167,7 @@ def _gradients(weights: dict[str, Array], rows: Array, labels: Array) -> dict[st
 
 def fit(rows: Array, labels: Array) -> dict[str, object]:
     """The content of the weights file."""
-    mean, scale = rows.mean(axis=0), rows.std(axis=0) + 1e-6
+    mean, scale = rows.mean(axis=0), np.maximum(rows.std(axis=0), 0.05)
     members = [train((rows - mean) / scale, labels, seed) for seed in range(MEMBERS)]
     stacked = {name: np.round([member[name] for member in members], 4).tolist() for name in members[0]}
     return {
@@ -159,8 +186,16 @@ def main() -> None:
     options = parser.parse_args()
     embed = Embed()
     texts = list(dict.fromkeys(str(row["text"]) for row in _rows(options.arena)))
-    pairs = [*own_pairs(), *labelled_pairs(options.pairs), *neighbours(texts, embed)]
-    rows, labels = features(pairs, embed)
+    labelled = list(labelled_pairs(options.pairs))
+    questions = [pair[0] for pair in [*own_pairs(), *labelled]]
+    others, same = edited_pairs(questions, random.Random(0))  # noqa: S311 - repeatable, no secret
+    parts = [
+        features([*own_pairs(), *labelled, *neighbours(texts, embed)], embed),
+        features(others, embed, EDITED),
+        features(same, embed, WITH_ASIDE),
+    ]
+    rows = np.concatenate([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
     options.out.write_bytes(orjson.dumps(fit(rows, labels)))
 
 

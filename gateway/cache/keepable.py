@@ -1,4 +1,4 @@
-"""Which answers may be given again: whole ones that say something and ask for nothing."""
+"""Which answers may be given again: whole ones that say something, are sure of it and ask for nothing."""
 
 from __future__ import annotations
 
@@ -7,9 +7,17 @@ import orjson
 from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Answer
+from gateway.domain.record import Attempt, Record
+from gateway.domain.refusal import declines
 from gateway.domain.request import DialectName
 
 _CLEAN = frozenset({"stop", "length"})
+
+
+def doubtful(record: Record, attempt: Attempt) -> bool:
+    """Was the backend less sure than the policy asks for? It served because there was nothing better."""
+    below = record.route.escalate_below if record.route else 0.0
+    return record.weak or (attempt.confidence is not None and attempt.confidence < below)
 
 
 def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
@@ -27,4 +35,6 @@ def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
     if len(choices) != 1 or message.get("tool_calls") or message.get("function_call") or message.get("refusal"):
         return None
     content = message.get("content")
-    return completion if isinstance(content, str) and content.strip() else None
+    if not isinstance(content, str) or not (text := content.strip()) or declines(text):
+        return None
+    return completion

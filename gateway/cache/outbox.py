@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.cache.bodies import Bodies, Stored
-from gateway.cache.entry import Batch, Entry, encode
+from gateway.cache.entry import Batch, Entry, encode, encode_gone
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
@@ -134,7 +134,7 @@ class Outbox:
         self._bytes -= entry.size
 
     def discard(self, entries: Iterable[Entry]) -> None:
-        """Delete from the server, with the next batch, what is there of them."""
+        """Delete from the server, with the next batch, what is there of them, and tell the other workers."""
         self._doom([entry for entry in entries if entry.place not in self._parcels])
 
     def _doom(self, entries: list[Entry]) -> None:
@@ -180,6 +180,7 @@ class Outbox:
                 await _tried(self._tell(Batch(self._name(), entry.place, self._state.epoch, (entry,))), "meaning")
             if doomed:
                 await _tried(self._bodies.delete(doomed), "deletion")
+                await _tried(self._bury(doomed), "deletion")
 
     async def _run(self) -> None:
         while True:
@@ -212,6 +213,9 @@ class Outbox:
             self._own.pop(name, None)  # if it arrived all the same, it is news
             raise
         self._counts["batches"] += 1
+
+    async def _bury(self, entries: list[Entry]) -> None:
+        await self._log.append(encode_gone(entries))
 
     def _finish(self, parcel: _Parcel) -> None:
         """It is gone, and what is still in it is lost."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from gateway.cache.embedder import Vector
-from gateway.cache.entry import Entry
+from gateway.cache.entry import Entry, Found
 from gateway.cache.key import Question
+from gateway.cache.packing import Vector
 from gateway.domain.protocols import Embedder
 from gateway.domain.tasks import Tasks
 
 if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
-    from gateway.cache.meanings import Found, Meanings
+    from gateway.cache.meanings import Meanings, Sought
 
 T = TypeVar("T")
 
@@ -28,6 +29,22 @@ _TOLERATED = 3
 """Look-ups in a row that may be late or fail; then slow counts as down."""
 _REST_S = 5.0
 """So long nobody waits for an embedder that is down; then it is tried again."""
+_PIECE_S = 0.02
+"""Notes are applied for so long at a time, so that look-ups come in between."""
+_SWITCH_S = 0.0005
+"""A thread that computes in Python lets the event loop have its turn after so long; Python's own 5 ms are too long."""
+
+
+class Look(NamedTuple):
+    """What there was of a question."""
+
+    vector: Vector | None = None
+    found: Found | None = None
+    near: Found | None = None
+    """Without a hit: the candidate that came nearest to being one …"""
+    accepted: bool = False
+    """… and whether the verifier alone would have let it through."""
+    cpu_s: float = 0.0
 
 
 class Semantic:
@@ -45,6 +62,7 @@ class Semantic:
         self._meanings: Meanings | None = None
         self._begun = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meanings")
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="index-build")
         self._tasks = Tasks()
         self._failed = False
         self._in_a_row = 0
@@ -56,11 +74,12 @@ class Semantic:
         if self._embedder is not None and not self._begun:
             self._begun = True
             self._embedder.begin()
-            self._tasks.spawn(self._load(self._embedder.dimensions), "verifier-load")
+            self._tasks.spawn(self._load(self._embedder), "verifier-load")
 
-    async def _load(self, dimensions: int) -> None:
+    async def _load(self, embedder: Embedder) -> None:
         try:
-            meanings = await self._in_thread(_meanings, dimensions, self._max_bytes)
+            knots = getattr(embedder, "knots", ())
+            meanings = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
         except (OSError, ValueError, KeyError) as error:
             self._failed = True
             log.error("the verifier could not be loaded (%r); the semantic cache is off", error)
@@ -72,7 +91,8 @@ class Semantic:
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        for executor in (self._thread, self._builder):
+            executor.shutdown(wait=False, cancel_futures=True)
 
     @property
     def name(self) -> str:
@@ -128,37 +148,63 @@ class Semantic:
             return None
         return vector
 
-    async def find(self, question: Question, max_error: float) -> tuple[Vector | None, Found | None]:
-        """The question's vector, and the earlier question that it repeats."""
+    async def find(self, question: Question, max_error: float, bar: float = 0.0) -> Look:
+        """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least."""
         if not self.ready or self._meanings is None:
             self.begin()
-            return None, None
+            return Look()
         if self._resting:
-            return None, None
+            return Look()
         self._counts["asked"] += 1
-        vector = None
+        vector, embedded_s = None, self._embedded_s
         try:
             async with asyncio.timeout(DEADLINE_S):
                 vector = await self.vector(question)
                 if vector is None:
-                    return None, None
-                found = await self._in_thread(self._find, self._meanings, question, vector, max_error)
+                    return Look()
+                sought, search_s = await self._in_thread(
+                    _seek, self._meanings, question, vector, max_error, bar, time.time()
+                )
         except TimeoutError:
             self._counts["late"] += 1
             self._trouble(f"no vector within {DEADLINE_S:g} s")
-            return vector, None
+            return Look(vector)
         self._well()
-        self._counts["found"] += found is not None
-        return vector, found
+        self._counts["found"] += sought.found is not None
+        return Look(vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s)
 
-    @staticmethod
-    def _find(meanings: Meanings, question: Question, vector: Vector, max_error: float) -> Found | None:
-        return meanings.find(question, vector, max_error=max_error, now=time.time())
+    @property
+    def _embedded_s(self) -> float:
+        """Processor time of the embedder; what others took of it meanwhile is theirs too, and evens out."""
+        cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
+        return cpu_s
+
+    async def embed(self, text: str) -> Vector | None:
+        """Of any text, for whoever is in no hurry. Raises EmbedderUnavailable and what the model raises."""
+        if self._embedder is None or not self.ready:
+            return None
+        vector: Vector | None = await self._embedder.embed(text)
+        return vector
 
     async def tidy(self) -> None:
-        """Apply what was noted, so that the notes do not pile up while nobody asks."""
-        if self._meanings is not None:
-            await self._in_thread(self._meanings.apply)
+        """Apply what was noted, so that the notes do not pile up while nobody asks; train what wants it."""
+        await self.apply()
+        await self.train()
+
+    async def apply(self) -> None:
+        while self._meanings is not None and self._meanings.waiting:
+            await self._in_thread(self._meanings.apply, _PIECE_S)
+
+    async def train(self) -> None:
+        """Lists for the partition that has most outgrown its index, in a thread that no look-up waits for."""
+        meanings = self._meanings
+        build = await self._in_thread(meanings.outgrown) if meanings is not None else None
+        if meanings is None or build is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._builder, build.draft.build)
+        finally:
+            await self._in_thread(meanings.adopt, build)
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
@@ -170,14 +216,28 @@ class Semantic:
             "semantic_questions": len(meanings) if meanings else 0,
             "semantic_partitions": meanings.partitions if meanings else 0,
             "semantic_bytes": meanings.bytes if meanings else 0,
-            "semantic_dropped_partitions": meanings.dropped if meanings else 0,
+            "semantic_evicted": meanings.evicted if meanings else 0,
+            "semantic_trained": meanings.trained if meanings else 0,
             **{f"semantic_{name}": count for name, count in self._counts.items()},
         }
 
 
-def _meanings(dimensions: int, max_bytes: int) -> Meanings:
-    """With the packaged words and weights; reads files."""
+def _seek(
+    meanings: Meanings, question: Question, vector: Vector, max_error: float, bar: float, now: float
+) -> tuple[Sought, float]:
+    """And the processor time that it took, in seconds."""
+    began = time.thread_time()
+    sought = meanings.seek(question, vector, max_error=max_error, now=now, bar=bar)
+    return sought, time.thread_time() - began
+
+
+def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> Meanings:
+    """With the packaged words and weights; reads files. Brings faiss too: its library takes longer to load than a
+    look-up may."""
+    from gateway.cache.index import single_threaded
     from gateway.cache.meanings import Meanings
     from gateway.cache.verify import Verifier
 
-    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes)
+    single_threaded()
+    sys.setswitchinterval(_SWITCH_S)
+    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)

@@ -6,8 +6,9 @@ import re
 import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
+from gateway.cache.courtesy import CERTAIN
+from gateway.cache.vocabulary import COLUMNS
 from gateway.cache.words import LANGUAGES, Lexicon, Words
 
 _FENCE = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
@@ -29,7 +30,18 @@ _SPELLING = (
     (re.compile(r"(?<=\w{4})ll(?=(?:ed|ing|er|ers)$)"), "l"),
 )
 _GREETING = re.compile(r"([^:!,.?]{1,60})[:!,.]\s+(?=\S)")
-_MARKS = {"es": ("¿", "¡", "ñ"), "pt": ("ã", "õ", "ç", "nh", "lh")}
+_MARKS = {"es": re.compile("[¿¡ñ]"), "pt": re.compile("[ãõç]|nh|lh")}
+_MARK_WEIGHT = 2.0
+"""A letter that only one language has, in units of Zipf frequency."""
+_CLEARLY = 1.0
+"""By so much, summed over the words, the language must be likelier than any other."""
+_READ_FOR_LANGUAGE = 600
+"""Characters."""
+_CONTRACTED = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
+_CUT = {"ca": "can", "wo": "will", "sha": "shall"}
+"""What `n't` leaves of them."""
+_MULTIPLIERS = (100, 1000, 1_000_000)
+_JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
 """Words; a longer quotation is material to work on, not a name."""
 _LONGEST_LABEL = 3
@@ -84,30 +96,29 @@ class Reader:
         self._words = words
 
     def language(self, text: str) -> str:
-        """The language with clearly most stop words and letters of its own, or empty."""
-        text = text.lower()
-        words = [plain(word) for word in re.findall(r"[^\W\d_]+", text)]
-        counts = sorted(
-            (
-                sum(word in self._words.lexicons[name].stopwords for word in words)
-                + sum(mark in text for mark in _MARKS.get(name, ())),
-                name,
-            )
-            for name in LANGUAGES
-        )[::-1]
-        return counts[0][1] if counts[0][0] > counts[1][0] else ""
+        """The language whose words these clearly are, or empty."""
+        text = text[:_READ_FOR_LANGUAGE].lower()
+        totals = [0.0] * len(COLUMNS)
+        for word in re.findall(r"[^\W\d_]+", text):
+            for place, zipf in enumerate(self._words.vocabulary.zipf(plain(word))):
+                totals[place] += zipf
+        for name, mark in _MARKS.items():
+            if mark.search(text):
+                totals[COLUMNS.index(name)] += _MARK_WEIGHT
+        best = max(range(len(COLUMNS)), key=totals.__getitem__)
+        second = max(total for place, total in enumerate(totals) if place != best)
+        return COLUMNS[best] if COLUMNS[best] in LANGUAGES and totals[best] > second + _CLEARLY else ""
 
     def timely(self, reading: Reading) -> bool:
         """Does the answer depend on when it is asked?"""
         names = (reading.language,) if reading.language else LANGUAGES
-        return any(form in self._words.lexicons[name].temporal for name in names for form in reading.forms)
+        return any(form in self._words.lexicons[name].timely for name in names for form in reading.forms)
 
     def read(self, text: str, language: str = "") -> Reading:
         """`language` serves where the text's own cannot be told."""
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language
         lexicon = self._words.lexicons[language or "en"]
-        courtesies = [self._words.lexicons[name].courtesy for name in ((language,) if language else LANGUAGES)]
         payload: list[str] = []
 
         def keep(match: re.Match[str]) -> str:
@@ -115,8 +126,8 @@ class Reader:
             return "\n"
 
         text = _FENCE.sub(keep, text)
-        text = _handed_over(text, courtesies, payload)
-        tokens = self._merge(self._tokens(text, lexicon, payload))
+        text = self._handed_over(text, payload)
+        tokens = _merge(self._tokens(text, lexicon, payload), lexicon)
         return Reading(tuple(tokens), tuple(token.form for token in tokens), tuple(payload), language)
 
     def _tokens(self, text: str, lexicon: Lexicon, payload: list[str]) -> list[Token]:
@@ -160,56 +171,103 @@ class Reader:
         if quoted:
             into.append(Token(form, raw, "word", name, True, sentence))
             return
-        for part in lexicon.expand.get(form, (form,)):
+        for part in self._parts(form, lexicon):
             if number := lexicon.numbers.get(part):
-                into.append(Token(number, number, "number", False, False, sentence))
+                into.append(Token(str(number), "", "number", False, False, sentence))
                 continue
             bare = part.removesuffix("'s")
-            canonical = self._words.synonyms.get(bare) or _spelling(bare)
+            canonical = lexicon.same.get(bare) or _spelling(bare)
             into.append(Token(canonical, raw if bare == form else canonical, "word", name, sentence=sentence))
 
     @staticmethod
-    def _merge(tokens: list[Token]) -> list[Token]:
-        """`por que`, `por qué` → `porque`: written apart or together, it asks the same."""
-        merged: list[Token] = []
-        skip = False
-        for token, following in pairwise([*tokens, Token("", "", "word")]):
-            if skip:
-                skip = False
-            elif token.form == "por" and following.form == "que":
-                merged.append(Token("porque", "porque", "word", sentence=token.sentence))
-                skip = True
-            else:
-                merged.append(token)
-        return merged
+    def _parts(form: str, lexicon: Lexicon) -> list[str]:
+        """`can't` → `can not`, `whats` → `what is`, `dont` → `do not`; abbreviations in full."""
+        if form in lexicon.short:
+            return [lexicon.short[form]]
+        for ending, full in _CONTRACTED.items():
+            if form.endswith(ending):
+                stem = form.removesuffix(ending)
+                return [_CUT.get(stem, stem), full]
+        auxiliaries = lexicon.function | lexicon.past | lexicon.modals
+        for ending in ("not", "nt"):
+            stem = form.removesuffix(ending)
+            if stem != form and _CUT.get(stem, stem) in auxiliaries:
+                return [_CUT.get(stem, stem), "not"]
+        stem = form.removesuffix("s").removesuffix("'")
+        known = form in lexicon.questions or form in lexicon.function or stem == form
+        if not known and (stem in lexicon.questions or (form.endswith("'s") and stem in lexicon.function)):
+            return [stem, "is"]
+        return [form]
+
+    def _courteous(self, text: str) -> bool:
+        words = [plain(word) for word in re.findall(r"[^\W\d_]+", text.lower())]
+        return bool(words) and self._words.courtesy.polite(words, CERTAIN)
+
+    def _handed_over(self, text: str, payload: list[str]) -> str:
+        """The instruction; what stands under it, or after a colon, goes to `payload`."""
+        lines = [line for line in map(str.strip, text.splitlines()) if line]
+        while len(lines) > 1 and self._courteous(lines[0]):
+            del lines[0]
+        while len(lines) > 1 and self._courteous(lines[-1]):
+            del lines[-1]
+        if not lines:
+            return text
+        if len(lines) > 1:
+            payload.append("\n".join(" ".join(line.split()) for line in lines[1:]))
+        head = lines[0]
+        while (greeting := _GREETING.match(head)) and self._courteous(greeting[1]):
+            head = head[greeting.end() :]
+        before, colon, after = head.rpartition(": ")
+        if not colon or len(after.split()) <= 2:
+            return head
+        payload.append(" ".join(after.lower().split()).rstrip(" .?!"))
+        if len(before.split()) <= _LONGEST_LABEL:
+            payload.append(" ".join(before.lower().split()))
+        return before
 
 
-def _courteous(text: str, courtesies: list[frozenset[str]]) -> bool:
-    words = [plain(word) for word in re.findall(r"[^\W_]+", text.lower())]
-    return any(all(word in courtesy for word in words) for courtesy in courtesies)
+def _merge(tokens: list[Token], lexicon: Lexicon) -> list[Token]:
+    """`por que` → `porque`, `thirty five`, `treinta y cinco` → 35: written apart or together, it asks the same."""
+    merged: list[Token] = []
+    for token in tokens:
+        last = merged[-1] if merged else None
+        if last and last.form == "por" and token.form == "que":
+            merged[-1] = Token("porque", "porque", "word", sentence=token.sentence)
+            continue
+        value = _spelt_out(token, lexicon)
+        if (
+            value
+            and last
+            and last.form in _JOINS
+            and len(merged) > 1
+            and _spelt_out(merged[-2], lexicon)
+            and value < 10
+        ):
+            del merged[-1]
+            last = merged[-1]
+        before = _spelt_out(last, lexicon) if last else 0
+        if value and before and (total := _together(before, value)):
+            merged[-1] = Token(str(total), "", "number", sentence=token.sentence)
+        else:
+            merged.append(token)
+    return merged
 
 
-def _handed_over(text: str, courtesies: list[frozenset[str]], payload: list[str]) -> str:
-    """The instruction; what stands under it, or after a colon, goes to `payload`."""
-    lines = [line for line in map(str.strip, text.splitlines()) if line]
-    while lines and _courteous(lines[0], courtesies):
-        del lines[0]
-    while lines and _courteous(lines[-1], courtesies):
-        del lines[-1]
-    if not lines:
-        return text
-    if len(lines) > 1:
-        payload.append("\n".join(" ".join(line.split()) for line in lines[1:]))
-    head = lines[0]
-    while (greeting := _GREETING.match(head)) and _courteous(greeting[1], courtesies):
-        head = head[greeting.end() :]
-    before, colon, after = head.rpartition(": ")
-    if not colon or len(after.split()) <= 2:
-        return head
-    payload.append(" ".join(after.lower().split()).rstrip(" .?!"))
-    if len(before.split()) <= _LONGEST_LABEL:
-        payload.append(" ".join(before.lower().split()))
-    return before
+def _spelt_out(token: Token, lexicon: Lexicon) -> int:
+    """The number that was written in words, or 0."""
+    if token.kind == "number" and not token.raw:
+        return int(token.form)
+    return int(token.form in lexicon.one)
+
+
+def _together(left: int, right: int) -> int:
+    """Two numbers in words as one, 0 where they are two."""
+    if right in _MULTIPLIERS:
+        return left * right if left < right else 0
+    for unit in (1000, 100, 10):
+        if not left % unit and left >= max(unit, 20) and right < unit:
+            return left + right
+    return 0
 
 
 @lru_cache(maxsize=16384)

@@ -1,96 +1,95 @@
-"""The word lists of `data/words.json`, one lexicon per language, and the embedder's vocabulary as a dictionary."""
+"""What has to be told by name, a hundred words a language in `data/words.json`, and what was learned of all others."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-_DATA = Path(__file__).parent / "data"
+from gateway.cache.courtesy import ASIDES, Courtesy
+from gateway.cache.vocabulary import Vocabulary
+
+_WORDS = Path(__file__).parent / "data" / "words.json"
 
 LANGUAGES = ("en", "es", "pt")
-_SETS = ("thanks", "particles", "towards", "away", "mild", "personal", "closed")
 
 
 @dataclass(frozen=True, slots=True)
 class Lexicon:
     """What one language calls things; all words without accents, lower case."""
 
-    stopwords: frozenset[str]
+    function: frozenset[str]
+    """Articles, auxiliaries, pronouns, weak prepositions: one more or less changes no answer."""
+    past: frozenset[str]
     negations: frozenset[str]
     questions: dict[str, str]
     """Question word → its class (how, what, why …)."""
-    function: frozenset[str]
     modals: frozenset[str]
-    courtesy: frozenset[str]
-    expand: dict[str, tuple[str, ...]]
-    """Contraction or abbreviation → the words it stands for."""
-    numbers: dict[str, str]
-    """Number word → digits."""
-    temporal: frozenset[str]
+    particles: frozenset[str]
+    """Prepositions and conjunctions that change the answer."""
+    timely: frozenset[str]
+    one: frozenset[str]
+    """What may be written as the digit 1, and mostly is something else."""
+    numbers: dict[str, int]
+    short: dict[str, str]
+    """Abbreviation → the word it stands for."""
+    same: dict[str, str]
+    """Regional word → the first of its group."""
 
 
 @dataclass(frozen=True, slots=True)
 class Words:
     lexicons: dict[str, Lexicon]
-    synonyms: dict[str, str]
-    """Word → the first word of its group."""
-    opposites: dict[str, frozenset[str]]
-    thanks: frozenset[str]
-    """What makes a few last words a courtesy."""
-    particles: frozenset[str]
-    """Prepositions and conjunctions that a paraphrase rarely exchanges."""
-    towards: frozenset[str]
-    away: frozenset[str]
-    """What stands before a goal, and before an origin."""
-    mild: frozenset[str]
-    """Prepositions that may stand for one another."""
-    personal: frozenset[str]
-    closed: frozenset[str]
-    """Units, months, weekdays, languages, shapes of an answer: never interchangeable."""
-    vocabulary: dict[str, int]
-    """Whole words that the embedder knows → rank, frequent first; tells a typo from another word."""
+    vocabulary: Vocabulary
+    courtesy: Courtesy
+    asides: Courtesy
+    """Tells additions that ask for nothing more from those that do."""
+
+    def without_lists(self) -> Words:
+        """With what was learned alone."""
+        empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
+        empty |= {name: {} for name in ("questions", "numbers", "short", "same")}
+        return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
 
 
-def _lexicon(name: str, data: dict[str, Any]) -> Lexicon:
-    own = data[name]
+def _lexicon(name: str, own: dict[str, Any]) -> Lexicon:
+    def words(kind: str) -> frozenset[str]:
+        listed = frozenset(own[kind].split())
+        # `lo` stands for `los` too.
+        return listed if name == "en" else listed | {f"{word}s" for word in listed}
+
+    kinds = {word: kind for kind, group in own["questions"].items() for word in group.split()}
+    if name != "en":
+        kinds |= {f"{word}s": kind for word, kind in kinds.items()}
     return Lexicon(
-        stopwords=frozenset(own["stopwords"].split()),
+        **{kind: words(kind) for kind in ("function", "past", "modals", "particles", "timely")},
         negations=frozenset(own["negations"].split()),
-        questions={word: kind for kind, words in own["questions"].items() for word in words.split()},
-        function=frozenset(own["function"].split()),
-        modals=frozenset(own["modals"].split()),
-        courtesy=frozenset(own["courtesy"].split()),
-        expand={short: tuple(full.split()) for short, full in own["expand"].items()},
-        numbers={word: str(value) for word, value in own["numbers"].items()},
-        temporal=frozenset(data["temporal"][name].split()),
+        one=frozenset(own["one"].split()),
+        questions=kinds,
+        numbers={**own["numbers"], **_teens(name, own["numbers"], own["stems"])},
+        short=own["short"],
+        same={word: group.split()[0] for group in own["same"] for word in group.split()},
     )
 
 
-def _opposites(groups: list[str]) -> dict[str, frozenset[str]]:
-    """`"buy/sell bought/sold"`-like entries: each side of a slash is the other's opposite."""
-    found: dict[str, set[str]] = {}
-    for group in groups:
-        sides = [side.split() for side in group.split("/")]
-        for number, side in enumerate(sides):
-            others = {word for place, words in enumerate(sides) if place != number for word in words}
-            for word in side:
-                found.setdefault(word, set()).update(others)
-    return {word: frozenset(others) for word, others in found.items()}
+def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str, int]:
+    """`fourteen`, `forty`, `dieciseis`, `veintidos`: built as the language builds them."""
+    small = {word: value for word, value in {**units, **stems}.items() if value < 10}
+    if name == "en":
+        teens = {f"{word}teen": 10 + value for word, value in small.items() if value > 2}
+        return teens | {f"{word}ty": 10 * value for word, value in small.items()}
+    if name == "es":
+        teens = {f"dieci{word}": 10 + value for word, value in small.items() if value > 5}
+        return teens | {f"veinti{word}": 20 + value for word, value in small.items()}
+    return {}
 
 
 @lru_cache(maxsize=1)
 def load_words() -> Words:
-    """Read once; about 30 ms, so call it off the loop the first time."""
-    data = orjson.loads((_DATA / "words.json").read_bytes())
-    tokens: dict[str, int] = orjson.loads((_DATA / "tokenizer.json").read_bytes())["model"]["vocab"]
-    return Words(
-        lexicons={name: _lexicon(name, data) for name in LANGUAGES},
-        synonyms={word: group.split()[0] for group in data["synonyms"] for word in group.split()},
-        opposites=_opposites(data["opposites"]),
-        **{name: frozenset(data[name].split()) for name in _SETS},
-        vocabulary={token: rank for token, rank in tokens.items() if token.isalpha() and len(token) > 1},
-    )
+    """Read once; about 100 ms, so call it off the loop the first time."""
+    data = orjson.loads(_WORDS.read_bytes())
+    lexicons = {name: _lexicon(name, data[name]) for name in LANGUAGES}
+    return Words(lexicons, Vocabulary.load(), Courtesy.load(), Courtesy.load(ASIDES))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -12,14 +11,10 @@ import click
 import orjson
 from rich.progress import Progress
 
+from gateway.cache.curve import Point, curve
 from gateway.cache.evaluate import MAX_ERROR, Evaluator
-from gateway.cache.lookup import Cache
+from gateway.cli.cache_held import flush, show, stats
 from gateway.cli.options import Context, common
-from gateway.domain.units import parse_duration
-from gateway.errors import StateUnavailable
-from gateway.settings.gateway import Settings
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
 
 Row = Mapping[str, Any]
 
@@ -30,99 +25,89 @@ MODE = click.option(
     show_default=True,
     help="default: one wrong answer in a hundred look-ups is allowed; strict: none, only harmless differences pass.",
 )
-
-CATCH_UP_S = 30.0
-"""Longest wait for the running gateway's index of answers."""
+LISTS = click.option(
+    "--without-lists", is_flag=True, help="Empty the verifier's word lists first: what does it know by itself?"
+)
 
 
 @click.group()
 def cache() -> None:
-    """Measure the cache on your own questions; flush what it holds."""
+    """Measure the cache on your questions; see and flush what it holds."""
 
 
 @cache.command()
 @common
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @MODE
-def evaluate(context: Context, file: Path, mode: str) -> None:
+@LISTS
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also a picture (PNG, SVG) of hits by threshold, for rows with a label (1 same, 0 not); needs matplotlib.",
+)
+def evaluate(context: Context, file: Path, mode: str, without_lists: bool, plot: Path | None) -> None:
     """Try pairs of questions: would one's answer serve the other?
 
     The code that serves decides, with the packaged embedder. FILE: JSON lines {"id", "stored", "asked"} (text or
     message list); out come {"id", "hit", "score"}.
     """
-    _stream(file, Evaluator(mode).evaluate, ("id", "stored", "asked"))
+    evaluator = Evaluator(mode, lists=not without_lists)
+    keys = ("id", "stored", "asked", *(("label",) if plot else ()))
+    scores = _stream(file, evaluator.evaluate, keys)
+    if plot:
+        labels = [int(row["label"]) for row in _rows(file.read_bytes().splitlines(), keys)]
+        _plot(curve(scores, labels), plot)
 
 
 @cache.command()
 @common
 @click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @MODE
-def replay(context: Context, file: Path, mode: str) -> None:
+@LISTS
+def replay(context: Context, file: Path, mode: str, without_lists: bool) -> None:
     """Play a stream of questions in order, each stored unless it hit.
 
     FILE: JSON lines {"id", "asked"}; out come {"id", "hit", "match", "score"}, match being the id of the row whose
     answer would have been served.
     """
-    _stream(file, Evaluator(mode).replay, ("id", "asked"))
+    _stream(file, Evaluator(mode, lists=not without_lists).replay, ("id", "asked"))
 
 
-@cache.command()
-@common
-@click.option("--team", required=True, help="Whose answers.")
-@click.option("--tag", help="Only those stored with this x-thriftgate-cache-tags tag.")
-@click.option("--older-than", help="Only those older than e.g. 12h.")
-@click.option("--yes", is_flag=True, help="Really forget them.")
-def flush(context: Context, team: str, tag: str | None, older_than: str | None, yes: bool) -> None:
-    """Forget a team's cached answers on the running gateway.
+cache.add_command(flush)
+cache.add_command(stats)
+cache.add_command(show)
 
-    Without --yes they are only counted.
-    """
+
+def _plot(points: list[Point], path: Path) -> None:
+    """Hits among both kinds of pairs, by the least score of a hit."""
     try:
-        age_s = parse_duration(older_than) if older_than else None
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--older-than") from error
-    settings = context.settings()
-
-    async def flushed(room: Cache) -> int:
-        return await room.flush(team, tag=tag, older_than_s=age_s, dry_run=not yes)
-
-    count = _on_state(settings, flushed)
-    done = f"{count} answer(s) of team {team} flushed."
-    context.print(
-        {"team": team, "answers": count, "flushed": yes},
-        done if yes else f"{count} answer(s) of team {team} would be flushed; add --yes to do it.",
-    )
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise click.ClickException("--plot needs matplotlib: pip install 'thriftgate[loadtest]'.") from None
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    axes = figure.subplots()
+    thresholds = [point.threshold for point in points]
+    axes.plot(thresholds, [100 * point.right for point in points], label="same question: kept")
+    axes.plot(thresholds, [100 * point.wrong for point in points], label="another question: false hits")
+    axes.plot(thresholds, [100 * point.wrong_of_all for point in points], "--", label="wrong hits of all pairs")
+    axes.set(xlabel="least score of a hit", ylabel="%", ylim=(0, 100))
+    axes.legend()
+    figure.savefig(path)
 
 
-def _on_state(settings: Settings, work: Callable[[Cache], Any]) -> Any:
-    """Run `work` on a cache that follows the state of the running gateway."""
-
-    async def run() -> Any:
-        state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
-        room = Cache(state, IndexLog(state, "cache"), None)
-        try:
-            await state.open()
-            await state.call("GET", state.key("epoch"))  # says at once why, if there is no server
-            await room.open()
-            await room.caught_up(CATCH_UP_S)
-            return await work(room)
-        except StateUnavailable as error:
-            raise click.ClickException(
-                f"The gateway's state cannot be reached ({error}); is the gateway running on this --data-dir?"
-            ) from error
-        finally:
-            await room.aclose()
-            await state.aclose()
-
-    return asyncio.run(run())
-
-
-def _stream(file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]) -> None:
+def _stream(
+    file: Path, work: Callable[[Iterable[Row]], Iterator[dict[str, Any]]], keys: tuple[str, ...]
+) -> list[float]:
+    """Print what `work` finds, and return the scores."""
+    scores = []
     lines = file.read_bytes().splitlines()
     with Progress(transient=True, console=None, disable=not sys.stderr.isatty()) as progress:
         rows = _rows(lines, keys)
         for found in progress.track(work(rows), total=len(lines), description=file.name):
             sys.stdout.buffer.write(orjson.dumps(found) + b"\n")
+            scores.append(float(found["score"]))
+    return scores
 
 
 def _rows(lines: list[bytes], keys: tuple[str, ...]) -> Iterator[Row]:

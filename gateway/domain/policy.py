@@ -61,6 +61,16 @@ class CachePolicy(Section):
     enabled: bool = Field(True, description="Reuse answers at all.")
     scope: Literal["key", "team", "organisation", "public"] = Field("team", description="Who shares answers.")
     ttl: DurationS = Field(86400.0, description="How long an answer may be reused, e.g. 24h.")
+    join: Literal["none", "host", "everywhere"] = Field(
+        "host",
+        description="Equal requests under way share one answer: none, those of this host's workers, or of all gateways "
+        "on one state server, which then asks it before each call.",
+    )
+    max_answer_bytes: int = Field(2**18, gt=0, le=2**18, description="Longer answers are not kept.")
+    quota_answers: int = Field(
+        20_000, gt=0, le=20_000, description="Answers the team may keep; beyond it those go that save least per byte."
+    )
+    quota_bytes: int = Field(2**28, gt=0, le=2**28, description="Likewise, in bytes of answers.")
     semantic: SemanticPolicy = SemanticPolicy()
 
 

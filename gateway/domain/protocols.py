@@ -11,7 +11,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.load import Load
 from gateway.domain.price import Price
-from gateway.domain.record import Attempt, Record
+from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
@@ -175,8 +175,8 @@ class Books(Protocol):
         """Price the attempt (sets `cost_pico`, `price_source`) and journal the *closed* entry. Once only."""
         ...
 
-    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
-        """Journal an answer that came from the cache: cost 0, with what it would have cost."""
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
+        """Journal an answer that this request did not buy, stored or shared: cost 0, with what it would have cost."""
         ...
 
 
@@ -214,3 +214,21 @@ class NoEvidence:
 
     def adjust(self, team: str, backend: str) -> Learned:
         return NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Fresh:
+    """An answer that was bought to compare with; it serves nobody."""
+
+    completion: bytes
+    """The plain body in the request's dialect."""
+    cost_pico: int | None
+
+
+class Shadow(Protocol):
+    """Buys answers behind the client's back: under the tenant's budget, and a cap of its own."""
+
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+        """What a backend would answer `request` with now, booked as `shadow`; None when it may not be bought, or
+        nobody answers."""
+        ...

@@ -89,6 +89,8 @@ class Record:
     difficulty: float | None = None
     trimmed_tokens: int = 0
     escalated: bool = False
+    weak: bool = False
+    """The answer should have been escalated, and could not be."""
     cost_pico: int | None = None
     finish: str = ""
     status: int = 200

@@ -85,6 +85,8 @@ class CompletionRequest:
     """Fields that an answer repeats of its request, where the gateway had to change them in `body`."""
     store: bool = False
     """Is its answer to be kept, so that a later request can name it?"""
+    vector: Any | None = None
+    """Of what the user last said, by the embedder; written by whoever needs it first, so that it is made once."""
     as_chat: CompletionRequest | None = None
     """The same in OpenAI's chat dialect; written by the dialect room so that it is translated once."""
 

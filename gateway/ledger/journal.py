@@ -14,7 +14,7 @@ from typing import Any
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, PriceList
-from gateway.domain.record import Attempt, Record
+from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
@@ -165,9 +165,9 @@ class Journal:
         pico = None if cost is None else min(round(cost), rows.MOST_PICO)
         return rows.Decided(names, pico, round(decision.adequacy * 1e6))
 
-    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
         """Journal an answer from the cache: cost 0, and what it would have cost. Never raises for the disk."""
-        self._keep(rows.from_cache(record, usage, saved_pico), None)
+        self._keep(rows.from_cache(record, usage, saved_pico, outcome), None)
 
     def _keep(self, values: rows.Values, slot: int | None) -> None:
         """`slot` is free once the line is written."""

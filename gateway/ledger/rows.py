@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.domain.record import Attempt, Record
+from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.usage import Usage
 from gateway.ledger.applied import price_of
 
@@ -199,7 +199,7 @@ def ending(
     return usual if rare == _RARE else usual + _unusual(rare)
 
 
-def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[Any, ...]:
+def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> tuple[Any, ...]:
     """An answer that no backend was asked for: attempt 0, cost 0, tokens that were not bought again."""
     tenant = record.tenant
     rare = (
@@ -238,7 +238,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None) -> tuple[An
         record.cache,
         record.model,
         *("", "", "", ""),
-        "ok",
+        outcome,
         None,
         usage.input_tokens,
         usage.cached_tokens,

@@ -93,10 +93,12 @@ class TelemetrySettings(Section):
 
 class EmbedderSettings(Section):
     model: str | None = Field(
-        None, description="Folder of a sentence-transformers model (extra `st`); null: the packaged MiniLM."
+        None,
+        description="Folder that `thriftgate embedder build` wrote, or of a sentence-transformers model (extra `st`); "
+        "null: the packaged MiniLM.",
     )
     device: str = Field("cpu", description="Where that model runs: cpu, cuda, cuda:1, mps.")
-    dimensions: int = Field(384, gt=0, description="Length of its vectors.")
+    dimensions: int = Field(384, gt=0, description="Length of its vectors; a built one knows.")
     max_tokens: int = Field(256, gt=0, description="Most tokens it reads; longer text is exact-only.")
 
 
@@ -117,6 +119,10 @@ class TrialsSettings(Section):
         "10", description="Most USD that comparing may cost all teams together per window.", validate_default=True
     )
     window: Literal["hour", "day", "week", "month"] = Field("day", description="Calendar window of the caps, UTC.")
+
+    cache_checks: Share = Field(
+        0.05, description="Share of the cache's hits by meaning that are compared with a fresh answer."
+    )
 
 
 class RoutingSettings(Section):
@@ -213,6 +219,16 @@ class Paths:
     def figures(self) -> Path:
         """What each process of the gateway publishes for /metrics."""
         return self.data / "figures"
+
+    @property
+    def joins(self) -> Path:
+        """Where workers find each other's answers under way."""
+        return self.data / "joins"
+
+    @property
+    def index(self) -> Path:
+        """What workers know of cached answers, for the next start."""
+        return self.data / "cache.index"
 
     @property
     def pseudonyms(self) -> Path:

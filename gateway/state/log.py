@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import NamedTuple
 
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
@@ -15,7 +16,9 @@ from gateway.state.door import Door
 log = logging.getLogger(__name__)
 
 PAGE = 64
-"""Entries handled before the loop gets its turn; each may tell of many things."""
+"""Entries read at a time; each may tell of many things."""
+SLICE_S = 0.0005
+"""Entries are handled for so long before the loop gets its turn, and to the end of the one at hand."""
 PACE_S = 0.1
 """Pause after news: a busy log is read a few times a second, not at every entry."""
 BLOCK_S = 1.0
@@ -24,6 +27,16 @@ READ_S = 5.0
 RETRY_S = 0.2
 _START = "0-0"
 _WEIGHT = b"weight"
+
+
+class Position(NamedTuple):
+    """How far a follower has read, and what it needs to go on from there."""
+
+    epoch: str
+    """Of the server whose log that is."""
+    cursor: str
+    weights: list[tuple[str, int]]
+    """Of the entries that count: id and weight."""
 
 
 class IndexLog:
@@ -39,13 +52,15 @@ class IndexLog:
         self._oldest = ""
         """The first entry to keep; empty while there is room."""
         self._cursor = _START
+        self._epoch = ""
+        """Of the server whose log is followed."""
         self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
 
     @property
     def current(self) -> bool:
-        """The follower has handled everything there was when it last looked, and state is up."""
-        return self._current.is_set() and self._state.healthy
+        """The follower has handled everything there was when it last looked, and state is up, with the same data."""
+        return self._current.is_set() and self._state.healthy and self._epoch == self._state.epoch
 
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until the follower has handled what there was. Raises StateUnavailable when that takes too long."""
@@ -54,6 +69,16 @@ class IndexLog:
                 await self._current.wait()
         except TimeoutError as error:
             raise StateUnavailable(f"{self._key} was not read to its end within {timeout_s:g} s") from error
+
+    @property
+    def position(self) -> Position:
+        return Position(self._epoch, self._cursor, list(self._weights))
+
+    def resume(self, position: Position) -> None:
+        """Follow from there, instead of from the beginning. Before `follow`."""
+        self._epoch, self._cursor = position.epoch, position.cursor
+        self._weights = deque(position.weights)
+        self._weight = sum(weight for _, weight in position.weights)
 
     async def append(self, fields: Mapping[str | bytes, bytes], *, weight: int = 1) -> str:
         """The entry's id; `weight` is how much it counts. Raises StateUnavailable."""
@@ -67,18 +92,21 @@ class IndexLog:
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
         """Forever: `handle(id, fields)` for every entry in order, history first; `reset()` when what was handled is no
-        longer true because the server lost its data, after which everything that it has comes again.
+        longer true, because the server lost its data or the log went on without us, after which all that it has comes
+        again.
 
         An entry whose handling raises is logged and passed over.
         """
-        epoch = ""
         while True:
             try:
                 door = await self._state.dial()
                 try:
-                    epoch = await self._restart(door, epoch, reset)
-                    while self._state.epoch == epoch:
+                    self._epoch = await self._restart(door, self._epoch, reset)
+                    while self._state.epoch == self._epoch:
+                        began = time.monotonic()
                         await self._page(door, handle)
+                        if time.monotonic() - began > READ_S:
+                            break  # this process stood still: look whether the log waited
                 finally:
                     self._current.clear()
                     await door.aclose()
@@ -91,22 +119,20 @@ class IndexLog:
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
-        if (followed and epoch != followed) or await self._fell_back(door):
+        if (followed and epoch != followed) or await self._lost_track(door):
             self._cursor, self._oldest, self._weight = _START, "", 0
             self._weights.clear()
             self._counts["resets"] += 1
             reset()
         return epoch
 
-    async def _fell_back(self, door: Door) -> bool:
-        """The stream ends before what we have handled: a server that came back without its last moments."""
+    async def _lost_track(self, door: Door) -> bool:
+        """The stream has not the entry that was handled last: a server that came back without its last moments, or one
+        that trimmed what we have not read."""
         if self._cursor == _START:
             return False
-        (info,) = await door.exchange((("XINFO", "STREAM", self._key),), self._state.timeout_s)
-        if isinstance(info, Exception):
-            return True  # no such stream any more
-        facts = dict(zip(info[::2], info[1::2], strict=False))
-        return _order(facts[b"last-generated-id"]) < _order(self._cursor.encode())
+        (found,) = await door.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
+        return not found or isinstance(found, Exception)
 
     async def _page(self, door: Door, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
         block = ("BLOCK", int(BLOCK_S * 1000)) if self._current.is_set() else ()
@@ -115,8 +141,12 @@ class IndexLog:
         if isinstance(reply, Exception):
             raise StateUnavailable(str(reply)) from reply
         entries = reply[0][1] if reply else []
+        began = time.perf_counter()
         for entry, words in entries:
             self._handle(entry.decode(), words, handle)
+            if time.perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
         if len(entries) < PAGE:
             self._current.set()
         else:
@@ -145,9 +175,3 @@ class IndexLog:
 
     def stats(self) -> dict[str, int | float | str]:
         return {"current": int(self.current), **self._counts}
-
-
-def _order(entry: Any) -> tuple[int, int]:
-    """Stream ids compare as two numbers."""
-    time_ms, _, number = bytes(entry).partition(b"-")
-    return int(time_ms), int(number)

@@ -27,7 +27,7 @@ from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.state.sql import Database
 from gateway.trials.artefacts import written
-from gateway.trials.hold import ShadowHold
+from gateway.trials.buying import KIND, buy
 from gateway.trials.holdout import Holdout
 from gateway.trials.judges import Agreement, Blind, Choices, Exact, Judge
 from gateway.trials.plans import PlansOnTrial
@@ -39,10 +39,8 @@ log = logging.getLogger(__name__)
 QUEUE = 100
 """Samples that wait; more are dropped."""
 AT_A_TIME = 2
-DEADLINE_S = 120.0
 SPARE_OUTPUT, TIMES = 512, 2
 """The other answer may have so many times the tokens of the served one, and so many more."""
-KIND = "shadow"
 
 
 class Shadows:
@@ -158,7 +156,7 @@ class Shadows:
 
 
 class _Calls:
-    """The calls of one comparison, each paid for in advance and booked beside the attempts of the request itself."""
+    """The calls of one comparison, booked beside the attempts of the request itself."""
 
     def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList, job: Sample) -> None:
         self._pipeline, self._purse, self._prices, self._job = pipeline, purse, prices, job
@@ -166,29 +164,16 @@ class _Calls:
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
         """Its answer and how that ended; None when it is not whole. Raises GatewayError, SQLAlchemyError."""
-        of, pipeline = self._job.record, self._pipeline
+        of = self._job.record
         record = Record(
             of.request_id, of.tenant, backend.name, request.dialect, False, session=of.session, tags=of.tags,
             end_user=of.end_user, difficulty=of.difficulty, kind=KIND, before=self._before,
         )  # fmt: skip
-        hold = ShadowHold(self._purse, pipeline.budgets.hold(of.tenant, record, request), self._prices, of.tenant, most)
-        answer: Answer | None = None
         try:
-            answer = await pipeline.fleet.call(
-                Route((backend,), "asked to compare"),
-                request,
-                record,
-                plan_for=partial(pipeline.contexts.plan_for, request, of.tenant),
-                hold=hold,
-                books=pipeline.books,
-                deadline=asyncio.get_running_loop().time() + DEADLINE_S,
-            )
+            route = Route((backend,), "asked to compare")
+            answer = await buy(self._pipeline, self._purse, self._prices, route, request, record, most)
         finally:
-            cost, _ = pipeline.close(record, answer)
             self._before += len(record.attempts)
-            await asyncio.shield(hold.settle(cost))
-            if answer is not None:
-                await answer.aclose()
         body = answer.completion()
         if body is None or not answer.complete:
             return None

@@ -126,6 +126,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             drain=drain,
             feedback=Feedback(database),
             spend=spend,
+            cache_wrong=house.pipeline.cache.wrong,
         )
         alerts = AlertRoutes(door=door, database=database, clock=time)
         admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies, spend=spend)

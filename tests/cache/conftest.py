@@ -11,7 +11,8 @@ from typing import Any
 import orjson
 import pytest_asyncio
 
-from gateway.cache.lookup import Cache, Hit
+from gateway.cache.found import Hit, Miss
+from gateway.cache.lookup import Cache
 from gateway.dialects.openai_chat import parse
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
@@ -107,7 +108,7 @@ class Worker:
         """Look up; on a miss the backend answers and that is stored. Waits until this worker knows it."""
         seen = record(who)
         found = await self.cache.lookup(asked, who, seen)
-        if not isinstance(found, Hit):
+        if isinstance(found, Miss):
             self.cache.store(found, answer or Given(), seen)
             await self.catch_up()
         return seen

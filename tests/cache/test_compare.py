@@ -17,14 +17,13 @@ def compare(stored: str, asked: str) -> Comparison:
 @pytest.mark.parametrize(
     ("stored", "asked", "conflict"),
     [
-        ("Send 50 euros to the bank", "Send 60 euros to the bank", "number"),
-        ("How do I use numpy2?", "How do I use numpy3?", "symbol"),
-        ("Is it hot in Rome?", "Is it hot in Oslo?", "name"),
+        ("Send 50 euros to the bank", "Send 60 euros to the bank", "numbers"),
+        ("How do I use numpy2?", "How do I use numpy3?", "symbols"),
+        ("Is it hot in Rome?", "Is it hot in Oslo?", "names"),
         ("What does 'pan' mean?", "What does 'pen' mean?", "quoted"),
-        ("How long is a mile on the map?", "How long is a yard on the map?", "closed"),
         ("Do birds sleep?", "Do birds never sleep?", "negation"),
         ("How do birds sleep?", "Where do birds sleep?", "question"),
-        ("Is it hot there?", "Is it cold there?", "opposite"),
+        ("Is it hot there?", "Was it hot there?", "tense"),
         ("Do cats eat mice?", "Do mice eat cats?", "order"),
         ("Is tea healthy?", "Is tea healthy? Make a drawing.", "sentence"),
         ("Fix this:\na b", "Fix this:\na c", "payload"),
@@ -70,4 +69,10 @@ def test_another_word_is_no_slip(stored: str, asked: str) -> None:
 def test_spots_tell_where_content_differs() -> None:
     found = compare("What is a good way to learn French cooking?", "What is a great method to learn French cooking?")
     assert found.spots == ((2, 2),)
-    assert compare("Explain recursion", "Explain recursion to a child").qualified
+    assert compare("How long is a mile on the map?", "How long is a yard on the map?").minimal
+
+
+@pytest.mark.parametrize("word", ["not", "never", "nothing", "nobody"])
+def test_a_negation_at_either_end_is_no_politeness(word: str) -> None:
+    assert not compare("Should I buy the blue car?", f"Should I buy the blue car {word}?").same
+    assert not compare("Should I buy the blue car?", f"{word}: should I buy the blue car?").same

@@ -1,8 +1,13 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import orjson
 import pytest
+from click.testing import CliRunner
 
 from gateway.cache.evaluate import Evaluator
+from gateway.cli.main import cli
 
 pytestmark = pytest.mark.heavy
 
@@ -54,6 +59,19 @@ def test_strict_lets_only_harmless_differences_pass() -> None:
     }
     hits = [next(Evaluator(mode).evaluate([pair]))["hit"] for mode in ("default", "strict")]
     assert hits == [True, False]
+
+
+def test_a_picture_is_drawn_of_labelled_pairs(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    pairs, picture = tmp_path / "pairs.jsonl", tmp_path / "curve.svg"
+    rows = [
+        {"id": "1", "stored": "How do I cook rice?", "asked": "how do i cook rice", "label": 1},
+        {"id": "2", "stored": "How do I cook rice?", "asked": "How do I cook fish?", "label": 0},
+    ]
+    pairs.write_bytes(b"\n".join(orjson.dumps(row) for row in rows))
+    result = CliRunner().invoke(cli, ["cache", "evaluate", str(pairs), "--without-lists", "--plot", str(picture)])
+    assert [orjson.loads(line)["hit"] for line in result.stdout.splitlines()] == [True, False]
+    assert "<svg" in picture.read_text()
 
 
 def test_another_mode_is_an_error() -> None:

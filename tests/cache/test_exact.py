@@ -7,8 +7,11 @@ from gateway.cache.entry import Entry, Flush
 from gateway.cache.exact import Known, Quota
 
 
-def entry(name: str, team: str = "a", *, size: int = 1, asked: float = 0.0, expires: float = 100.0) -> Entry:
-    return Entry(name.encode(), team, ("t",) if name.startswith("t") else (), asked, expires, size)
+def entry(
+    name: str, team: str = "a", *, size: int = 1, asked: float = 0.0, expires: float = 100.0, worth: int = 0
+) -> Entry:
+    tags = ("t", "docs/t") if name.startswith("t") else ()
+    return Entry(name.encode(), team, tags, asked, expires, size, worth_pico=worth)
 
 
 def test_the_oldest_goes_first_and_only_in_its_own_team() -> None:
@@ -20,6 +23,46 @@ def test_the_oldest_goes_first_and_only_in_its_own_team() -> None:
     known.put(entry("w", size=10), 0)
     assert gone == [b"x", b"y", b"z"]
     assert known.get(b"other", 0)
+
+
+def test_what_saves_least_for_its_room_goes_before_what_is_older() -> None:
+    known = Known(Quota(entries=3), lambda _: None)
+    for name, size, worth in (("dear", 10, 900), ("large", 1000, 900), ("cheap", 10, 5), ("new", 10, 0)):
+        gone = known.put(entry(name, size=size, worth=worth), 0)
+    assert [left.digest for left in gone or ()] == [b"cheap"]
+    assert [left.digest for left in known.put(entry("newer", worth=1), 0) or ()] == [b"new"]
+    assert [left.digest for left in known.put(entry("last", worth=1), 0) or ()] == [b"large"]
+
+
+def test_what_is_asked_for_stays() -> None:
+    """Of those that nobody asked for lately the cheapest goes, though another one is cheaper."""
+    known = Known(Quota(entries=20), lambda _: None)
+    for number in range(20):
+        known.put(entry(f"{number}", worth=100 if number else 1), 0)
+    known.touch(b"0")
+    for number in range(3):
+        gone = known.put(entry(f"new {number}", worth=100), 0)
+        assert [left.digest for left in gone or ()] == [f"{number + 1}".encode()]
+
+
+def test_a_team_may_have_less_than_any_may() -> None:
+    known = Known(Quota(entries=9), lambda _: None)
+    for name in "uvwxyz":
+        known.put(entry(name), 0, Quota(entries=2))
+    known.put(entry("other", "b"), 0)
+    assert len(known) == 3
+    for name in "uvwx":
+        known.put(entry(name), 0)  # of another worker: what has to go for it is that one's to say
+    assert len(known) == 7
+
+
+def test_a_flush_goes_by_the_beginning_of_a_tag_and_for_all_teams() -> None:
+    known = Known(Quota(), lambda _: None)
+    for name, team in (("t1", "a"), ("t2", "b"), ("x", "b")):
+        known.put(entry(name, team), 0)
+    assert {left.digest for left in known.covered(Flush("", 5))} == {b"t1", b"t2", b"x"}
+    assert known.flush(Flush("a", 5, prefix="other/")) == []
+    assert {left.digest for left in known.flush(Flush("", 5, prefix="docs/"))} == {b"t1", b"t2"}
 
 
 def test_an_answer_stored_again_takes_the_place_of_the_old_one() -> None:

@@ -3,9 +3,11 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.cache.keepable import keepable
+from gateway.cache.keepable import doubtful, keepable
 from gateway.dialects.chat_assembly import MAX_BYTES
-from tests.cache.conftest import Given, completion
+from gateway.domain.record import Record
+from gateway.domain.route import Route
+from tests.cache.conftest import BACKEND, Given, completion, record, tenant
 
 
 def test_a_whole_answer_that_says_something_is_kept() -> None:
@@ -24,6 +26,9 @@ def test_a_whole_answer_that_says_something_is_kept() -> None:
         Given(completion("  \n")),
         Given(completion(None)),
         Given(completion("x", refusal="I will not.")),
+        Given(completion("I'm sorry, but I can't help with that.")),
+        Given(completion("Lo siento, no puedo ayudar con eso.")),
+        Given(completion("Desculpe, não posso ajudar.")),
         Given(completion("x", tool_calls=[{"id": "1"}])),
         Given(completion("x", function_call={"name": "f"})),
         Given(completion("x" * MAX_BYTES)),
@@ -35,3 +40,27 @@ def test_a_whole_answer_that_says_something_is_kept() -> None:
 )
 def test_what_is_broken_empty_refused_or_asks_for_tools_is_not(answer: Given) -> None:
     assert keepable(answer, "openai_chat") is None
+
+
+def asked(below: float) -> Record:
+    seen = record(tenant())
+    seen.route = Route((BACKEND,), "tests", escalate_below=below)
+    return seen
+
+
+@pytest.mark.parametrize(("confidence", "below", "doubt"), [(0.5, 0.6, True), (0.7, 0.6, False), (None, 0.6, False)])
+def test_an_answer_that_its_backend_was_unsure_of_is_not_kept(
+    confidence: float | None, below: float, doubt: bool
+) -> None:
+    attempt = Given().attempt
+    assert attempt is not None
+    attempt.confidence = confidence
+    assert doubtful(asked(below), attempt) is doubt
+
+
+def test_nor_one_that_should_have_been_escalated() -> None:
+    seen, attempt = asked(0.0), Given().attempt
+    assert attempt is not None
+    assert not doubtful(seen, attempt)
+    seen.weak = True
+    assert doubtful(seen, attempt)

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from gateway.cache.exact import Quota
-from gateway.cache.lookup import Cache, Hit
+from gateway.cache.found import Hit, Miss
+from gateway.cache.lookup import Cache
 from gateway.domain.request import Controls
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.state.connection import State
@@ -42,7 +43,7 @@ async def test_a_stored_answer_is_streamed_to_a_client_that_streams(worker: Work
 async def test_asked_again_at_once_the_worker_that_answered_has_it_already(worker: Worker, state: State) -> None:
     who, asked = tenant(), request()
     miss = await worker.cache.lookup(asked, who, record(who))
-    assert not isinstance(miss, Hit)
+    assert isinstance(miss, Miss)
     worker.cache.store(miss, Given(), record(who))
     assert (await worker.ask(asked, who)).cache == "exact"
     assert (await worker.ask(asked, tenant("other"))).cache == "miss"
@@ -55,7 +56,7 @@ async def test_asked_again_at_once_the_worker_that_answered_has_it_already(worke
 async def test_a_flush_forgets_what_is_being_stored_too(worker: Worker, state: State) -> None:
     who, asked = tenant(), request()
     miss = await worker.cache.lookup(asked, who, record(who))
-    assert not isinstance(miss, Hit)
+    assert isinstance(miss, Miss)
     worker.cache.store(miss, Given(), record(who))
     await worker.cache.flush("search")
     assert (await worker.ask(asked, who)).cache == "miss"
@@ -202,7 +203,7 @@ async def test_an_answer_asked_for_before_a_flush_does_not_come_back_after_it(wo
     who, seen = tenant(), record(tenant())
     miss = await worker.cache.lookup(request(), who, seen)
     await worker.cache.flush("search")
-    assert not isinstance(miss, Hit)
+    assert isinstance(miss, Miss)
     worker.cache.store(miss, Given(), seen)
     await worker.catch_up()
     assert (await worker.ask(request(), who)).cache == "miss"
@@ -264,7 +265,7 @@ async def test_with_the_state_server_away_look_ups_are_misses_and_nothing_hangs(
         seen = record(tenant())
         miss = await cache.lookup(request(), tenant(), seen)
         assert (seen.cache, seen.degraded) == ("miss", {"state"})
-        assert not isinstance(miss, Hit)
+        assert isinstance(miss, Miss)
         cache.store(miss, Given(), seen)
         with pytest.raises(StateUnavailable):
             await cache.flush("search")
@@ -336,3 +337,15 @@ async def test_one_that_has_caught_up_counts_what_others_stored(worker: Worker, 
     await late.caught_up(5.0)
     assert await late.flush("search", dry_run=True) == 5
     await late.aclose()
+
+
+async def test_what_is_at_hand_counts_only_while_the_server_has_the_same_data(
+    worker: Worker, state: State, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    who = tenant(cache={"semantic": {"enabled": False}})
+    await worker.serve(request(), who)
+    assert (await worker.ask(request(), who)).cache == "exact"
+    assert worker.cache.stats()["recalled"] == 1
+    monkeypatch.setattr(type(state), "epoch", property(lambda _: "another"))
+    assert (await worker.ask(request(), who)).cache == "exact"  # by asking the server
+    assert worker.cache.stats()["recalled"] == 1

@@ -3,10 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.entry import Entry
+from gateway.cache import index
+from gateway.cache.entry import Entry, Found
 from gateway.cache.key import Question
-from gateway.cache.meanings import Found, Meanings
+from gateway.cache.meanings import ENTRY_BYTES, Meanings
+from gateway.cache.packing import pack
 from gateway.cache.verify import Verifier
+from gateway.cache.words import load_words
 from tests.fakes.embedder import FakeEmbedder
 
 EMBEDDER = FakeEmbedder()
@@ -14,13 +17,15 @@ EMBEDDER = FakeEmbedder()
 
 @pytest.fixture(scope="module")
 def verifier() -> Verifier:
-    return Verifier.load()
+    """Rules only: what they let through is here what it is about."""
+    return Verifier(load_words(), None)
 
 
-async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0) -> Entry:
-    return Entry(
-        partition + text.encode(), "a", (), 0.0, expires, 1, Question(partition, text), await EMBEDDER.embed(text)
-    )
+async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0, worth: int = 0) -> Entry:
+    vector = await EMBEDDER.embed(text)
+    assert vector is not None
+    question = Question(partition, text)
+    return Entry(partition + text.encode(), "a", (), 0.0, expires, 1, question, pack(vector), worth_pico=worth)
 
 
 async def find(meanings: Meanings, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:
@@ -58,23 +63,71 @@ async def test_what_was_removed_is_not_found(verifier: Verifier) -> None:
     assert (len(meanings), meanings.partitions, meanings.bytes) == (0, 0, 0)
 
 
-async def test_above_its_memory_the_partition_asked_least_recently_goes(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384, max_bytes=7000)
-    for partition in (b"p", b"q"):
-        meanings.add(await entry("How do I cook rice?", partition))
-        await find(meanings, "How do I cook rice?", partition)
-    other = await entry("How do I cook rice?")
-    meanings.add(await entry("How do I boil eggs?", b"r"))
-    await find(meanings, "x", b"r")
-    assert meanings.bytes <= 7000
-    assert meanings.dropped >= 1
-    assert await find(meanings, "how do i boil eggs", b"r") is not None
-    meanings.remove(other)
+async def test_above_its_memory_those_go_that_save_least_of_the_least_lately_asked_for(verifier: Verifier) -> None:
+    meanings = Meanings(verifier, 384, max_bytes=4 * (ENTRY_BYTES + 800))
+    worths = {
+        "How do I cook rice?": 900,
+        "How do I boil eggs?": 10,
+        "How do I fry fish?": 800,
+        "How do I bake bread?": 1,
+    }
+    for text, worth in worths.items():
+        meanings.add(await entry(text, worth=worth))
+        meanings.apply()
+    meanings.add(await entry("How do I grill corn?", worth=0))
     meanings.apply()
+    assert meanings.bytes <= 4 * (ENTRY_BYTES + 800)
+    assert meanings.evicted == 1
+    assert await find(meanings, "how do i bake bread") is None
+    for text in ("how do i boil eggs", "how do i grill corn"):
+        assert await find(meanings, text) is not None
+    meanings.remove(await entry("How do I bake bread?"))
+    meanings.apply()
+    assert len(meanings) == 4
+
+
+async def test_what_came_nearest_is_told_and_a_bar_makes_a_hit_one_of_them(verifier: Verifier) -> None:
+    meanings = Meanings(verifier, 384)
+    meanings.add(await entry("How do I cook rice?"))
+    question = Question(b"p", "how do i cook rice")
+    vector = await EMBEDDER.embed(question.text)
+    assert vector is not None
+    hit = meanings.seek(question, vector, max_error=0.01, now=0.0)
+    assert hit.found is not None
+    barred = meanings.seek(question, vector, max_error=0.01, now=0.0, bar=float("inf"))
+    assert barred == (None, hit.found, True)
+
+
+async def test_lists_are_trained_elsewhere_and_what_changed_meanwhile_counts(
+    verifier: Verifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index, "FAISS_FROM", 32)
+    monkeypatch.setattr(index, "LISTS_FROM", 128)
+    meanings = Meanings(verifier, 384)
+    texts = [f"How do I cook dish number {number} of {number * 7 % 31}?" for number in range(160)]
+    for text in texts:
+        meanings.add(await entry(text))
+    meanings.apply()
+    build = meanings.outgrown()
+    assert build is not None
+    assert meanings.outgrown() is None, "one at a time"
+    build.draft.build()
+    meanings.remove(await entry(texts[3]))
+    meanings.add(await entry("How do I repair a bicycle tyre?"))
+    meanings.apply()
+    meanings.adopt(build)
+    assert meanings.trained == 1
+    assert meanings.outgrown() is None
+    assert (await find(meanings, "how do i repair a bicycle tyre")) is not None
+    found = await find(meanings, texts[5])
+    assert found is not None
+    assert found.digest == b"p" + texts[5].encode()
+    again = await find(meanings, texts[3])
+    assert again is None or again.digest != b"p" + texts[3].encode()
 
 
 async def test_a_vector_of_another_size_is_not_taken(verifier: Verifier) -> None:
     meanings = Meanings(verifier, 384)
-    meanings.add(Entry(b"d", "a", (), 0, 100, 1, Question(b"p", "x y"), np.ones(3, dtype=np.float32)))
+    meanings.add(Entry(b"d", "a", (), 0, 100, 1, Question(b"p", "x y"), pack(np.ones(3, dtype=np.float32))))
     meanings.apply()
     assert len(meanings) == 0

@@ -14,7 +14,8 @@ import pytest
 from gateway.cache.bodies import Bodies, Stored
 from gateway.cache.entry import Batch, Entry, decode, encode
 from gateway.cache.exact import Quota
-from gateway.cache.lookup import Cache, Hit
+from gateway.cache.found import Hit, Miss
+from gateway.cache.lookup import Cache
 from gateway.cache.outbox import Bounds, Outbox
 from gateway.domain.request import Controls
 from gateway.domain.usage import Usage
@@ -96,7 +97,7 @@ async def test_a_full_outbox_costs_the_answer_nothing(state: State) -> None:
     cache._outbox = Outbox(state, IndexLog(state, "cache"), Bodies(state), cache._lost, bounds=Bounds(answers=1))
     for text, kept in (("one", "exact"), ("two", "miss")):
         miss = await cache.lookup(request(text), tenant(), record(tenant()))
-        assert not isinstance(miss, Hit)
+        assert isinstance(miss, Miss)
         cache.store(miss, Given(), record(tenant()))
         seen = record(tenant())
         await cache.lookup(request(text), tenant(), seen)
@@ -117,7 +118,7 @@ async def test_closing_the_cache_sends_what_waits(state: State, make_worker: Cal
     cache = Cache(state, IndexLog(state, "cache"), None)
     await cache.open()
     miss = await cache.lookup(request(), tenant(), record(tenant()))
-    assert not isinstance(miss, Hit)
+    assert isinstance(miss, Miss)
     cache.store(miss, Given(), record(tenant()))
     await cache.aclose()
     other = await make_worker()
@@ -227,7 +228,7 @@ async def test_an_answer_that_was_lost_is_not_known_any_more(tmp_path_factory: p
         await cache.open()
         worker = Worker(cache, state, log)
         miss = await cache.lookup(request(), tenant(), record(tenant()))
-        assert not isinstance(miss, Hit)
+        assert isinstance(miss, Miss)
         cache.store(miss, Given(), record(tenant()))
         assert (await worker.ask(request(), tenant())).cache == "exact"
         await asyncio.to_thread(server.kill)

@@ -8,7 +8,8 @@ import pytest
 from gateway.cache import semantic
 from gateway.cache.entry import Entry
 from gateway.cache.key import Question
-from gateway.cache.semantic import Semantic
+from gateway.cache.packing import pack
+from gateway.cache.semantic import Look, Semantic
 from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder
 
@@ -33,8 +34,14 @@ class BrokenEmbedder(FakeEmbedder):
         return await super().embed(text)
 
 
+async def packed(text: str) -> bytes:
+    vector = await FakeEmbedder().embed(text)
+    assert vector is not None
+    return pack(vector)
+
+
 async def entry(text: str = QUESTION.text) -> Entry:
-    return Entry(b"d", "a", (), 0.0, 4e9, 1, Question(b"p", text), await FakeEmbedder().embed(text))
+    return Entry(b"d", "a", (), 0.0, 4e9, 1, Question(b"p", text), await packed(text))
 
 
 async def test_entries_that_were_there_before_it_loaded_are_not_lost() -> None:
@@ -43,8 +50,7 @@ async def test_entries_that_were_there_before_it_loaded_are_not_lost() -> None:
     level.add(kept[0])
     level.begin()
     await until(lambda: level.ready)
-    _, found = await level.find(QUESTION, 0.01)
-    assert found is not None
+    assert (await level.find(QUESTION, 0.01)).found is not None
     level.remove(await entry())
     await level.tidy()
     assert level.stats()["semantic_questions"] == 0
@@ -55,7 +61,7 @@ async def test_without_an_embedder_every_question_is_new() -> None:
     for embedder in (None, FakeEmbedder(ready=False)):
         level = Semantic(embedder, max_bytes=2**20)
         level.begin()
-        assert await level.find(QUESTION, 0.01) == (None, None)
+        assert await level.find(QUESTION, 0.01) == Look()
         await level.aclose()
 
 
@@ -64,7 +70,7 @@ async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> 
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
     level.begin()
     await until(lambda: level.ready)
-    assert await level.find(QUESTION, 0.01) == (None, None)
+    assert await level.find(QUESTION, 0.01) == Look()
     assert level.stats()["semantic_late"] == 1
     await level.aclose()
 
@@ -73,7 +79,7 @@ async def test_the_first_question_makes_it_load_and_is_new() -> None:
     level = Semantic(FakeEmbedder(), max_bytes=2**20)
     level.add(await entry())
     assert level.stats()["semantic_questions"] == 0
-    assert await level.find(QUESTION, 0.01) == (None, None)
+    assert await level.find(QUESTION, 0.01) == Look()
     await until(lambda: level.ready)
     await level.aclose()
 
@@ -85,14 +91,13 @@ async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytes
     await until(lambda: level.ready)
     for _ in range(embedder.fails):
         assert not level.failed
-        assert await level.find(QUESTION, 0.01) == (None, None)
+        assert await level.find(QUESTION, 0.01) == Look()
     assert level.failed
-    assert await level.find(QUESTION, 0.01) == (None, None)
+    assert await level.find(QUESTION, 0.01) == Look()
     assert await level.vector(QUESTION) is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
     monkeypatch.setattr(semantic, "_REST_S", 0.0)
-    vector, _ = await level.find(QUESTION, 0.01)
-    assert vector is not None
+    assert (await level.find(QUESTION, 0.01)).vector is not None
     assert not level.failed
     await level.aclose()
 

@@ -1,25 +1,50 @@
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+import gateway.cache.words as module
 from gateway.cache.text import plain
 from gateway.cache.words import LANGUAGES, load_words
 
+MOST_ENTRIES = 100
+LISTS: dict[str, dict[str, Any]] = orjson.loads((Path(module.__file__).parent / "data/words.json").read_bytes())
+
+
+def entries(kind: str, value: Any) -> int:
+    """Words of a list, keys of a table; question words are listed by class."""
+    if isinstance(value, str):
+        return len(value.split())
+    if kind in ("questions", "same"):
+        return sum(len(group.split()) for group in (value.values() if isinstance(value, dict) else value))
+    return len(value)
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_language_has_more_than_a_hundred_words_of_its_own(language: str) -> None:
+    assert sum(entries(kind, value) for kind, value in LISTS[language].items()) <= MOST_ENTRIES
+
 
 def test_all_words_are_as_texts_are_read_lower_case_and_without_accents() -> None:
-    words = load_words()
-    for name in LANGUAGES:
-        lexicon = words.lexicons[name]
-        for group in (lexicon.stopwords, lexicon.negations, lexicon.function, lexicon.courtesy, lexicon.temporal):
-            assert all(word == plain(word.lower()) for word in group)
-        assert all(word == plain(word.lower()) for word in lexicon.questions)
-    assert all(word == plain(word.lower()) for word in words.closed | words.opposites.keys() | words.synonyms.keys())
-
-
-def test_opposites_are_so_both_ways_and_no_word_is_its_own() -> None:
-    opposites = load_words().opposites
-    assert all(word in opposites[other] for word, others in opposites.items() for other in others)
-    assert not [word for word, others in opposites.items() if word in others]
-
-
-def test_a_negation_is_never_taken_for_politeness() -> None:
     for lexicon in load_words().lexicons.values():
-        assert not lexicon.negations & (lexicon.courtesy | lexicon.function | lexicon.modals)
+        groups = (lexicon.function, lexicon.negations, lexicon.questions, lexicon.modals, lexicon.particles)
+        assert all(word == plain(word.lower()) for group in groups for word in group)
+
+
+def test_a_negation_is_never_harmless() -> None:
+    for lexicon in load_words().lexicons.values():
+        assert not lexicon.negations & (lexicon.function | lexicon.modals)
+
+
+def test_numbers_are_built_as_the_language_builds_them() -> None:
+    lexicons = load_words().lexicons
+    assert [lexicons["en"].numbers[word] for word in ("fourteen", "fifteen", "forty", "eighty")] == [14, 15, 40, 80]
+    assert [lexicons["es"].numbers[word] for word in ("dieciseis", "veintidos")] == [16, 22]
+
+
+def test_the_lists_can_be_left_out() -> None:
+    for lexicon in load_words().without_lists().lexicons.values():
+        assert not any((lexicon.function, lexicon.negations, lexicon.questions, lexicon.numbers))

@@ -22,6 +22,7 @@ backends:
       window_tokens: 200000, capabilities: [tools, vision], price: {{input: 3, output: 15}}}}
 local_model: {{enabled: false}}
 admin_api: true
+trials: {{cache_checks: 0}}
 """
 
 POLICIES = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.backend import Backend
-from gateway.domain.record import Attempt, Record
+from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, LedgerUnavailable
 
@@ -33,7 +33,7 @@ class StrictBooks:
         if self.full:
             raise LedgerUnavailable("The disk is full.")
 
-    def cached(self, record: Record, usage: Usage, saved_pico: int | None) -> None:
+    def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
         raise AssertionError("whoever calls backends knows no cache")
 
     @property

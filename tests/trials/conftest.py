@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,7 @@ class School:
     large: Provider
     learning: Learning
     shadows: Shadows
+    purse: Purse
 
     async def ask(self, number: int, who: Tenant, **more: Any) -> str:
         """Ask an easy question and wait until what is compared because of it is known → whose answer was served."""
@@ -91,12 +92,13 @@ async def school(
         house.provider.default = Reply(text="42")
         settings = TrialsSettings(cap_usd=getattr(request, "param", Decimal(1000)))
         prices, learning = catalogue(), Learning(database)
-        shadows = Shadows(database, prices, Purse(database, settings), learning, Holdout(0.0))
-        house.pipeline.sampler = shadows
+        purse = Purse(database, settings)
+        shadows = Shadows(database, prices, purse, learning, Holdout(0.0))
+        house.pipeline.till = replace(house.pipeline.till, sampler=shadows)
         house.pipeline.router = Router(
             grader, prices, house.fleet, house.fleet.backends, sampler=shadows, evidence=learning
         )
         await shadows.open(house.pipeline)
-        yield School(house, house.provider, large, learning, shadows)
+        yield School(house, house.provider, large, learning, shadows, purse)
         await shadows.aclose()
         await learning.aclose()

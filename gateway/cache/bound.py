@@ -1,0 +1,230 @@
+"""How many hits are wrong, as far as checked ones tell, and with what certainty; pure arithmetic on counts."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+LEVELS = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
+"""Bars that the verifier's certainty may have to pass, and the lower edges of what is counted apart."""
+CONFIDENCE = 0.95
+
+_PRIOR_WRONG = (0.2, 0.15, 0.08, 0.05, 0.025, 0.012, 0.006, 0.002)
+"""Share of wrong hits that is expected at each level before any is checked; near one minus the certainty, which is
+fitted to be a probability."""
+_PRIOR_CHECKS = (40.0, 40.0, 40.0, 40.0, 40.0, 60.0, 100.0, 200.0)
+"""That expectation counts as so many checked hits: more where the verifier's rules decide, which are measured best."""
+_TOLERATED = 1.5
+"""Wrong hits beyond those expected that may be chance."""
+_PRIOR_SEEN = (0.003, 0.003, 0.006, 0.01, 0.02, 0.03, 0.05, 0.08)
+"""Share of look-ups expected at each level, counting as `_PRIOR_LOOKUPS` of them."""
+_PRIOR_LOOKUPS = 400.0
+_HALF_LIFE = 4000.0
+"""Look-ups after which one counts half: what is asked drifts."""
+_MEMORY = 60.0
+"""Checks after which one at the same level counts a third: where misses tell for free, that is soon."""
+_LONG_HALF_LIFE = 20_000.0
+"""Likewise, of the error that has to be made good."""
+_EVERY = 64
+"""Look-ups between two rounds of forgetting."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """Of one scope. `seen`: look-ups whose best candidate the verifier accepted, by the level of its certainty;
+    `checked` and `wrong`: those among them whose answers were compared, all fading."""
+
+    lookups: float = 0.0
+    seen: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
+    checked: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
+    wrong: list[float] = field(default_factory=lambda: [0.0] * len(LEVELS))
+    long_lookups: float = 0.0
+    long_wrong: float = 0.0
+    """Wrong hits that were given, estimated: each that was found counts for those that were not checked."""
+    _since: int = 0
+
+    def look(self, score: float | None) -> None:
+        """A look-up; `score`: of its best candidate, None without one."""
+        self.lookups += 1
+        self.long_lookups += 1
+        if score is not None:
+            self.seen[level_of(score)] += 1
+        self._since += 1
+        if self._since >= _EVERY:
+            self._fade(self._since)
+            self._since = 0
+
+    def check(self, score: float, *, wrong: bool, given: bool, share: float) -> None:
+        """A candidate's answer was compared with a fresh one. `given`: it was a hit; `share`: of such hits, so many
+        are checked."""
+        level = level_of(score)
+        self.checked[level] = self.checked[level] * (1 - 1 / _MEMORY) + 1
+        self.wrong[level] = self.wrong[level] * (1 - 1 / _MEMORY) + wrong
+        if given and wrong:
+            self.long_wrong += 1 / share
+
+    def elsewhere(self, lookups: float) -> None:
+        """Look-ups of other workers, whose wrong hits are told as checks."""
+        self.long_lookups += lookups
+
+    def _fade(self, lookups: int) -> None:
+        keep, keep_long = 0.5 ** (lookups / _HALF_LIFE), 0.5 ** (lookups / _LONG_HALF_LIFE)
+        self.lookups *= keep
+        for counts in (self.seen, self.checked, self.wrong):
+            counts[:] = [count * keep for count in counts]
+        self.long_lookups *= keep_long
+        self.long_wrong *= keep_long
+
+    def allowed(self, max_error: float) -> float:
+        """What may be wrong from here on, as a share of look-ups: less than `max_error` while the past exceeds it.
+
+        Steering by what was exceeded bounds the long-run share whatever is asked (as in Gibbs and Candès, Adaptive
+        conformal inference under distribution shift, 2021).
+        """
+        past = self.long_wrong / (self.long_lookups + _PRIOR_LOOKUPS)
+        return max_error * min(1.0, max(0.0, 2 - past / max_error)) if max_error > 0 else 0.0
+
+    def level(self, max_error: float) -> float:
+        """The lowest bar at which wrong hits are at most `max_error` of look-ups, with 95 % credibility; inf: none."""
+        allowed = self.allowed(max_error)
+        for place, bar in enumerate(LEVELS):
+            if self.certainty(place, allowed) >= CONFIDENCE:
+                return bar
+        return math.inf
+
+    @property
+    def _belief(self) -> float:
+        """What was expected counts for less, 0..1, the more the checks exceed it."""
+        expected = sum(rate * checks for rate, checks in zip(_PRIOR_WRONG, self.checked, strict=True))
+        return min(1.0, (expected + _TOLERATED) / max(1e-9, sum(self.wrong)))
+
+    def certainty(self, place: int, error: float) -> float:
+        """Probability that at most `error` of look-ups are wrong hits if the bar is `LEVELS[place]`.
+
+        The share of wrong ones at each level has a beta posterior; their sum, weighted by how often each level is
+        seen, is given the beta distribution of the same mean and variance.
+        """
+        mean = variance = 0.0
+        belief = self._belief
+        for each in range(place, len(LEVELS)):
+            share = (self.seen[each] + _PRIOR_SEEN[each] * _PRIOR_LOOKUPS) / (self.lookups + _PRIOR_LOOKUPS)
+            expected = _PRIOR_CHECKS[each] * belief
+            checks = self.checked[each] + expected
+            rate = (self.wrong[each] + _PRIOR_WRONG[each] * expected) / checks
+            mean += share * rate
+            variance += share * share * rate * (1 - rate) / (checks + 1)
+        strength = mean * (1 - mean) / variance - 1
+        return beta_cdf(error, mean * strength, (1 - mean) * strength)
+
+
+@dataclass(slots=True)
+class Measured:
+    """Wrong hits as measured since the start, nothing expected and nothing forgotten."""
+
+    lookups: int = 0
+    hits: int = 0
+    checked: int = 0
+    wrong: int = 0
+    undecided: int = 0
+    weight: float = 0.0
+    """Hits that the checked ones stand for; a hit that is checked with probability p stands for 1/p."""
+    weight_squared: float = 0.0
+    weight_wrong: float = 0.0
+
+    def check(self, *, wrong: bool, share: float) -> None:
+        self.checked += 1
+        self.wrong += wrong
+        self.weight += 1 / share
+        self.weight_squared += 1 / share**2
+        self.weight_wrong += wrong / share
+
+    @property
+    def figures(self) -> tuple[float, ...]:
+        """All of them, as `add` takes them."""
+        return tuple(getattr(self, name) for name in self.__slots__)
+
+    def add(self, figures: Sequence[float]) -> None:
+        for name, figure in zip(self.__slots__, figures, strict=True):
+            setattr(self, name, getattr(self, name) + figure)
+
+    @property
+    def of_hits(self) -> float | None:
+        """Wrong hits ÷ hits; None before one is checked."""
+        return self.weight_wrong / self.weight if self.weight else None
+
+    @property
+    def of_lookups(self) -> float | None:
+        """Wrong hits ÷ look-ups."""
+        return None if self.of_hits is None else self.of_hits * self.hits / max(1, self.lookups)
+
+    def interval(self) -> tuple[float, float]:
+        """95 %, two-sided, of wrong hits ÷ look-ups: Clopper and Pearson's on the checks' effective number (Kish)."""
+        if not self.hits:
+            return 0.0, 0.0
+        share = self.hits / max(1, self.lookups)
+        if not self.weight:
+            return 0.0, share
+        checks = self.weight**2 / self.weight_squared
+        wrong = checks * self.weight_wrong / self.weight
+        low, high = clopper_pearson(wrong, checks, 0.95)
+        return low * share, high * share
+
+
+def level_of(score: float) -> int:
+    return bisect_right(LEVELS, score) - 1
+
+
+def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:
+    """Exact two-sided interval of a share (Clopper and Pearson 1934); counts need not be whole."""
+    tail = (1 - confidence) / 2
+    right = checks - wrong
+    low = beta_quantile(tail, wrong, right + 1) if wrong > 0 else 0.0
+    high = beta_quantile(1 - tail, wrong + 1, right) if right > 1e-9 else 1.0
+    return low, high
+
+
+def beta_quantile(probability: float, a: float, b: float) -> float:
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        middle = (low + high) / 2
+        if beta_cdf(middle, a, b) < probability:
+            low = middle
+        else:
+            high = middle
+    return (low + high) / 2
+
+
+def beta_cdf(x: float, a: float, b: float) -> float:
+    """Regularised incomplete beta function, by its continued fraction (DLMF 8.17.22)."""
+    if x <= 0:
+        return 0.0
+    if x >= 1:
+        return 1.0
+    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
+    if x > (a + 1) / (a + b + 2):  # there the fraction of the other tail converges faster
+        return 1 - front * _fraction(1 - x, b, a) / b
+    return front * _fraction(x, a, b) / a
+
+
+def _fraction(x: float, a: float, b: float) -> float:
+    """By Lentz's method."""
+    least = 1e-300
+    c, d = 1.0, 1 / _away(1 - (a + b) * x / (a + 1), least)
+    value = d
+    for m in range(1, 400):
+        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
+        for step in (even, odd):
+            d = 1 / _away(1 + step * d, least)
+            c = _away(1 + step / c, least)
+            value *= c * d
+        if abs(c * d - 1) < 1e-12:
+            break
+    return value
+
+
+def _away(value: float, least: float) -> float:
+    """Not zero."""
+    return value if abs(value) > least else least

@@ -1,0 +1,38 @@
+"""What every threshold on the verifier's score would have let through: for pairs that somebody has labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    threshold: float
+    """Least score of a hit, 0..1."""
+    right: float
+    """Hits among the pairs labelled 1, 0..1; nan where there are none."""
+    wrong: float
+    """Hits among the pairs labelled 0, 0..1; nan where there are none."""
+    wrong_of_all: float
+
+
+def curve(scores: Sequence[float], labels: Sequence[int], steps: int = 100) -> list[Point]:
+    """One point for each threshold of a grid, the lowest first. Raises ValueError where there is nothing to count."""
+    if not scores or len(scores) != len(labels):
+        raise ValueError("give one label for each score, and one score at least")
+    kept = sorted(score for score, label in zip(scores, labels, strict=True) if label)
+    false = sorted(score for score, label in zip(scores, labels, strict=True) if not label)
+    points = []
+    for step in range(1, steps + 1):
+        threshold = step / steps
+        right, wrong = (sum(score >= threshold for score in side) for side in (kept, false))
+        points.append(
+            Point(
+                threshold,
+                right / len(kept) if kept else float("nan"),
+                wrong / len(false) if false else float("nan"),
+                wrong / len(scores),
+            )
+        )
+    return points

@@ -1,0 +1,61 @@
+"""What a look-up comes to: a stored answer, somebody else's under way, or neither and what storing one needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.cache.bodies import Stored
+from gateway.cache.flight import Flight
+from gateway.cache.guard import Near
+from gateway.cache.key import Question
+from gateway.cache.packing import Vector
+from gateway.domain.answer import Answer
+from gateway.domain.policy import CachePolicy
+from gateway.domain.usage import Usage
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    answer: Answer
+    stored: Stored
+
+    @property
+    def saved_pico(self) -> int | None:
+        """What the backend that first answered took for it; None: unpriced."""
+        return self.stored.cost_pico
+
+    @property
+    def usage(self) -> Usage:
+        return self.stored.usage
+
+
+@dataclass(frozen=True, slots=True)
+class Join:
+    """The answer to somebody else's equal request, still under way when this one came."""
+
+    answer: Answer
+    flight: Flight
+    """Knows what was paid for it, exactly when it is over."""
+
+
+@dataclass(slots=True)
+class Ticket:
+    """What storing the answer needs, worked out once."""
+
+    digest: bytes
+    team: str
+    tags: tuple[str, ...]
+    asked_at: float
+    policy: CachePolicy
+    question: Question | None
+    vector: Vector | None = None
+    near: Near | None = None
+    """What came near to being a hit, for the fresh answer to be compared with."""
+
+
+@dataclass(slots=True)
+class Miss:
+    ticket: Ticket | None
+    """None: the answer is not to be kept."""
+    shared: bool = False
+    """Others may join its answer, so `Cache.lead` has it brought."""

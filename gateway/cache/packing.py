@@ -1,0 +1,26 @@
+"""Unit vectors as they are kept and sent: half-precision bytes, half the room, cosines true to about 0.0003."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:  # a worker whose teams do without the semantic cache never loads it
+    import numpy as np
+    from numpy.typing import NDArray
+
+Vector: TypeAlias = "NDArray[np.float32]"
+
+BYTES_PER_DIMENSION = 2
+
+
+def pack(vector: Vector) -> bytes:
+    packed: bytes = vector.astype("float16").tobytes()
+    return packed
+
+
+def unpack(packed: bytes, dimensions: int) -> Vector:
+    """One row for each vector that is packed: (n, `dimensions`)."""
+    import numpy as np
+
+    rows: Vector = np.frombuffer(packed, dtype=np.float16).astype(np.float32).reshape(-1, dimensions)
+    return rows

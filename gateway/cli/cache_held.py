@@ -1,0 +1,262 @@
+"""What the cache of a running gateway holds: `thriftgate cache stats`, `show` and `flush`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import click
+import orjson
+from rich.console import Console
+from rich.table import Table
+
+from gateway.cache.entry import Entry, Flush
+from gateway.cache.lookup import Cache
+from gateway.cli.options import Context, common
+from gateway.domain.units import parse_duration, usd_text
+from gateway.errors import StateUnavailable
+from gateway.settings.gateway import Settings
+from gateway.state.connection import State
+from gateway.state.log import IndexLog
+
+CATCH_UP_S = 30.0
+"""Longest wait for the running gateway's index of answers."""
+_SHOWN_CHARACTERS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Which:
+    """The answers that a command is about; what is None does not matter."""
+
+    team: str | None
+    tag: str | None
+    prefix: str | None
+    age_s: float | None
+
+    @property
+    def flush(self) -> Flush:
+        return Flush(self.team or "", time.time() - (self.age_s or 0.0), self.tag, self.prefix)
+
+    @property
+    def all(self) -> bool:
+        return (self.team, self.tag, self.prefix, self.age_s) == (None, None, None, None)
+
+    @property
+    def said(self) -> str:
+        parts = [
+            f"of team {self.team}" if self.team else "of all teams",
+            f"tagged {self.tag}" if self.tag else "",
+            f"tagged {self.prefix}…" if self.prefix else "",
+            f"older than {self.age_s:g} s" if self.age_s else "",
+        ]
+        return ", ".join(filter(None, parts))
+
+
+def chosen(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --team, --tag, --prefix and --older-than."""
+    command = click.option("--older-than", help="Only those older than e.g. 12h.")(command)
+    command = click.option("--prefix", help="Only those with a tag that begins so, e.g. docs/.")(command)
+    command = click.option("--tag", help="Only those stored with this x-thriftgate-cache-tags tag.")(command)
+    return click.option("--team", help="Whose answers.")(command)
+
+
+def _which(team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> Which:
+    try:
+        return Which(team, tag, prefix, parse_duration(older_than) if older_than else None)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--older-than") from error
+
+
+@click.command()
+@common
+@chosen
+@click.option("--all", "everything", is_flag=True, help="Every answer of every team.")
+@click.option("--yes", is_flag=True, help="Really forget them.")
+def flush(
+    context: Context,
+    team: str | None,
+    tag: str | None,
+    prefix: str | None,
+    older_than: str | None,
+    everything: bool,
+    yes: bool,
+) -> None:
+    """Forget cached answers by team, tag and age on the running gateway.
+
+    Without --yes they are only counted.
+    """
+    which = _which(team, tag, prefix, older_than)
+    if which.all and not everything:
+        raise click.UsageError("Say which: --team, --tag, --prefix, --older-than, or --all.")
+
+    async def flushed(room: Cache) -> int:
+        return await room.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
+
+    count = on_state(context.settings(), flushed)
+    would = f"{count} answer(s) {which.said} would be flushed; add --yes to do it."
+    done = f"{count} answer(s) {which.said} flushed."
+    context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
+
+
+@click.command()
+@common
+@chosen
+def stats(context: Context, team: str | None, tag: str | None, prefix: str | None, older_than: str | None) -> None:
+    """How much the running gateway's cache holds, by team.
+
+    And how many of its hits by meaning were wrong, as far as checks tell.
+
+    What it answered and saved is in `thriftgate usage` and in /metrics.
+    """
+    which = _which(team, tag, prefix, older_than)
+
+    async def counted(room: Cache) -> list[dict[str, Any]]:
+        held = _by_team([entry for entry in room.entries() if which.flush.covers(entry)])
+        measured = {
+            told["scope"].rpartition("/")[2]: told for told in room.errors() if told["scope"].startswith("team/")
+        }
+        return [{**row, "wrong_hits": _wrong(measured.get(row["team"]))} for row in held]
+
+    found = on_state(context.settings(), counted)
+
+    def table() -> None:
+        columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
+        shown = Table(*columns)
+        for row in found:
+            shown.add_row(
+                *(row["team"], str(row["answers"]), str(row["bytes"]), str(row["by_meaning"])),
+                *(
+                    f"${row['saves_usd']}",
+                    f"{row['oldest_s']:.0f} s",
+                    _shown(row["wrong_hits"]),
+                    ", ".join(row["tags"]),
+                ),
+            )
+        Console().print(shown)
+
+    context.print(found, table)
+
+
+def _wrong(told: dict[str, Any] | None) -> dict[str, Any] | None:
+    """What checks of a team's hits by meaning have found; None before there was one."""
+    if told is None or not told["checked"]:
+        return None
+    names = ("lookups", "hits", "checked", "wrong", "undecided", "wrong_of_lookups", "wrong_of_hits", "interval")
+    return {name: told[name] for name in names}
+
+
+def _shown(wrong: dict[str, Any] | None) -> str:
+    if wrong is None:
+        return "not checked yet"
+    low, high = wrong["interval"]
+    return f"{wrong['wrong_of_lookups']:.2%} of look-ups ({low:.2%} to {high:.2%}), {wrong['checked']} checks"
+
+
+@click.command()
+@common
+@chosen
+@click.argument("answer", required=False)
+@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Answers to list.")
+def show(
+    context: Context,
+    team: str | None,
+    tag: str | None,
+    prefix: str | None,
+    older_than: str | None,
+    answer: str | None,
+    limit: int,
+) -> None:
+    """List the answers that the running gateway holds, or show one.
+
+    The newest come first. ANSWER: the beginning of its id, as the list has it.
+    """
+    which = _which(team, tag, prefix, older_than)
+
+    async def listed(room: Cache) -> list[dict[str, Any]]:
+        found = [
+            entry
+            for entry in room.entries()
+            if which.flush.covers(entry) and entry.digest.hex().startswith(answer or "")
+        ]
+        found.sort(key=lambda entry: entry.asked_at, reverse=True)
+        rows = [_told(entry) for entry in found[: 1 if answer else limit]]
+        if answer and found:
+            stored = await room.stored(found[0].digest)
+            rows[0]["answer"] = None if stored is None else orjson.loads(stored.completion)
+        return rows
+
+    rows = on_state(context.settings(), listed)
+    if answer and not rows:
+        raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
+
+    def table() -> None:
+        shown = Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
+        for row in rows:
+            question = (row["question"] or "").replace("\n", " ")[:_SHOWN_CHARACTERS]
+            shown.add_row(
+                *(row["id"][:12], row["team"], str(row["bytes"]), f"${row['saves_usd']}"),
+                *(f"{row['age_s']:.0f} s", f"{row['ends_in_s']:.0f} s", ", ".join(row["tags"]), question),
+            )
+        Console().print(shown)
+        if answer:
+            click.echo(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2).decode())
+
+    context.print(rows, table)
+
+
+def _told(entry: Entry) -> dict[str, Any]:
+    now = time.time()
+    return {
+        "id": entry.digest.hex(),
+        "team": entry.team,
+        "bytes": entry.size,
+        "saves_usd": usd_text(entry.worth_pico),
+        "age_s": round(now - entry.asked_at, 1),
+        "ends_in_s": round(entry.expires_at - now, 1),
+        "tags": list(entry.tags),
+        "question": entry.question.text if entry.question else None,
+    }
+
+
+def _by_team(entries: list[Entry]) -> list[dict[str, Any]]:
+    teams: dict[str, list[Entry]] = {}
+    for entry in entries:
+        teams.setdefault(entry.team, []).append(entry)
+    return [
+        {
+            "team": team,
+            "answers": len(held),
+            "bytes": sum(entry.size for entry in held),
+            "by_meaning": sum(entry.question is not None for entry in held),
+            "saves_usd": usd_text(sum(entry.worth_pico for entry in held)),
+            "oldest_s": round(time.time() - min(entry.asked_at for entry in held), 1),
+            "tags": sorted({tag for entry in held for tag in entry.tags}),
+        }
+        for team, held in sorted(teams.items())
+    ]
+
+
+def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any]]) -> Any:
+    """Run `work` on a cache that follows the state of the running gateway."""
+
+    async def run() -> Any:
+        state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
+        room = Cache(state, IndexLog(state, "cache"), None)
+        try:
+            await state.open()
+            await state.call("GET", state.key("epoch"))  # says at once why, if there is no server
+            await room.open()
+            await room.caught_up(CATCH_UP_S)
+            return await work(room)
+        except StateUnavailable as error:
+            raise click.ClickException(
+                f"The gateway's state cannot be reached ({error}); is the gateway running on this --data-dir?"
+            ) from error
+        finally:
+            await room.aclose()
+            await state.aclose()
+
+    return asyncio.run(run())

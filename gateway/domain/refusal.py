@@ -1,0 +1,35 @@
+"""Answers that decline: whether a text says no more than that it will not, or cannot, help."""
+
+from __future__ import annotations
+
+import re
+
+_DECLINES = (
+    # English
+    r"i(?:['’]?m| am) (?:\w+ )?(?:sorry|afraid),? (?:but )?(?:i|we) (?:can['’]?t|cannot|am (?:un|not )able)",
+    r"(?:sorry|unfortunately|apologies),? (?:but )?i (?:can['’]?t|cannot|am (?:un|not )able|don['’]?t)",
+    r"i(?:['’]?m| am)? ?(?:can['’]?t|cannot|unable to|not able to) (?:help|assist|answer|provide|fulfil|complete)",
+    r"i (?:don['’]?t|do not) (?:know|have (?:access|enough information))",
+    r"as an ai\b",
+    # Spanish
+    r"(?:lo siento|lo lamento|disculp[ae]|perdona?),? (?:pero )?no (?:puedo|soy capaz|tengo|s[eé]\b)",
+    r"no (?:puedo|soy capaz de) (?:ayudar|responder|proporcionar|asistir)",
+    # Portuguese
+    r"(?:desculpe|sinto muito|lamento|infelizmente),? (?:mas )?(?:eu )?não (?:posso|consigo|tenho|sou capaz|sei\b)",
+    r"não (?:posso|consigo) (?:ajudar|responder|fornecer|atender)",
+    # Spanish and Portuguese
+    r"como (?:un |um )?modelo de (?:lenguaje|linguagem)",
+)
+_REFUSAL = re.compile(rf"\W*(?:{'|'.join(_DECLINES)})", re.IGNORECASE)
+_LONGEST_REFUSAL = 400
+"""Characters; what begins with an apology and goes on for longer has answered something."""
+
+
+def declines(text: str) -> bool:
+    """All of it, in English, Spanish or Portuguese."""
+    return len(text) <= _LONGEST_REFUSAL and begins_declining(text)
+
+
+def begins_declining(text: str) -> bool:
+    """Likewise, of an answer that may go on."""
+    return _REFUSAL.match(text) is not None

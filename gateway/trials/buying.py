@@ -1,0 +1,50 @@
+"""Calls that serve nobody: paid in advance from the shadow purse and the team's budgets, and booked as `shadow`."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from gateway.domain.answer import Answer
+from gateway.domain.protocols import PriceList
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import Route
+from gateway.pipeline import Pipeline
+from gateway.trials.hold import ShadowHold
+from gateway.trials.purse import Purse
+
+KIND = "shadow"
+"""Of the ledger's rows."""
+DEADLINE_S = 120.0
+
+
+async def buy(
+    pipeline: Pipeline,
+    purse: Purse,
+    prices: PriceList,
+    route: Route,
+    request: CompletionRequest,
+    record: Record,
+    most_output: int,
+) -> Answer:
+    """A closed answer of at most so many tokens. Raises GatewayError (BudgetExhausted at a cap), SQLAlchemyError."""
+    tenant = record.tenant
+    hold = ShadowHold(purse, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
+    answer: Answer | None = None
+    try:
+        answer = await pipeline.fleet.call(
+            route,
+            request,
+            record,
+            plan_for=partial(pipeline.contexts.plan_for, request, tenant),
+            hold=hold,
+            books=pipeline.books,
+            deadline=asyncio.get_running_loop().time() + DEADLINE_S,
+        )
+    finally:
+        cost, _ = pipeline.till.close(record, answer)
+        await asyncio.shield(hold.settle(cost))
+        if answer is not None:
+            await answer.aclose()
+    return answer

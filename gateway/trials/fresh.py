@@ -1,0 +1,54 @@
+"""Answers bought behind the client's back, to see whether what the cache served instead was as good."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.domain.protocols import Fresh, PriceList
+from gateway.domain.record import Record, new_request_id
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Tenant
+from gateway.errors import BudgetExhausted, GatewayError
+from gateway.pipeline import Pipeline
+from gateway.trials.buying import KIND, buy
+from gateway.trials.purse import Purse
+from gateway.trials.sample import plain, repeatable
+
+log = logging.getLogger(__name__)
+
+MOST_OUTPUT = 4096
+"""Tokens of an answer whose request names no limit."""
+
+
+class FreshAnswers:
+    """Implements `Shadow` of domain/protocols.py: routed as any request of the tenant, and kept by nobody."""
+
+    def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList) -> None:
+        self._pipeline, self._purse, self._prices = pipeline, purse, prices
+        self._counts = dict.fromkeys(("asked", "unpaid", "failed"), 0)
+
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+        if not repeatable(request):
+            return None
+        asked, pipeline = plain(request), self._pipeline
+        record = Record(new_request_id(), tenant, asked.model, asked.dialect, False, kind=KIND)
+        record.tags.update(asked.controls.tags)
+        self._counts["asked"] += 1
+        try:
+            route = await pipeline.router.route(asked, tenant, pipeline.contexts.estimate(asked), record)
+            most = asked.max_output_tokens or MOST_OUTPUT
+            answer = await buy(pipeline, self._purse, self._prices, route, asked, record, most)
+        except BudgetExhausted:
+            self._counts["unpaid"] += 1
+            return None
+        except (GatewayError, SQLAlchemyError) as error:
+            self._counts["failed"] += 1
+            log.debug("nothing to compare a cached answer with: %s", error)
+            return None
+        body = answer.completion() if answer.complete and answer.finish == "stop" else None
+        return None if body is None else Fresh(body, record.cost_pico)
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {f"fresh_{name}": count for name, count in self._counts.items()}

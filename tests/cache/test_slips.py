@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.cache.slips import same_word
+from gateway.cache.text import Token
+from gateway.cache.vocabulary import Vocabulary
+
+VOCABULARY = Vocabulary.load()
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "same"),
+    [
+        ("kitchen", "kicthen", True),
+        ("kitchen", "kitchn", True),
+        ("kitchens", "kitchen", True),
+        ("cities", "city", True),
+        ("mouse", "house", False),
+        ("trains", "trails", False),
+        ("legal", "illegal", False),
+        ("on", "of", False),
+    ],
+)
+def test_a_slip_is_told_from_another_word(left: str, right: str, same: bool) -> None:
+    assert same_word(Token(left, left, "word"), Token(right, right, "word"), VOCABULARY, "en") is same
+
+
+def test_names_and_quotations_are_what_they_are() -> None:
+    left, right = Token("kitchen", "kitchen", "word"), Token("kicthen", "kicthen", "word")
+    assert not same_word(left, Token("kicthen", "kicthen", "word", name=True), VOCABULARY, "en")
+    assert not same_word(left, Token("kicthen", "kicthen", "word", quoted=True), VOCABULARY, "en")
+    assert not same_word(Token("5", "5", "number"), right, VOCABULARY, "en")
