@@ -6,6 +6,7 @@ where outcomes are few.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.routing.search import Evidence
+from gateway.routing.shrink import Rows, Whole, real_share, shrunken
 from gateway.routing.strategy import Pattern, State
 
 Array = NDArray[np.float64]
@@ -21,6 +23,10 @@ LONGEST = 6
 """Models in one cascade."""
 BEAM = 800
 """Sets of models of one size that are looked at, and made larger by one."""
+ORDERED = 4
+"""Models in a set of which every order is tried: it decides what is paid, and which two of four agree first."""
+CELLS = 20_000_000
+"""Prompts times orders that are tried at most; the orders of the best sets come first."""
 
 
 class Cascade(NamedTuple):
@@ -34,37 +40,72 @@ class Tried(NamedTuple):
     """k cascades on n prompts."""
 
     cascades: list[Cascade]
-    quality: Array
+    quality: Rows
     """k × n."""
-    usd: Array
+    usd: Rows
+    sets: Whole
+    """k: equal for the orders of one set that end when as many agree."""
+    real: float
+    """Share of what orders of a set differ by that is not chance."""
+
+    def level(self, weights: Array) -> Array:
+        """k × f: expected quality. `weights`: n × f, of prompts; each column adds up to 1."""
+        return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
+
+    def part(self, chosen: NDArray[np.bool_]) -> Tried:
+        """The cascades of a mask."""
+        kept = [self.cascades[place] for place in np.flatnonzero(chosen).tolist()]
+        return Tried(kept, self.quality[chosen], self.usd[chosen], self.sets[chosen], self.real)
 
 
-def try_all(evidence: Evidence, price: Array) -> Tried:
-    """Every cascade of up to `LONGEST` models that the beam reaches. `price`: of money, for which it looks ahead."""
+def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
+    """Every cascade of up to `LONGEST` models that the beam reaches, from the cheapest on, small sets in every order.
+
+    `price`: of money, for which it looks ahead.
+    """
     order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
     level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
-    found = Tried([], np.zeros((0, len(evidence))), np.zeros((0, len(evidence))))
+    parts: list[tuple[list[Cascade], Rows, Rows]] = []
     front: list[tuple[int, ...]] = [(model,) for model in order]
     for size in range(2, min(LONGEST, len(order)) + 1):
         wider = {
             tuple(sorted((*each, model), key=order.index)) for each in front for model in order if model not in each
         }
-        tried = [
-            (Cascade(members, agree), run(evidence, members, agree, level))
-            for members in sorted(wider)
-            for agree in ((2,) if size < 4 else (2, 3))
-        ]
-        quality = np.array([played[0] for _, played in tried])
-        usd = np.array([played[1] for _, played in tried])
-        cascades = [each for each, _ in tried]
-        found = Tried([*found.cascades, *cascades], np.vstack([found.quality, quality]), np.vstack([found.usd, usd]))
-        front = _best(cascades, quality.mean(1), usd.mean(1), price)
-    return found
+        tried = _run_all(
+            evidence,
+            [Cascade(members, agree) for members in sorted(wider) for agree in ((2,) if size < 4 else (2, 3))],
+            level,
+        )
+        parts.append(tried)
+        front = _best(*tried, price)
+        if orders and 2 < size <= ORDERED:
+            room = CELLS // (len(evidence) * (ORDERED - 2))
+            others = (
+                Cascade(other, 2)
+                for each in front
+                for other in itertools.permutations(each)
+                if other != each and order.index(other[0]) < order.index(other[1])  # both are asked in any case
+            )
+            parts.append(_run_all(evidence, list(itertools.islice(others, room)), level))
+    cascades = [each for part, _, _ in parts for each in part]
+    quality, usd = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+    known: dict[tuple[tuple[int, ...], int], int] = {}
+    sets = np.array([known.setdefault((tuple(sorted(each.members)), each.agree), len(known)) for each in cascades])
+    return Tried(cascades, quality, usd, sets, real_share(quality, sets))
 
 
-def _best(cascades: Sequence[Cascade], quality: Array, usd: Array, price: Array) -> list[tuple[int, ...]]:
-    """The sets of the best cascades at any price of money."""
-    ranks = (-(quality[:, None] - price * usd[:, None])).argsort(0).argsort(0).min(1)
+def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple[list[Cascade], Rows, Rows]:
+    quality = np.zeros((len(cascades), len(evidence)), dtype=np.float32)
+    usd = np.zeros_like(quality)
+    for place, each in enumerate(cascades):
+        quality[place], usd[place] = run(evidence, each.members, each.agree, level)
+    return cascades, quality, usd
+
+
+def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
+    """The sets of the best cascades at any price of money, the best first."""
+    level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
+    ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
     kept: dict[tuple[int, ...], None] = {}
     for place in ranks.argsort(kind="stable").tolist():
         kept[cascades[place].members] = None

@@ -27,6 +27,8 @@ OUTER = 5
 """Folds in which strategies are measured."""
 REPEATS = 6
 """Divisions into folds over which plain cascades, which are quick to measure, are averaged."""
+PRICES = 60
+"""Prices of money for which a plain cascade is chosen."""
 CONFIDENCE = 1.0
 """Standard errors by which a cascade must beat what single models reach for the same money."""
 STRICT = 2.0
@@ -77,8 +79,9 @@ def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0)
     if voted and len(models) > 1:
         say("trying cascades until two or three agree")
         tried = try_all(evidence, price)
-        kept = _joined(kept, _cascades(models, tried, price, ranking, seed), CONFIDENCE)
-        reserves = _reserves(models, tried, price, ranking)
+        finer = price_grid(evidence.usd, evidence.able, PRICES)
+        kept = _joined(kept, _cascades(models, tried, finer, ranking, seed), CONFIDENCE)
+        reserves = _reserves(models, tried, price, ranking, seed)
     for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
         if features > 1 or depth > 1:
             say(f"searching up to {depth} answers deep, {'without' if features == 1 else 'with'} the prompt's features")
@@ -95,7 +98,8 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
     kept = singles
     if len(models) > 1:
         price = price_grid(evidence.usd, evidence.able)
-        kept = _joined(singles, _cascades(models, try_all(evidence, price), price, ranking, seed), CONFIDENCE)
+        tried = try_all(evidence, price, orders=False)
+        kept = _joined(singles, _cascades(models, tried, price, ranking, seed), CONFIDENCE)
     return Frontier(_corners(kept, singles), tuple(singles))
 
 
@@ -122,43 +126,48 @@ def _joined(simpler: list[Point], found: list[Point], confidence: float) -> list
     return [*simpler, *(each for each in found if _beats(each, simpler, confidence))]
 
 
-def _cascades(models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int) -> list[Point]:
-    """For each price of money the plain cascade that is best, measured where it was not chosen."""
+def _cascades(
+    models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
+) -> list[Point]:
+    """For each price of money the plain cascade that is best, measured where it was not chosen.
+
+    A cascade that is best at several prices reaches what choosing at these prices reached on average.
+    """
     count = tried.quality.shape[1]
     rows = np.arange(count)
     quality, usd = np.zeros((len(price), count)), np.zeros((len(price), count))
-    for repeat in range(REPEATS):
+    for repeat in range(repeats):
         folds = _outer(count, seed + repeat)
         outside = np.stack([folds != fold for fold in range(OUTER)], axis=1).astype(np.float64)
         outside /= outside.sum(0)
-        level, cost = tried.quality @ outside, tried.usd @ outside
+        level, cost = tried.level(outside), tried.usd @ outside
         for place, each in enumerate(price.tolist()):
             best = (level - each * cost).argmax(0)[folds]
-            quality[place] += tried.quality[best, rows] / REPEATS
-            usd[place] += tried.usd[best, rows] / REPEATS
-    level, cost = tried.quality.mean(1), tried.usd.mean(1)
-    found: dict[Cascade, Point] = {}
+            quality[place] += tried.quality[best, rows] / repeats
+            usd[place] += tried.usd[best, rows] / repeats
+    everything = np.full((count, 1), 1 / count)
+    level, cost = tried.level(everything), tried.usd @ everything
+    chosen: dict[Cascade, list[int]] = {}
     for place, each in enumerate(price.tolist()):
-        cascade = tried.cascades[int((level - each * cost).argmax())]
-        known = found.get(cascade)
-        if known is None or float(quality[place].mean()) > known.strategy.quality:
-            strategy = _strategy(states(cascade, models), quality[place], usd[place], ranking)
-            found[cascade] = Point(strategy, quality[place], usd[place])
-    return list(found.values())
+        chosen.setdefault(tried.cascades[int((level - each * cost).argmax())], []).append(place)
+    found = []
+    for cascade, places in chosen.items():
+        reached, spent = quality[places].mean(0), usd[places].mean(0)
+        found.append(Point(_strategy(states(cascade, models), reached, spent, ranking), reached, spent))
+    return found
 
 
-def _reserves(models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...]) -> tuple[Strategy, ...]:
+def _reserves(
+    models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
+) -> tuple[Strategy, ...]:
     """The best plain cascades without each of the models."""
-    level, cost = tried.quality.mean(1), tried.usd.mean(1)
-    found: dict[Cascade, Strategy] = {}
+    found: list[Strategy] = []
     for model in range(len(models)):
-        barred = np.array([model in each.members for each in tried.cascades])
-        for each in () if barred.all() else price.tolist():
-            best = int(np.where(barred, -np.inf, level - each * cost).argmax())
-            cascade = tried.cascades[best]
-            if cascade not in found:
-                found[cascade] = _strategy(states(cascade, models), tried.quality[best], tried.usd[best], ranking)
-    return tuple(found.values())
+        able = np.array([model not in each.members for each in tried.cascades])
+        for point in _cascades(models, tried.part(able), price, ranking, seed, 1) if able.any() else ():
+            if all(point.strategy.states != known.states for known in found):
+                found.append(point.strategy)
+    return tuple(found)
 
 
 def _searched(

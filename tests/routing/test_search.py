@@ -10,7 +10,9 @@ import pytest
 from gateway.domain.strategy import Answered
 from gateway.routing.cascades import Cascade, run, states, try_all
 from gateway.routing.frontier import build, plain
+from gateway.routing.hull import corners
 from gateway.routing.search import Evidence, Settings, affordable, decode, encode, learn, play, prices
+from gateway.routing.shrink import real_share, shrunken
 from gateway.routing.strategy import Strategy, Underway
 from tests.routing.recorded import outcomes, rows
 
@@ -46,7 +48,7 @@ def test_a_cascade_plays_as_its_states_do(tmp_path: Path) -> None:
     known = Evidence.of(found, np.ones((200, 1)))
     level = known.quality.mean(0)
     ranking = tuple(found.models[place] for place in np.argsort(-level))
-    for cascade in (Cascade((0, 1, 2), 2), Cascade((0, 1, 2, 3), 3)):
+    for cascade in (Cascade((0, 1, 2), 2), Cascade((0, 1, 2, 3), 3), Cascade((1, 3, 0, 2), 2)):
         quality, usd = run(known, cascade.members, cascade.agree, level)
         strategy = Strategy("", "", 0.0, 0.0, states(cascade, found.models), ranking)
         for row in range(len(found)):
@@ -61,9 +63,50 @@ def test_a_cascade_plays_as_its_states_do(tmp_path: Path) -> None:
 
 def test_the_beam_reaches_every_set_of_a_small_pool(tmp_path: Path) -> None:
     known = evidence(tmp_path, 150)
-    tried = try_all(known, prices(known.usd, known.able))
+    tried = try_all(known, prices(known.usd, known.able), orders=False)
     assert {cascade.members for cascade in tried.cascades if cascade.agree == 2} >= {(0, 1), (0, 1, 2, 3)}
     assert len(tried.cascades) == 6 + 4 + 2 * 1
+
+
+def test_small_sets_are_tried_in_every_order_that_matters(tmp_path: Path) -> None:
+    known = evidence(tmp_path, 150)
+    tried = try_all(known, prices(known.usd, known.able))
+    triples = {each.members for each in tried.cascades if set(each.members) == {0, 1, 2}}
+    assert triples == {(0, 1, 2), (0, 2, 1), (1, 2, 0)}
+    assert len(tried.cascades) == 6 + 4 * 3 + 12 + 1
+    assert len(set(tried.sets.tolist())) == 6 + 4 + 2
+
+
+def test_with_little_room_the_orders_of_the_best_sets_are_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gateway.routing.cascades.CELLS", 150 * 2 * 3)
+    known = evidence(tmp_path, 150)
+    assert len(try_all(known, prices(known.usd, known.able)).cascades) == 6 + 4 + 2 + 3 + 3
+
+
+def test_what_orders_differ_by_is_believed_as_far_as_it_is_no_chance() -> None:
+    chance = np.random.default_rng(0)
+    sets = np.repeat(np.arange(200), 10)
+    luck = (chance.random((2000, 400)) < 0.8).astype(np.float32)
+    real = (chance.random((2000, 400)) < chance.uniform(0.6, 1.0, (2000, 1))).astype(np.float32)
+    assert real_share(luck, sets) < 0.1
+    assert real_share(real, sets) == pytest.approx(0.0133 / (0.0133 + 0.1467 / 400), abs=0.02)  # variances
+    assert real_share(luck, np.arange(2000)) == 1.0
+    level = luck.mean(1)[:, None]
+    assert shrunken(level, sets, 0.0)[:10, 0].tolist() == pytest.approx([level[:10].mean()] * 10)
+    assert np.allclose(shrunken(level, sets, 1.0), level)
+
+
+def test_the_luckiest_of_many_equal_orders_promises_less() -> None:
+    """Chosen by its own mean, the best of 1,000 coins keeps nothing of what it promises."""
+    chance = np.random.default_rng(1)
+    sets = np.repeat(np.arange(100), 10)
+    coins = (chance.random((1000, 400)) < 0.8).astype(np.float32)
+    level = coins.mean(1)[:, None]
+    believed = shrunken(level, sets, real_share(coins, sets))
+    assert level.max() > 0.85
+    assert believed.max() < 0.83
 
 
 def test_asking_for_agreement_is_found_where_it_pays(tmp_path: Path) -> None:
@@ -87,9 +130,14 @@ def test_the_frontier_beats_every_single_model_where_cheap_ones_prove_each_other
     assert enough.kind == "cascade"
 
 
-def test_without_votes_only_single_models_are_left(tmp_path: Path) -> None:
-    frontier = build(("tiny", "mini", "midi", "grand"), evidence(tmp_path, votes=False), quiet)
+def test_without_votes_the_frontier_is_the_hull_of_single_models(tmp_path: Path) -> None:
+    known = evidence(tmp_path, votes=False)
+    frontier = build(("tiny", "mini", "midi", "grand"), known, quiet)
     assert {each.kind for each in frontier.strategies} == {"one backend"}
+    usd, quality = known.usd.mean(0), known.quality.mean(0)
+    hull = corners(usd, quality)
+    assert [each.usd for each in frontier.strategies] == pytest.approx(usd[hull].tolist())
+    assert [each.quality for each in frontier.strategies] == pytest.approx(quality[hull].tolist())
 
 
 def test_a_prompt_that_tells_is_used(tmp_path: Path) -> None:
