@@ -9,13 +9,13 @@ from typing import Any
 
 import click
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.context.count import Counter
@@ -50,31 +50,32 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     """
     try:
         settings = context.settings()
-        route = asyncio.run(_decide(settings, _pressures(settings, team), prompt, team, model, max_tokens))
+        policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+        tenant = Tenant(Key("explain", team), policy, epoch)
+        request = request_for(prompt, model, max_tokens)
+        route = asyncio.run(_decide(settings, tenant, request, _pressures(settings, tenant)))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     context.print(_values(route), lambda: _show(route))
 
 
 async def _decide(
-    settings: Settings, pressures: Mapping[str, float], prompt: str, team: str, model: str, max_tokens: int | None
+    settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> Route:
     catalogue = Catalogue.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
-    policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
-    request = request_for(prompt, model, max_tokens)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures)
-    return router.decide(request, Tenant(Key("explain", team), policy, epoch), Contexts(Counter()).estimate(request))
+    return router.decide(request, tenant, Contexts(Counter()).estimate(request))
 
 
-def _pressures(settings: Settings, team: str) -> dict[str, float]:
+def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
     """As the ledger has it; a worker also knows what is on its way there."""
-    policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
-    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
+    team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
+    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     now, found = time.time(), [0.0]
     with open_database(settings) as database, database.read() as connection:
         for budget in (*policy.budget, *above):
@@ -129,7 +130,7 @@ def _values(route: Route) -> dict[str, Any]:
 
 
 def _show(route: Route) -> None:
-    console = Console(highlight=False)
+    console = paper.console(highlight=False)
     values = _values(route)
     console.print(f"[bold]{values['order'][0]}[/] serves: {route.reason}")
     if route.grade is not None:
