@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.letters import GIVE_UP_S, Sent
 from gateway.alerts.receivers import Answer
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.policy import Policy
@@ -43,7 +43,7 @@ def list_alerts(context: Context, team: str | None) -> None:
         table.add_row(
             one.id, one.severity, _moment(one.created_at), one.target or "log", _outcome(one), tries, one.last_error
         )
-    context.print(_values(sent), lambda: Console().print(table) if sent else click.echo("No alerts yet."))
+    context.print(_values(sent), lambda: paper.console().print(table) if sent else click.echo("No alerts yet."))
 
 
 @alerts.command("test")
@@ -99,7 +99,7 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
         moments = _moment(one.created_at), _moment(one.dead_at)
         table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)
     none = f"No dead letters; one is after {GIVE_UP_S / 86400:.0f} days without an answer of 2xx."
-    context.print(_values(dead), lambda: Console().print(table) if dead else click.echo(none))
+    context.print(_values(dead), lambda: paper.console().print(table) if dead else click.echo(none))
 
 
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:

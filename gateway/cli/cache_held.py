@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 import orjson
-from rich.console import Console
 from rich.table import Table
 
 from gateway.cache.entry import Entry, Flush
 from gateway.cache.lookup import Cache
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
@@ -135,7 +135,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
                     ", ".join(row["tags"]),
                 ),
             )
-        Console().print(shown)
+        paper.console().print(shown)
 
     context.print(found, table)
 
@@ -200,7 +200,7 @@ def show(
                 *(row["id"][:12], row["team"], str(row["bytes"]), f"${row['saves_usd']}"),
                 *(f"{row['age_s']:.0f} s", f"{row['ends_in_s']:.0f} s", ", ".join(row["tags"]), question),
             )
-        Console().print(shown)
+        paper.console().print(shown)
         if answer:
             click.echo(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2).decode())
 

@@ -21,6 +21,7 @@ from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.context.count import Counter
@@ -260,7 +261,7 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
 
 
 def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
-    console = Console(highlight=False)
+    console = paper.console(highlight=False)
     table = Table("", a, b)
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),

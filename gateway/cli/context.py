@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
@@ -73,7 +73,7 @@ def _show(request: CompletionRequest, plan: ContextPlan) -> None:
     for turn in request.turns:
         what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"
         table.add_row(str(turn.index), turn.role, what, turn.text[:60].replace("\n", " "))
-    Console(highlight=False).print(table)
+    paper.console(highlight=False).print(table)
 
 
 @context.command()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import click
 import orjson
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +17,7 @@ from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
 from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.context.count import Counter
@@ -55,33 +56,34 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     """
     try:
         settings = context.settings()
-        route, what_if = asyncio.run(_decide(settings, _pressures(settings, team), prompt, team, model, max_tokens))
+        policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
+        tenant = Tenant(Key("explain", team), policy, epoch)
+        request = request_for(prompt, model, max_tokens)
+        route, what_if = asyncio.run(_decide(settings, tenant, request, _pressures(settings, tenant)))
     except GatewayError as error:
         raise click.ClickException(error.message) from error
     context.print(_values(route, what_if), lambda: _show(route, what_if))
 
 
 async def _decide(
-    settings: Settings, pressures: Mapping[str, float], prompt: str, team: str, model: str, max_tokens: int | None
+    settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
     """The decision, and what would have changed it."""
     catalogue = Catalogue.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
-    policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
-    request = request_for(prompt, model, max_tokens)
     plan = followed(settings.config.routing.artefact)
     router = Router(packaged, catalogue, fleet, fleet.backends, pressures=pressures, plan=plan)
     estimate = Contexts(Counter()).estimate(request)
 
     def decide(policy: Policy) -> Route:
-        return router.decide(request, Tenant(Key("explain", team), policy, epoch), estimate)
+        return router.decide(request, replace(tenant, policy=policy), estimate)
 
-    route = decide(policy)
+    route = decide(tenant.policy)
     if route.what_if is not None:
         return route, list(route.what_if())
-    return route, _by_strategy(decide, policy, model, route)
+    return route, _by_strategy(decide, tenant.policy, request.model, route)
 
 
 def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, route: Route) -> list[str]:
@@ -98,12 +100,12 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
     return told_of_quality(followed_at, rule.quality)
 
 
-def _pressures(settings: Settings, team: str) -> dict[str, float]:
+def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
     """As the ledger has it; a worker also knows what is on its way there."""
-    policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
-    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
+    team, policy = tenant.team, tenant.policy
     if not policy.pacing.enabled:
         return {}
+    above = settings.config.organisations.get(policy.organisation, Organisation()).budget
     now, found = time.time(), [0.0]
     with open_database(settings) as database, database.read() as connection:
         for budget in (*policy.budget, *above):
@@ -160,7 +162,7 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
 
 
 def _show(route: Route, what_if: Sequence[str]) -> None:
-    console = Console(highlight=False)
+    console = paper.console(highlight=False)
     values = _values(route, what_if)
     console.print(f"[bold]{values['order'][0]}[/] serves: {escape(route.reason)}")
     if route.grade is not None:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.units import parse_duration
@@ -59,7 +59,7 @@ def list_(context: Context, team: str | None) -> None:
     """Show what is kept of every key, newest first."""
     with open_database(context.settings()) as database:
         rows = store.listing(database, team)
-    context.print(rows, lambda: Console().print(_table(rows)) if rows else click.echo("No keys yet."))
+    context.print(rows, lambda: paper.console().print(_table(rows)) if rows else click.echo("No keys yet."))
 
 
 @keys.command()

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.console import Console
 from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.standing import Standing
@@ -140,7 +140,7 @@ def _show(
                 team, backend, str(one.judged), f"{one.mean:.3f}", f"{one.low:.3f}–{one.high:.3f}",
                 f"{one.target:.3f}", f"{one.learned.shift:+.2f}", state,
             )  # fmt: skip
-        Console().print(table)
+        paper.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         click.echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
     for purse in purses:

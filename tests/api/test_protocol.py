@@ -17,7 +17,7 @@ from gateway.api.protocol import MAX_HEAD_BYTES, guarded
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.tasks import Tasks
 
-HEAD_S, STALL_S = 0.2, 0.25
+HEAD_S, STALL_S = 0.4, 0.8
 PIECE = b"x" * 50_000
 
 Answer = Callable[[Caller], Awaitable[None]]
@@ -239,8 +239,8 @@ async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: A
     application.answering = pour
     await line.ask()
     received = b""
-    for _ in range(6):  # longer than it may take nothing
-        await asyncio.sleep(STALL_S / 3)
+    for _ in range(10):  # longer than it may take nothing
+        await asyncio.sleep(STALL_S / 8)
         received += await line.read(2**21)
     received += await line.until(b"0\r\n\r\n")
     assert received.count(b"x") == size * len(PIECE)

@@ -125,7 +125,7 @@ class Worker:
         return found.answer.delivered_text() if isinstance(found, Hit) else None
 
 
-async def until(holds: Callable[[], bool], within_s: float = 5.0) -> None:
+async def until(holds: Callable[[], bool], within_s: float = 30.0) -> None:
     """Poll; AssertionError when it takes longer."""
     deadline = time.monotonic() + within_s
     while not holds():

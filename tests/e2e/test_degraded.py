@@ -75,7 +75,7 @@ async def ask(http: httpx.AsyncClient, gateway: GatewayProcess, team: str, text:
     return await http.post(f"{gateway.base}/v1/chat/completions", json=body(text), headers=headers)
 
 
-async def until(true: Callable[[], Any], within_s: float = 12.0) -> None:
+async def until(true: Callable[[], Any], within_s: float = 30.0) -> None:
     """Poll; awaits what `true` returns if it has to."""
     async with asyncio.timeout(within_s):
         while True:

@@ -105,7 +105,7 @@ class Asking:
             self.replies.append((team, reply.status_code, reply.headers.get("x-thriftgate-degraded", "")))
             await asyncio.sleep(0.03)
 
-    async def until(self, true: Callable[[list[tuple[str, int, str]]], bool], within_s: float = 20.0) -> None:
+    async def until(self, true: Callable[[list[tuple[str, int, str]]], bool], within_s: float = 30.0) -> None:
         """Until `true` of the replies since now."""
         start = len(self.replies)
         async with asyncio.timeout(within_s):

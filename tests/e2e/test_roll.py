@@ -46,7 +46,7 @@ async def gateway(tmp_path: Path, port: int) -> AsyncIterator[GatewayProcess]:
         await asyncio.to_thread(gateway.stop)
 
 
-async def until(true: Callable[[], object], within_s: float = 15.0) -> None:
+async def until(true: Callable[[], object], within_s: float = 30.0) -> None:
     async with asyncio.timeout(within_s):
         while not true():
             await asyncio.sleep(0.02)

@@ -55,7 +55,7 @@ class Caller:
             raise ContextTooLong(f"It does not fit {backend.name}.")
         return ContextPlan(self.tokens, self.tokens)
 
-    async def call(self, request: CompletionRequest, route: Route | None = None, *, within_s: float = 5.0) -> Answer:
+    async def call(self, request: CompletionRequest, route: Route | None = None, *, within_s: float = 30.0) -> Answer:
         self.record = record_of(request, self.policy)
         return await self.fleet.call(
             route or Route(self.fleet.backends, "test"),

@@ -117,12 +117,12 @@ class House:
     pieces: list[bytes] = field(default_factory=list)
     """What the client of the last request has got so far."""
 
-    async def serve(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 5.0) -> Reply:
+    async def serve(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 30.0) -> Reply:
         self.record = record_of(request, who or tenant())
         deadline = asyncio.get_running_loop().time() + within_s
         return await self.pipeline.serve(request, self.record.tenant, self.record, deadline)
 
-    async def read(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 5.0) -> bytes:
+    async def read(self, request: CompletionRequest, who: Tenant | None = None, within_s: float = 30.0) -> bytes:
         """All of the answer."""
         self.pieces.clear()
         async with await self.serve(request, who, within_s) as reply:
@@ -156,7 +156,7 @@ def record_of(request: CompletionRequest, who: Tenant) -> Record:
     return Record(request.id, who, request.model, request.dialect, request.stream)
 
 
-async def until(true: Callable[[], object], within_s: float = 5.0) -> None:
+async def until(true: Callable[[], object], within_s: float = 30.0) -> None:
     """Poll; TimeoutError when it takes longer."""
     async with asyncio.timeout(within_s):
         while not true():

@@ -138,7 +138,7 @@ class Provider:
             if connection.current is None:
                 connection.transport.close()
 
-    async def until(self, condition: Callable[[], bool], timeout_s: float = 5.0) -> None:
+    async def until(self, condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
         """Wait for `condition`. Raises TimeoutError."""
         async with asyncio.timeout(timeout_s):
             while not condition():

@@ -114,7 +114,7 @@ def ledger_rows(database: Database) -> list[dict[str, Any]]:
         return [dict(row) for row in found]
 
 
-async def until(true: Callable[[], bool], timeout_s: float = 5.0) -> None:
+async def until(true: Callable[[], bool], timeout_s: float = 30.0) -> None:
     """Poll until `true()`; AssertionError when it never is."""
     async with asyncio.timeout(timeout_s):
         while not true():

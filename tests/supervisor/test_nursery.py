@@ -108,7 +108,7 @@ def test_without_a_nursery_one_is_spawned(real: Gateway) -> None:
     os.kill(nursery(facts["pid"]) or 0, signal.SIGKILL)
     until(lambda: facts["workers"][1] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     spawned = real.facts()["workers"][1]
-    assert "gateway.supervisor.worker" in Path(f"/proc/{spawned}/cmdline").read_text()
+    until(lambda: "gateway.supervisor.worker" in Path(f"/proc/{spawned}/cmdline").read_text())  # empty until it execs
     os.kill(real.facts()["workers"][0], signal.SIGKILL)  # so that the spawned one is who answers
     until(lambda: real.get("/health/ready"))
     code, said = real.end()
