@@ -108,23 +108,26 @@ class Purchase:
     def close(self) -> None:
         """Settle, keep the answer, give back what is held. Synchronous, so that no cancellation comes in between."""
         self.settle()
-        answer = getattr(self, "answer", None)
-        if answer is not None and not (answer.finish == "length" and self._capped):
-            quietly(self._till.cache.store, self._miss, answer, self._record)
-        if answer is not None and (sampler := self._till.sampler) is not None:
-            quietly(sampler.offer, self._request, self._record, answer)
+        if (answer := getattr(self, "answer", None)) is not None:
+            quietly(self._keep, answer)
         if self.hold is not None:
             quietly(self.hold.release)
         self._closed = True
-        after, self._after = self._after, []
-        for step in after:
-            quietly(step)
+        if after := self._after:
+            self._after = []
+            for step in after:
+                quietly(step)
 
-    @property
-    def _capped(self) -> bool:
-        """Was the backend asked for less than the client did, because the budget pays for no more? Such an answer is
-        not the one that another request deserves."""
-        return self.hold is not None and self.hold.output_limit is not None
+    def _keep(self, answer: Answer) -> None:
+        """For who asks the same, and for who compares.
+
+        An answer that ended early because the budget paid for no more is not the one that another request deserves.
+        """
+        hold, till = self.hold, self._till
+        if hold is None or hold.output_limit is None or answer.finish != "length":
+            till.cache.store(self._miss, answer, self._record)
+        if till.sampler is not None:
+            till.sampler.offer(self._request, self._record, answer)
 
     def afterwards(self, step: Callable[[], None]) -> None:
         """Do it when all is closed, at once if that has been."""
@@ -155,6 +158,10 @@ class Purchase:
         journalled. Raises BudgetExhausted and what the answer raises.
         """
         answer, hold, attempt = self.answer, self.hold, self.answer.attempt
+        if not answer.stream and answer.over:  # nothing comes before its ending
+            self.settle()
+            self.ending += answer.ending
+            return False
         kept = b""
 
         def hand_on(piece: bytes) -> bool:

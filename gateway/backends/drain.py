@@ -42,6 +42,10 @@ class Drains:
     async def aclose(self) -> None:
         await self._tasks.aclose()
 
+    @property
+    def any(self) -> bool:
+        return bool(self._shared or self._seen)
+
     def reason(self, backend: str) -> str:
         """Why it gets no new requests now; empty when it does."""
         for known in (self._shared, self._seen):

@@ -22,6 +22,7 @@ class Loads:
     def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: Drains) -> None:
         self._healths, self.drains = healths, drains
         self._scrapes = {name: Scrape(backend, drains) for name, (backend, _) in healths.items() if watched(backend)}
+        self._capacities = {name: _capacity(backend) for name, (backend, _) in healths.items()}
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -39,13 +40,13 @@ class Loads:
 
     def state(self, backend: Backend, health: Health) -> BackendState:
         """As `health` has it, and more."""
-        state = health.state()
-        if drained := self.drains.reason(backend.name):
+        state, name = health.state(), backend.name
+        if self.drains.any and (drained := self.drains.reason(name)):
             state.available, state.reason = False, state.reason or drained
-        scrape = self._scrapes.get(backend.name)
+        scrape = self._scrapes.get(name)
         state.load = scrape.load(health.in_flight) if scrape is not None else None
-        if state.load is None:
-            state.load = own_view(backend, health)
+        if state.load is None and (capacity := self._capacities[name]) is not None:
+            state.load = own_view(health, capacity)
         if state.load is not None:
             state.wait_s = wait_s(state.load, health.whole_s)
         return state
@@ -65,11 +66,15 @@ class Loads:
         return figures
 
 
-def own_view(backend: Backend, health: Health) -> Load | None:
-    """Where the operator said how many calls it takes at a time: this worker's share of them."""
+def _capacity(backend: Backend) -> int | None:
+    """Calls at a time, where the operator said how many it takes."""
     if backend.slots is None and "concurrent" not in backend.model_fields_set:
         return None
-    capacity = min(backend.slots or backend.concurrent, backend.concurrent)
+    return min(backend.slots or backend.concurrent, backend.concurrent)
+
+
+def own_view(health: Health, capacity: int) -> Load:
+    """This worker's share of the calls that a backend takes at a time."""
     present = health.in_flight + health.places.waiting
     running = min(present, capacity)
     return Load(running, present - running, capacity)

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from gateway.cache.flight import Flight, Followed, Form
-from gateway.domain.tasks import Tasks
 
 KEPT_BYTES = 2**20
 """Of one answer: for who asks later, and for who reads slowly. Beyond it nobody can join, and who lags is cut off."""
@@ -27,10 +26,16 @@ class Flights:
         """Those that this worker pays for."""
         self._visits: dict[tuple[bytes, Form], Flight] = {}
         """Those that a neighbour pays for: one for each form, so that all who follow them go along."""
-        self._tasks = Tasks()
+        self._aloft: set[Flight] = set()
+        """All whose task runs, also those that nobody can join any more."""
 
     async def aclose(self) -> None:
-        await self._tasks.aclose()
+        """Cancel those under way and wait until they have ended."""
+        aloft = tuple(self._aloft)
+        for flight in aloft:
+            flight.give_up()
+        for flight in aloft:
+            await flight.landed()
 
     def __len__(self) -> int:
         return len(self._flights) + len(self._visits)
@@ -74,8 +79,14 @@ class Flights:
             self._visits[digest, form] = flight
         flight.claimed = claimed
         first = Followed(flight, leads=leads)
-        flight.start(work, self._tasks)
+        self._aloft.add(flight)
+        flight.start(work)
         return first
+
+    def landed(self, flight: Flight) -> None:
+        """Its task is done with it."""
+        self._aloft.discard(flight)
+        self.forget(flight)
 
     def forget(self, flight: Flight) -> None:
         """Nobody can join it any more."""

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
+from gateway.cache.bodies import Stored
 from gateway.cache.claims import Claims
 from gateway.cache.flight import Flight, Followed, Form
 from gateway.cache.flights import Flights
@@ -23,6 +24,8 @@ from gateway.state.connection import State
 
 log = logging.getLogger(__name__)
 
+LINGER_S = 0.5
+"""A claim outlives its answer by so long: by then the other workers have heard of it from the index log."""
 MOST_JOINS = 2
 """Who has waited in vain for so many answers of others buys its own: a dead backend must not be waited for in a row."""
 
@@ -31,14 +34,23 @@ class Joins:
     """The answers under way of one worker, of its neighbours on this host, and where a policy asks for it, of all
     gateways on one state server."""
 
-    def __init__(self, state: State, delivered: Callable[[], Awaitable[None]], folder: Path | None = None) -> None:
-        """`delivered()` returns when what was stored here is with the state server. `folder`: where the workers of
-        this host find each other; None: this is the only one."""
+    def __init__(
+        self,
+        state: State,
+        delivered: Callable[[], Awaitable[None]],
+        stored: Callable[[bytes], Awaitable[Stored | None]],
+        folder: Path | None = None,
+    ) -> None:
+        """`delivered()` returns when what was stored here is with the state server, `stored(digest)` what is known
+        here. `folder`: where the workers of this host find each other; None: this is the only one."""
         self._markers = Markers(state, delivered)
         self._claims = None if folder is None else Claims(folder)
         self._flights = Flights(self._ended)
-        self._neighbours = None if folder is None else Neighbours(folder, self._flights)
+        self._neighbours = None if folder is None else Neighbours(folder, self._flights, stored)
         self._claimed: set[bytes] = set()
+        self._lingering: dict[bytes, float] = {}
+        """Claims of what has ended → when each is let go (loop time), the first one first."""
+        self._releasing: asyncio.TimerHandle | None = None
         self._counts = {"joined": 0, "joined_in_vain": 0, "joined_neighbours": 0}
 
     async def open(self) -> None:
@@ -61,6 +73,8 @@ class Joins:
     async def _part(self) -> None:
         """From the neighbours."""
         claims, neighbours, self._claims, self._neighbours = self._claims, self._neighbours, None, None
+        if self._releasing is not None:
+            self._releasing.cancel()
         if neighbours is not None:
             await neighbours.aclose()
         if claims is not None:
@@ -136,14 +150,37 @@ class Joins:
         owner = self._claims.take(digest)
         if owner is None:
             self._claimed.add(digest)
+            self._lingering.pop(digest, None)
         return owner
 
     def _ended(self, flight: Flight) -> None:
-        """It can no longer be joined: whoever asks next, wherever, may ask a backend."""
+        """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the neighbours have to
+        hear first; until then they ask this worker for it."""
         self._markers.release(flight.digest)
         if flight.claimed and self._claims is not None:
-            self._claims.release(flight.digest)
+            if flight.over:
+                self._linger(flight.digest)
+            else:
+                self._claims.release(flight.digest)
         flight.claimed = False
+
+    def _linger(self, digest: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        self._lingering[digest] = loop.time() + LINGER_S
+        if self._releasing is None:
+            self._releasing = loop.call_later(LINGER_S, self._release, loop)
+
+    def _release(self, loop: asyncio.AbstractEventLoop) -> None:
+        now, due = loop.time(), []
+        for digest, at in self._lingering.items():
+            if at > now:
+                break
+            due.append(digest)
+        for digest in due:
+            del self._lingering[digest]
+            if self._claims is not None:
+                self._claims.release(digest)
+        self._releasing = loop.call_later(LINGER_S, self._release, loop) if self._lingering else None
 
     def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Followed:
         """A flight of our own that brings the neighbour's answer, which others here can join in turn."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.bodies import Bodies, Stored
-from gateway.cache.entry import Batch, Entry, Flush, Judged, decode, name_of
+from gateway.cache.entry import Batch, Entry, Flush, Judged, Wrong, decode, name_of
 from gateway.cache.exact import Known, Quota
 from gateway.cache.flight import Flight
 from gateway.cache.forget import Forget
@@ -20,6 +20,7 @@ from gateway.cache.guard import Guard
 from gateway.cache.joins import Joins
 from gateway.cache.keepable import doubtful, keepable
 from gateway.cache.key import Keys, Question
+from gateway.cache.measured import Measures
 from gateway.cache.outbox import Outbox
 from gateway.cache.packing import pack
 from gateway.cache.semantic import Semantic
@@ -37,6 +38,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
+from gateway.state.sql import Database
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +78,7 @@ class Cache:
         self._guard = Guard(self._semantic, Trust(share=checks), self._find)
         self._forget = Forget(log, self._known, self._bodies, self._outbox)
         self._snapshots = Snapshots(keep, log, self._known.entries)
-        self._joins = Joins(state, self._outbox.flush, neighbours)
+        self._joins = Joins(state, self._outbox.flush, self._find, neighbours)
         self._tasks, self._meanings = Tasks(), Tasks()
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
 
@@ -93,6 +95,10 @@ class Cache:
     def check_with(self, shadow: Shadow) -> None:
         """Who buys answers to compare hits with."""
         self._guard.shadow = shadow
+
+    def measure_in(self, database: Database) -> None:
+        """Where it is written down by team how many hits were wrong."""
+        self._guard.measures = Measures(database)
 
     def errors(self) -> list[dict[str, Any]]:
         """Per scope: wrong hits as measured by all workers, and how sure a hit has to be here and now."""
@@ -328,7 +334,7 @@ class Cache:
 
     async def wrong(self, request_id: str, team: str) -> None:
         """The answer that this request of `team` got from the cache was wrong: forget it. Raises StateUnavailable."""
-        self._guard.called_wrong(request_id)
+        self._guard.called_wrong(request_id, team)
         await self._forget.wrong(request_id, team)
 
     async def stored(self, digest: bytes) -> Stored | None:
@@ -353,6 +359,8 @@ class Cache:
         if isinstance(change, Judged):
             self._guard.hear(change)
         elif not isinstance(change, Batch):
+            if isinstance(change, Wrong):
+                self._guard.called_wrong(change.request_id, change.team)
             self._forget.apply(change)
         elif change.epoch == self._state.epoch:
             for entry in change.entries:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
-from gateway.errors import StreamBroken
+from gateway.errors import StateUnavailable, StreamBroken
 
 _ASK = struct.Struct("=16s???d")
 """What is asked, whether its bytes are of use as they come and in which form, and for how many seconds."""
@@ -34,8 +34,9 @@ _AHEAD_BYTES = 2**16
 class Neighbours:
     """The socket of this worker, and the way to those of the others. Only this user's processes reach them."""
 
-    def __init__(self, folder: Path, flights: Flights) -> None:
-        self._folder, self._flights = folder, flights
+    def __init__(self, folder: Path, flights: Flights, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
+        """`stored(digest)`: a whole answer that this worker knows, of which the others may not have heard yet."""
+        self._folder, self._flights, self._stored = folder, flights, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
 
@@ -75,6 +76,7 @@ class Neighbours:
             digest, live, stream, usage, left_s = _ASK.unpack(await reader.readexactly(_ASK.size))
             flight = self._flights.find(digest, asyncio.get_running_loop().time() + left_s)
             if flight is None:
+                await self._remember(digest, writer)
                 return
             follower = Followed(flight, silent=not live or flight.form != (stream, usage))
             gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "neighbour's hang-up")
@@ -83,21 +85,28 @@ class Neighbours:
                     await self._pass_on(flight, follower, writer)
             finally:
                 gone.cancel()
-        except (OSError, EOFError, struct.error, StreamBroken):
+        except (OSError, EOFError, struct.error, StreamBroken, StateUnavailable):
             return
         finally:
             writer.close()
             if follower is not None:
                 await follower.aclose()
 
+    async def _remember(self, digest: bytes, writer: asyncio.StreamWriter) -> None:
+        """What has just ended is stored here already."""
+        stored = await self._stored(digest)
+        if stored is not None:
+            _say(writer, _HEAD, orjson.dumps((False, False, 200, "application/json")))
+            _say(writer, _END, b"".join((orjson.dumps((True, "", True, 0)), b"\n", stored.encode())))
+            await writer.drain()
+
     async def _pass_on(self, flight: Flight, follower: Followed, writer: asyncio.StreamWriter) -> None:
         def put(piece: bytes) -> bool:
-            writer.write(_FRAME.pack(_PIECE, len(piece)) + piece)
+            _say(writer, _PIECE, piece)
             return writer.transport.get_write_buffer_size() < _AHEAD_BYTES
 
         live = not follower.silent
-        head = orjson.dumps((live, follower.stream, follower.status, follower.content_type))
-        writer.write(_FRAME.pack(_HEAD, len(head)) + head)
+        _say(writer, _HEAD, orjson.dumps((live, follower.stream, follower.status, follower.content_type)))
         while live and await follower.pour(put):
             await writer.drain()
         answer, paid = flight.answer, flight.paid
@@ -107,8 +116,7 @@ class Neighbours:
         completion = answer.completion() if answer.complete else None
         ending = flight.ending if live and flight.ending != completion else b""
         facts = orjson.dumps((answer.complete, answer.finish, completion is not None, len(ending)))
-        end = b"".join((facts, b"\n", ending, Stored(completion or b"", paid.usage, *paid[1:]).encode()))
-        writer.write(_FRAME.pack(_END, len(end)) + end)
+        _say(writer, _END, b"".join((facts, b"\n", ending, Stored(completion or b"", paid.usage, *paid[1:]).encode())))
         await writer.drain()
 
     # -- ask -----------------------------------------------------------------------------------------------------------
@@ -194,6 +202,7 @@ class Told:
             raise StreamBroken("The answer cannot be given in another form.")
         self._replayed = again = Replayed(request, self._completion)
         self.stream, self.content_type, self.ending = again.stream, again.content_type, again.ending
+        self.finish = self.finish or again.finish
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return pieces(self.pour)
@@ -213,6 +222,10 @@ class Told:
 
     async def aclose(self) -> None:
         """The socket belongs to `Neighbours.fetch`."""
+
+
+def _say(writer: asyncio.StreamWriter, kind: bytes, what: bytes) -> None:
+    writer.write(_FRAME.pack(kind, len(what)) + what)
 
 
 async def _hang_up(reader: asyncio.StreamReader, telling: asyncio.Task[Any] | None) -> None:

@@ -66,8 +66,9 @@ def examine(
                 cause, excluded = "health", state.reason or "resting after failures"
             elif state.wait_s > backend.spill_after:
                 cause, excluded = "busy", f"a request would wait about {state.wait_s:.1f} s for its turn there"
-        plain = expected_cost(backend, demand, prices)
-        cost = plain if state is None else expected_cost(backend, demand, prices, state, sessions)
+        cost = plain = expected_cost(backend, demand, prices)
+        if state is not None and (demand.prefix is not None or occupancy.priced_by_load(backend, state.load)):
+            cost = expected_cost(backend, demand, prices, state, sessions)
         found.append(Candidate(backend, excluded, cause, cost, None if cost == plain else plain))
     return found
 

@@ -16,7 +16,7 @@ from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate, Grade, Route
+from gateway.domain.route import ContextEstimate, Grade, Prefix, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing.adequacy import Adequacy
@@ -162,8 +162,8 @@ class Router:
                 f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
                 param="model",
             )
-        prefix = self._continuity.prefix(request, tenant, session)
-        demand = self._demand(request, tenant, estimate, named)._replace(prefix=prefix)
+        prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
+        demand = self._demand(request, tenant, estimate, named, prefix)
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
@@ -197,7 +197,14 @@ class Router:
         learned = {"lengths_known": len(self._lengths), "strategies": strategies}
         return {**self._counts, **learned, **self._continuity.stats()}
 
-    def _demand(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, named: Named) -> Demand:
+    def _demand(
+        self,
+        request: CompletionRequest,
+        tenant: Tenant,
+        estimate: ContextEstimate,
+        named: Named,
+        prefix: Prefix | None,
+    ) -> Demand:
         expected = self._lengths.expected(tenant.team, request.model, request.max_output_tokens)
         return Demand(
             request.dialect,
@@ -207,6 +214,7 @@ class Router:
             request.max_output_tokens,
             tenant.policy.data,
             request.controls.tier,
+            prefix,
         )
 
     def _by_rule(
@@ -228,7 +236,8 @@ class Router:
         adequacy = judge.adequacy if judge else None
         choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt)
         subject = session or request.controls.session or request.id
-        plan = self._planned(choice, candidates, request, grade, quality, subject, learnt)
+        tokens = demand.input.tokens, demand.output_tokens
+        plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
         choice = plan.choice if plan else choice
         served, why = self._override(choice, request, policy, subject)
         order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
@@ -265,10 +274,11 @@ class Router:
         quality: float,
         subject: str,
         learnt: Mapping[str, Learned],
+        tokens: tuple[int, int],
     ) -> Planned | None:
         if self.plan is None or not knows(grade):
             return None
-        found = planned(self.plan, choice, candidates, request, quality, subject, learnt)
+        found = planned(self.plan, choice, candidates, request, quality, subject, learnt, tokens)
         self._counts["planned"] += found is not None
         return found
 

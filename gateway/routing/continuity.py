@@ -14,7 +14,7 @@ from gateway.domain.route import Prefix, Route
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import Candidate
 from gateway.routing.replicas import Replica, group_of, order
-from gateway.routing.sessions import Sessions, prefix_of
+from gateway.routing.sessions import LEAST_TOKENS, Sessions, prefix_of
 
 
 class Continuity:
@@ -29,13 +29,16 @@ class Continuity:
         sizes = Counter(groups.values())
         self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
 
-    def prefix(self, request: CompletionRequest, tenant: Tenant, session: str) -> Prefix:
+    def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
+        """None: it is too short for anybody to remember, has no tools to go on with, and there are no replicas."""
+        if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
+            return None
         return prefix_of(request, tenant.key.id, session)
 
-    def arrange(self, candidates: list[Candidate], prefix: Prefix, input_tokens: int) -> list[Candidate]:
+    def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
         """The same candidates; of replicas the one to be asked stands first, and all have its price, so that whoever
         takes the first of the cheapest takes that one."""
-        if not self._groups:
+        if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
         for place, each in enumerate(candidates):
@@ -58,11 +61,11 @@ class Continuity:
                 arranged[place] = members[backend.name]._replace(cost_pico=cost)
         return arranged
 
-    def keep(self, route: Route, prefix: Prefix, candidates: Sequence[Candidate]) -> Route:
+    def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
         """`route`, with who began a tool loop in front, and those that are only busy behind everybody else."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
-        holder = self.sessions.holder(prefix)
+        holder = self.sessions.holder(prefix) if prefix is not None else ""
         held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
         if held is not None:
             if held is not route.backends[0] or route.asking is not None:
@@ -70,7 +73,8 @@ class Continuity:
             route.asking = route.escalate_to = route.what_if = None
             route.strategy, route.escalate_below = "", 0.0
             route.backends = (held, *(each for each in route.backends if each is not held))
-        route.backends = (*route.backends, *(each for each in busy if each not in route.backends))
+        if busy:
+            route.backends = (*route.backends, *(each for each in busy if each not in route.backends))
         return route
 
     def learn(self, record: Record) -> None:

@@ -34,12 +34,17 @@ def expected_cost(
 ) -> int:
     """Pico-dollars of one call: `warm_tokens` of the input at the price of cached ones, a machine's tokens at what they
     cost at its `load`."""
-    if load is not None and backend.price is not None and backend.price.machine_hour_usd:
-        price = at_load(price, float(backend.price.machine_hour_usd), load)
+    if load is not None and backend.price is not None and priced_by_load(backend, load):
+        price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     warm = min(warm_tokens, input_tokens)
     if not warm or price.tier(input_tokens).cached_input is None:
         return price.plain(input_tokens, output_tokens)
     return price.cost(Usage(input_tokens - warm, cached_tokens=warm, output_tokens=output_tokens))
+
+
+def priced_by_load(backend: Backend, load: Load | None) -> bool:
+    """Is it a machine by the hour whose load is known?"""
+    return load is not None and backend.price is not None and bool(backend.price.machine_hour_usd)
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:

@@ -131,6 +131,20 @@ async def test_streams_and_whole_answers_of_two_workers_share_a_call(scene: Scen
     assert all(answer.endswith(b"data: [DONE]\n\n") and b"t29" in answer for answer in answers[::2])
 
 
+async def test_who_asks_another_worker_right_after_the_end_gets_that_answer_too(scene: Scene) -> None:
+    clients = [await scene.client() for _ in range(12)]  # at both workers, unless all twelve coins fall alike
+    for number in range(5):
+        scene.provider.script(Reply(tokens=30))
+        asked = body(f"question {number}")
+        for client in clients:
+            client.data.clear()
+        answers = [await client.ask(asked | {"stream": n % 3 == 0}) for n, client in enumerate(clients)]
+        assert len(scene.provider.exchanges) == number + 1
+        assert all(b"t29" in answer for answer in answers)
+        assert [client.cache for client in clients[:1]] == ["miss"]
+        assert {client.cache for client in clients[1:]} <= {"exact", "join"}
+
+
 async def test_who_pays_hangs_up_and_twenty_others_at_two_workers_get_all_of_it(scene: Scene) -> None:
     scene.provider.script(Reply(tokens=60, drip_s=0.02))
     leader = await scene.client()

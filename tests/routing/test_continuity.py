@@ -22,11 +22,16 @@ from gateway.routing.grade import Grader
 from tests.routing.conftest import EASY, backend, record, request, tenant
 
 LONG = 20_000
+TOOLED = frozenset({"tools"})
 TOOLS = [Turn(0, "user", EASY), Turn(1, "assistant", "", calls=("c",)), Turn(2, "tool", "12", results=("c",))]
 A_PRICE = PriceEntry(input=Decimal(1), cached_input=Decimal("0.1"), output=Decimal(4))
 B_PRICE = PriceEntry(input=Decimal("0.8"), cached_input=Decimal("0.08"), output=Decimal("3.2"))
-ONE = backend("one", "hosted", model="same", kind="openai").model_copy(update={"price": A_PRICE})
-OTHER = backend("other", "hosted", model="same", kind="openai").model_copy(update={"price": B_PRICE})
+ONE = backend("one", "hosted", model="same", kind="openai").model_copy(
+    update={"price": A_PRICE, "capabilities": TOOLED}
+)
+OTHER = backend("other", "hosted", model="same", kind="openai").model_copy(
+    update={"price": B_PRICE, "capabilities": TOOLED}
+)
 HOUR = PriceEntry(machine_hour_usd=Decimal(2), tokens_per_second=1000)
 
 
@@ -103,25 +108,25 @@ def test_a_warm_prefix_keeps_a_conversation_with_the_dearer_backend(build: Build
 @pytest.mark.parametrize("model", ["auto", "same"])
 def test_a_tool_loop_goes_on_where_it_began(build: Build, fleet: Fleet, model: str) -> None:
     router = build(ONE, OTHER)
-    began = request(model=model)
-    first, fresh = decide(router, began), decide(router, request(model=model, turns=TOOLS))
+    began = request(model=model, needs=TOOLED)
+    first, fresh = decide(router, began), decide(router, request(model=model, turns=TOOLS, needs=TOOLED))
     usual, other = fresh.backends[0].name, ONE if fresh.backends[0] is OTHER else OTHER
     answered(router, began, Route((other,), "fell back", prefix=first.prefix), Usage(50), finish="tool_calls")
-    going_on = decide(router, request(model=model, turns=TOOLS))
+    going_on = decide(router, request(model=model, turns=TOOLS, needs=TOOLED))
     assert names(going_on)[0] == other.name
     assert going_on.reason.startswith(f"{other.name} goes on with the tools that it called")
     assert names(decide(router, began)) == names(first)
     fleet.states[other.name] = BackendState(False, "resting after failures")
-    assert names(decide(router, request(model=model, turns=TOOLS)))[0] == usual
+    assert names(decide(router, request(model=model, turns=TOOLS, needs=TOOLED)))[0] == usual
 
 
 def test_a_loop_is_not_left_because_its_backend_is_busy(build: Build, fleet: Fleet) -> None:
     router = build(ONE, OTHER)
-    began = request(model="same")
+    began = request(model="same", needs=TOOLED)
     first = decide(router, began)
     answered(router, began, first, Usage(50), finish="tool_calls")
     fleet.busy("other", Load(4, 9, 4), wait_s=60)
-    assert names(decide(router, request(model="same", turns=TOOLS))) == ["other", "one"]
+    assert names(decide(router, request(model="same", turns=TOOLS, needs=TOOLED))) == ["other", "one"]
     assert names(decide(router, began)) == ["one", "other"]  # it stands by, behind who can begin at once
 
 
