@@ -95,10 +95,8 @@ class Prometheus:
 
 @pytest.fixture
 def gateway(tmp_path: Path, ports: dict[str, int]) -> Iterator[GatewayProcess]:  # noqa: F811
-    process = GatewayProcess(tmp_path / "home", CONFIG.format(**ports), POLICIES, workers=2)
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(tmp_path / "home", CONFIG.format(**ports), POLICIES, workers=2) as process:
+        yield process
 
 
 @pytest.fixture

@@ -63,9 +63,8 @@ def gateway(
     home: Path = tmp_path_factory.mktemp("readme") / "home"
     process = GatewayProcess(home, config + "admin_api: true\n", environment=environment)
     (process.folder / "search.yaml").write_text(yaml_block(README, "policies/search.yaml"))
-    process.start()
-    yield process
-    process.stop()
+    with process:
+        yield process
 
 
 @pytest.fixture

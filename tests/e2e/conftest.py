@@ -43,15 +43,13 @@ def ports() -> dict[str, int]:
 
 @pytest.fixture(scope="session")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(
+    with GatewayProcess(
         tmp_path_factory.mktemp("gateway") / "home",
         CONFIG.format(**ports),
         POLICIES,
         {"SMALL_KEY": "sk-upstream-small-secret"},
-    )
-    process.start()
-    yield process
-    process.stop()
+    ) as process:
+        yield process
 
 
 @dataclass

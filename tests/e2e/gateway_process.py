@@ -11,13 +11,15 @@ import sys
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.error import URLError
 from urllib.request import urlopen
 
 import orjson
 
 REPOSITORY = Path(__file__).parents[2]
+PATIENCE_S = 45
+"""For a start, an end or a command, on a machine that is busy."""
 
 
 def free_port() -> int:
@@ -89,7 +91,7 @@ class GatewayProcess:
                 env={**os.environ, **self.environment},
                 start_new_session=True,
             )
-        until = time.monotonic() + 15
+        until = time.monotonic() + PATIENCE_S
         while time.monotonic() < until:
             if self.process.poll() is not None:
                 break
@@ -101,13 +103,20 @@ class GatewayProcess:
         self.stop()
         raise RuntimeError(f"the gateway did not become ready:\n{self.log[-4000:]}")
 
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def stop(self) -> int:
         """As an operator stops it."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.terminate()
         try:
-            return self.process.wait(timeout=15)
+            return self.process.wait(timeout=PATIENCE_S)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
@@ -123,7 +132,7 @@ class GatewayProcess:
         done = subprocess.run(
             command(*arguments, *self._common()),
             capture_output=True, text=True, input=stdin, cwd=REPOSITORY,
-            env={**os.environ, **self.environment}, timeout=20, check=False,
+            env={**os.environ, **self.environment}, timeout=PATIENCE_S, check=False,
         )  # fmt: skip
         if check and done.returncode:
             raise RuntimeError(f"{arguments} ended with {done.returncode}:\n{done.stdout}{done.stderr}")

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
-import time
 from collections.abc import AsyncIterator, Iterator
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import urlopen
 
 import httpx
 import orjson
 import pytest
 
-from gateway.settings.environment import variable
-from gateway.supervisor.local_model import GGUF
-from tests.e2e.gateway_process import REPOSITORY, GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.llama import llama
 from tests.fakes.provider import Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
@@ -44,49 +36,16 @@ QUESTION = "Tell me a long story about the river that runs through the city of L
 
 
 @pytest.fixture(scope="module")
-def model() -> Iterator[int]:
-    """llama.cpp's own server on the packaged weights, as the supervisor starts it → its port."""
-    if find_spec("xllamacpp") is None:
-        pytest.skip("the extra `local` is not installed")
-    weights = Path(variable("THRIFTGATE_TEST_GGUF") or REPOSITORY / ".models" / GGUF)
-    if not weights.is_file():
-        pytest.skip(f"no weights at {weights}")
-    port = free_port()
-    options = ["--gguf", str(weights), "--port", str(port), "--threads", "1", "--slots", "4", "--window", "1024"]
-    command = [sys.executable, "-m", "gateway.backends.llama", *options, "--gpu-layers", "0"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY)
-    try:
-        _wait_for(f"http://127.0.0.1:{port}/health")
-        yield port
-    finally:
-        process.terminate()
-        process.wait(timeout=15)
-
-
-def _wait_for(url: str) -> None:
-    until = time.monotonic() + 60
-    while True:
-        try:
-            with urlopen(url, timeout=2):
-                return
-        except (OSError, URLError):
-            if time.monotonic() > until:
-                raise
-            time.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def ports(model: int) -> dict[str, int]:
-    return {"small": model, "large": free_port()}
+def ports() -> Iterator[dict[str, int]]:
+    with llama(slots=4, window=1024) as port:
+        yield {"small": port, "large": free_port()}
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("cascade") / "home"
-    process = GatewayProcess(home, CONFIG.format(**ports), {"team": POLICY})
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(home, CONFIG.format(**ports), {"team": POLICY}) as process:
+        yield process
 
 
 @pytest.fixture

@@ -47,10 +47,8 @@ def port() -> int:
 @pytest.fixture(scope="module")
 def sturdy(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     """One gateway that the tests of this file maltreat in turn."""
-    process = gateway_in(tmp_path_factory.mktemp("sturdy") / "home", port)
-    process.start()
-    yield process
-    process.stop()
+    with gateway_in(tmp_path_factory.mktemp("sturdy") / "home", port) as process:
+        yield process
 
 
 @pytest.fixture

@@ -47,10 +47,10 @@ def ports() -> dict[str, int]:
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
-    process = GatewayProcess(tmp_path_factory.mktemp("learning") / "home", CONFIG.format(**ports), POLICIES, workers=2)
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(
+        tmp_path_factory.mktemp("learning") / "home", CONFIG.format(**ports), POLICIES, workers=2
+    ) as process:
+        yield process
 
 
 @pytest.fixture

@@ -40,10 +40,8 @@ def ports() -> Iterator[dict[str, int]]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("local") / "home"
-    process = GatewayProcess(home, CONFIG.format(**ports), {"team": POLICY})
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(home, CONFIG.format(**ports), {"team": POLICY}) as process:
+        yield process
 
 
 @pytest.fixture

@@ -51,10 +51,8 @@ def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> 
         config += BACKEND.format(name=name, kind=kind, port=ports[model], model=model)
     secrets = {"UPSTREAM_KEY": "sk-upstream-secret"}
     policies = {**POLICIES, "alias": "models: {sonnet: {candidates: [claude]}}\n"}
-    process = GatewayProcess(tmp_path_factory.mktemp("messages") / "home", config, policies, secrets)
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(tmp_path_factory.mktemp("messages") / "home", config, policies, secrets) as process:
+        yield process
 
 
 @pytest.fixture

@@ -38,10 +38,8 @@ def ports() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int]) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("pairs") / "home"
-    process = GatewayProcess(home, CONFIG.format(**ports), POLICIES, {})
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(home, CONFIG.format(**ports), POLICIES, {}) as process:
+        yield process
 
 
 @pytest.fixture(params=list(PATHS))

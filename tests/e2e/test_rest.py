@@ -52,10 +52,8 @@ def own_ports() -> dict[str, int]:
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, own_ports: dict[str, int]) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("rest") / "home"
-    process = GatewayProcess(home, CONFIG.format(**own_ports), POLICIES, {"ALL_KEY": "sk-upstream-secret"})
-    process.start()
-    yield process
-    process.stop()
+    with GatewayProcess(home, CONFIG.format(**own_ports), POLICIES, {"ALL_KEY": "sk-upstream-secret"}) as process:
+        yield process
 
 
 @dataclass
