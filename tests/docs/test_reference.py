@@ -95,7 +95,8 @@ def test_the_defaults_are_the_models(name: str) -> None:
 
 def test_the_examples_are_valid_files() -> None:
     parse(yaml_block(README, "gateway.yaml"), GatewayConfig, "README.md")
-    parse(yaml_block(README, "policies/search.yaml"), Policy, "README.md")
+    for name in ("search", "adopting"):
+        assert parse(yaml_block(README, f"policies/{name}.yaml"), Policy, "README.md").team == name
 
 
 def test_every_command_has_a_line_and_every_line_a_command() -> None:
