@@ -38,7 +38,7 @@ class Hedges:
         if slow_after_s is None or earned < 1:
             return await self._attempts.first_of(route.backends, errand)
         race = _Race(self._attempts, replace(errand, turn=asyncio.Lock()), partial(self._spend, tenant.team))
-        return await race.run(route.backends, slow_after_s)
+        return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
         """May a second attempt begin now?"""
@@ -56,10 +56,11 @@ class _Race:
         self._begun: list[tuple[Errand, Relayed | Whole]] = []
         self._errors: list[GatewayError] = []
 
-    async def run(self, backends: Sequence[Backend], slow_after_s: float) -> Relayed | Whole:
+    async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
         """The first answer that begins; the other attempt is left, and closed in the books as a hedge."""
+        backends = route.backends
         try:
-            tried = await self._raced(backends, slow_after_s)
+            tried = await self._raced(route, slow_after_s)
             if self._begun:
                 self._won = self._begun[0][1]
             else:
@@ -73,8 +74,9 @@ class _Race:
             self._errand.hold.follow(self._won.attempt)
         return self._won
 
-    async def _raced(self, backends: Sequence[Backend], slow_after_s: float) -> list[Backend]:
+    async def _raced(self, route: Route, slow_after_s: float) -> list[Backend]:
         """Until one has begun, or both have failed → whom that was."""
+        backends = route.backends
         tried = [backends[0]]
         running: dict[asyncio.Task[None], Errand] = {}
         async with asyncio.TaskGroup() as group:
@@ -85,7 +87,7 @@ class _Race:
 
             start(backends[0])
             await asyncio.wait(running, timeout=slow_after_s)
-            if not self._begun and not self._errors and (spare := self._spare(backends)) and self._spend():
+            if not self._begun and not self._errors and (spare := self._spare(route)) and self._spend():
                 self._attempts.totals.hedged += 1
                 self._errand.record.note("hedging", backend=spare.name, after_ms=round(slow_after_s * 1000, 3))
                 tried.append(spare)
@@ -113,9 +115,21 @@ class _Race:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._errand)
 
-    def _spare(self, backends: Sequence[Backend]) -> Backend | None:
+    def _spare(self, route: Route) -> Backend | None:
         """Whom to ask beside the first: the next one that can take it now, else the same one again."""
-        for backend in (*backends[1:], backends[0]):
-            if self._attempts.health(backend).state().available:
+        for backend in (*route.backends[1:], route.backends[0]):
+            if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
         return None
+
+
+def _as_good(backend: Backend, route: Route) -> bool:
+    """May it serve though the first one is well? Others stand by for when it fails, and a slow answer is no failure."""
+    if route.reference is None or backend.model == route.backends[0].model:
+        return True
+    if route.observed is not None:
+        return False
+    if backend is route.reference:
+        return True
+    adequacy = next((each.adequacy for each in route.considered if each.backend == backend.name), None)
+    return adequacy is not None and route.quality is not None and adequacy >= route.quality

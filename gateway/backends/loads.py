@@ -52,17 +52,19 @@ class Loads:
         return state
 
     def stats(self) -> dict[str, float]:
-        """Per backend that is looked at: `NAME.running`, `NAME.queued`, `NAME.tokens_per_second`, `NAME.kv_used`."""
+        """Per backend that is looked at, of its server: `NAME.server_running`, `NAME.server_waiting`,
+        `NAME.server_tokens_per_second`, `NAME.server_kv_used`."""
         figures: dict[str, float] = {}
         for name, scrape in self._scrapes.items():
             load = scrape.known(self._healths[name][1].in_flight)
             if load is None:
                 continue
-            figures[f"{name}.running"], figures[f"{name}.queued"] = round(load.running, 3), round(load.waiting, 3)
+            figures[f"{name}.server_running"] = round(load.running, 3)
+            figures[f"{name}.server_waiting"] = round(load.waiting, 3)
             if load.tokens_per_second is not None:
-                figures[f"{name}.tokens_per_second"] = round(load.tokens_per_second, 1)
+                figures[f"{name}.server_tokens_per_second"] = round(load.tokens_per_second, 1)
             if load.kv_used is not None:
-                figures[f"{name}.kv_used"] = round(load.kv_used, 3)
+                figures[f"{name}.server_kv_used"] = round(load.kv_used, 3)
         return figures
 
 

@@ -16,7 +16,7 @@ from gateway.batches.files import GONE_S, Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.run import Recalls, Run, Sender
 from gateway.domain.protocols import Clock
-from gateway.domain.tasks import Tasks
+from gateway.domain.tasks import Tasks, repeat
 from gateway.pipeline import Pipeline
 from gateway.policy.tenants import Tenants
 
@@ -77,17 +77,12 @@ class Runner:
 
     async def _follow(self) -> None:
         """For ever."""
-        failing = False
-        while True:
-            try:
-                if self._lock >= 0 or await asyncio.to_thread(self._acquire):
-                    await self._tick()
-                failing = False
-            except (SQLAlchemyError, OSError) as error:
-                if not failing:
-                    log.warning("batches wait, the database or the disk does not answer: %s", error)
-                failing = True
-            await asyncio.sleep(self._tick_s)
+
+        async def look() -> None:
+            if self._lock >= 0 or await asyncio.to_thread(self._acquire):
+                await self._tick()
+
+        await repeat(look, self._tick_s, _troubled, SQLAlchemyError, OSError)
 
     def _acquire(self) -> bool:
         """Become the runner of this directory, unless another process is. The lock ends with the process."""
@@ -157,3 +152,7 @@ class Runner:
         finally:
             run.close()
             del self._runs[run.batch.id]
+
+
+def _troubled(error: Exception) -> None:
+    log.warning("batches wait, the database or the disk does not answer: %s", error)

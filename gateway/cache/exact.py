@@ -73,6 +73,10 @@ class Known:
             return None
         return entry
 
+    def has(self, digest: bytes) -> bool:
+        """Also of what has expired and was not looked for since."""
+        return digest in self._teams
+
     def touch(self, digest: bytes) -> None:
         """It was asked for."""
         if (team := self._teams.get(digest)) is not None:

@@ -38,15 +38,17 @@ class Joins:
         self,
         state: State,
         delivered: Callable[[], Awaitable[None]],
+        knows: Callable[[bytes], bool],
         stored: Callable[[bytes], Awaitable[Stored | None]],
         folder: Path | None = None,
     ) -> None:
-        """`delivered()` returns when what was stored here is with the state server, `stored(digest)` what is known
-        here. `folder`: where the workers of this host find each other; None: this is the only one."""
+        """`delivered()` returns when what was stored here is with the state server. `knows(digest)`: is it stored?
+        `stored(digest)` is what is. `folder`: where workers of this host find each other; None: there is but one."""
         self._markers = Markers(state, delivered)
         self._claims = None if folder is None else Claims(folder)
         self._flights = Flights(self._ended)
         self._neighbours = None if folder is None else Neighbours(folder, self._flights, stored)
+        self._knows = knows
         self._claimed: set[bytes] = set()
         self._lingering: dict[bytes, float] = {}
         """Claims of what has ended → when each is let go (loop time), the first one first."""
@@ -158,7 +160,7 @@ class Joins:
         hear first; until then they ask this worker for it."""
         self._markers.release(flight.digest)
         if flight.claimed and self._claims is not None:
-            if flight.over:
+            if flight.over and self._knows(flight.digest):
                 self._linger(flight.digest)
             else:
                 self._claims.release(flight.digest)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 import orjson
@@ -14,6 +15,7 @@ from gateway.policy.schema import json_schema
 from gateway.routing.choose import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
+from gateway.trials.judges import JUDGES
 
 
 @click.command()
@@ -32,9 +34,12 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
         return
     try:
-        settings = context.settings()
+        settings = context.settings(keys=True)
         policies = load_policies(settings.policies, settings.config.ceilings)
-        problems = [*unknown_backends(settings, policies), *_unreadable(settings)]
+        problems = [
+            *unknown_backends(settings, policies),
+            *_unreadable(settings, context.config or Path("gateway.yaml")),
+        ]
         if problems:
             raise ConfigError(problems)
     except ConfigError as error:
@@ -47,11 +52,14 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     )
 
 
-def _unreadable(settings: Settings) -> list[str]:
+def _unreadable(settings: Settings, config: Path) -> list[str]:
+    plan = settings.config.routing.artefact
     try:
-        fitted(settings.config.routing.artefact)
-    except (ValueError, OSError) as error:
-        return [f"gateway.yaml: routing.artefact: {error}"]
+        fitted(plan)
+    except OSError as error:
+        return [f"{config}: routing.artefact: {plan}: {error.strerror}; `thriftgate router fit` writes one"]
+    except ValueError as error:
+        return [f"{config}: routing.artefact: {error}"]
     return []
 
 
@@ -75,4 +83,10 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
                 for name in names
                 if name not in fits
             ]
+        judge, judges = policy.trials.judge, {*JUDGES, *(backend.name for backend in backends)}
+        if judge not in judges:
+            problems.append(
+                f"team {team}: trials.judge: there is no judge or backend called {judge!r}; "
+                f"there are {', '.join(sorted(judges))}"
+            )
     return problems

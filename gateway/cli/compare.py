@@ -41,7 +41,7 @@ from gateway.policy.load import load_policies
 from gateway.routing.candidates import may_go_to
 from gateway.routing.grade import Grader
 from gateway.settings.gateway import Settings
-from gateway.trials.judges import Agreement, Blind, Choices, Exact, Judge
+from gateway.trials.judges import JUDGES, Agreement, Blind, Choices, Judge
 from gateway.trials.pairs import Pair, Pairs, Prompt, Till
 from gateway.trials.tally import Interval, Pace, Tally, tally
 
@@ -73,7 +73,7 @@ def compare(
     thriftgate compare large small --prompts prompts.jsonl --max-usd 2
     {"id": 1, "prompt": "How much is 17 * 3?", "answer": "51"}     answer: optional, the right one
     """
-    settings = context.settings()
+    settings = context.settings(keys=True)
     try:
         limit = usd_to_pico(parse_usd(max_usd))
         asked = read_prompts(prompts, max_tokens, temperature)
@@ -223,10 +223,8 @@ def _backend(fleet: Fleet, name: str, policy: Policy) -> Backend:
 
 
 def _judge(name: str, fleet: Fleet, policy: Policy, pairs: Pairs) -> Judge:
-    if name == Agreement.name:
-        return Agreement()
-    if name == Exact.name:
-        return Exact()
+    if known := JUDGES.get(name):
+        return known()
     backend = _backend(fleet, name, policy)
 
     async def ask(request: CompletionRequest) -> Choices | None:

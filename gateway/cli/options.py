@@ -23,9 +23,9 @@ class Context:
     policies: tuple[Path, ...]
     as_json: bool
 
-    def settings(self) -> Settings:
-        """Raises ConfigError."""
-        return load_settings(self.config, self.data_dir, self.policies)
+    def settings(self, *, keys: bool = False) -> Settings:
+        """`keys`: with those of the backends, for who is to call them. Raises ConfigError."""
+        return load_settings(self.config, self.data_dir, self.policies, keys=keys)
 
     def print(self, value: Any, text: Callable[[], None] | str) -> None:
         """`value` as JSON when asked, else the text meant for people."""

@@ -48,7 +48,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     from gateway.supervisor.supervisor import Supervisor
 
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    settings = context.settings()
+    settings = context.settings(keys=True)
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:
         settings = _for_the_tour(settings, team)

@@ -65,12 +65,18 @@ def trial(context: Context, plan: Path) -> None:
     """
     from gateway.routing.plan_file import read_plan
 
-    data = plan.read_bytes()
+    settings, data = context.settings(), plan.read_bytes()
     try:
-        read_plan(data, str(plan))
+        found = read_plan(data, str(plan))
     except ValueError as error:
         raise click.ClickException(str(error)) from error
-    with open_database(context.settings()) as database, database.begin() as connection:
+    if backends := settings.config.backends:
+        known = {name for backend in backends for name in (backend.name, backend.model)}
+        if not known.intersection(found.models):
+            raise click.ClickException(f"{plan}: no backend has any of its models: {', '.join(found.models)}.")
+        if missing := [model for model in found.models if model not in known]:
+            click.echo(f"No backend has {', '.join(missing)}: strategies that may ask them are left out.", err=True)
+    with open_database(settings) as database, database.begin() as connection:
         id = artefacts.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
 

@@ -4,10 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 log = logging.getLogger(__name__)
+
+
+async def repeat(
+    step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
+) -> None:
+    """`step`, and again `every_s` seconds later, for ever. `troubled` hears of errors that are expected `on`: of the
+    first in a row."""
+    failing = False
+    while True:
+        try:
+            await step()
+            failing = False
+        except on as error:
+            if not failing:
+                troubled(error)
+            failing = True
+        await asyncio.sleep(every_s)
 
 
 class Tasks:

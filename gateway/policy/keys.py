@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import logging
 import re
@@ -15,6 +14,7 @@ from sqlalchemy import Connection, func, insert, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH
+from gateway.domain.tasks import repeat
 from gateway.domain.tenant import Key
 from gateway.state.sql import Database
 from gateway.state.tables import audit, keys
@@ -158,16 +158,7 @@ class KeyRing:
 
     async def follow(self) -> None:
         """Refresh a few times a second, for ever."""
-        failing = False
-        while True:
-            try:
-                await self.refresh()
-                failing = False
-            except SQLAlchemyError as error:
-                if not failing:
-                    log.warning("keys cannot be read, the last snapshot stays in force: %s", error)
-                failing = True
-            await asyncio.sleep(POLL_S)
+        await repeat(self.refresh, POLL_S, _troubled, SQLAlchemyError)
 
     @property
     def age_s(self) -> float:
@@ -188,3 +179,7 @@ def _mark(connection: Connection) -> tuple[Any, ...]:
 def _living(connection: Connection) -> list[Any]:
     now = time.time()
     return list(connection.execute(select(keys).where((keys.c.revoked_at.is_(None)) | (keys.c.revoked_at > now))).all())
+
+
+def _troubled(error: Exception) -> None:
+    log.warning("keys cannot be read, the last snapshot stays in force: %s", error)

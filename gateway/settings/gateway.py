@@ -260,10 +260,12 @@ class Settings:
         return self.config.ledger.database_url or f"sqlite:///{self.paths.sqlite}"
 
 
-def load_settings(config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = ()) -> Settings:
+def load_settings(
+    config: Path | None = None, data_dir: Path | None = None, policies: Sequence[Path] = (), *, keys: bool = True
+) -> Settings:
     """Defaults where nothing is named: gateway.yaml and policies/ of the working directory, if there.
 
-    Secrets are resolved here. Raises ConfigError.
+    Secrets are resolved here. `keys`: also those of backends; who calls none need not have them. Raises ConfigError.
     """
     if config is None and Path("gateway.yaml").is_file():
         config = Path("gateway.yaml")
@@ -274,24 +276,19 @@ def load_settings(config: Path | None = None, data_dir: Path | None = None, poli
             raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
     loaded = load(config, GatewayConfig) if config else GatewayConfig()
     where = str(config) if config else "defaults"
-    return Settings(_resolve(loaded, where), Paths((data_dir or default_data_dir()).absolute()), tuple(policies))
+    return Settings(_resolve(loaded, where, keys), Paths((data_dir or default_data_dir()).absolute()), tuple(policies))
 
 
-def _resolve(config: GatewayConfig, where: str) -> GatewayConfig:
+def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
+    def known(backend: Backend) -> Backend:
+        if backend.api_key is None:
+            return backend
+        key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None
+        return backend.model_copy(update={"api_key": key and SecretStr(key)})
+
     updates: dict[str, object] = {}
     if config.backends:
-        updates["backends"] = tuple(
-            backend
-            if backend.api_key is None
-            else backend.model_copy(
-                update={
-                    "api_key": SecretStr(
-                        secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key")
-                    )
-                }
-            )
-            for backend in config.backends
-        )
+        updates["backends"] = tuple(known(backend) for backend in config.backends)
     for section, key in (("state", "redis_url"), ("ledger", "database_url")):
         value = getattr(getattr(config, section), key)
         if value and value.startswith(("env:", "file:")):

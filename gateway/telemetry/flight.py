@@ -172,6 +172,7 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "backend": attempt.backend.name,
         "model": attempt.backend.model,
         "tier": attempt.backend.tier,
+        "kind": attempt.kind or None,
         "outcome": attempt.outcome,
         "status": attempt.status,
         "error": attempt.error or None,

@@ -35,12 +35,24 @@ def _mean(values: Iterable[float]) -> float:
 _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     sum: (
         *("in_flight", "open", "waiting", "waiting_bytes", "segment_bytes", "leases", "in_use", "bytes", "runner"),
-        *("semantic_bytes", "embedder_waiting", "bound", "running"),
+        *(
+            "semantic_bytes",
+            "embedder_waiting",
+            "bound",
+            "running",
+            "under_way",
+            "under_way_bytes",
+            "sessions",
+            "users",
+        ),
+        *("at_hand", "kept_bytes"),
     ),
     min: ("healthy", "ready", "semantic_ready", "embedder_ready"),
     max: (
         *("age_s", "stale", "lag_ms", "policies", "keys", "entries", "segment", "teams", "lengths_known"),
-        *("semantic_questions", "semantic_partitions", "embedder_failed"),
+        *("semantic_questions", "semantic_partitions", "embedder_failed", "scopes_barred"),
+        *("known", "below_target", "plans_on_trial", "strategies", "server_running", "server_waiting"),
+        *("server_tokens_per_second", "server_kv_used"),
     ),
     _mean: ("available", "first_byte_ms"),
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 
@@ -12,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.protocols import Clock
 from gateway.domain.standing import Standing, standing
-from gateway.domain.tasks import Tasks
+from gateway.domain.tasks import Tasks, repeat
 from gateway.ledger import evidence
 from gateway.state.sql import Database
 
@@ -54,16 +53,7 @@ class Learning:
         return {"known": len(known), "below_target": sum(one.below for one in known)}
 
     async def _follow(self) -> None:
-        failing = False
-        while True:
-            try:
-                await self.refresh()
-                failing = False
-            except SQLAlchemyError as error:
-                if not failing:
-                    log.warning("judged answers cannot be read, what is known stays: %s", error)
-                failing = True
-            await asyncio.sleep(self._interval_s)
+        await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError)
 
     async def refresh(self) -> None:
         """Take up what was judged since the last time. Raises SQLAlchemyError."""
@@ -92,3 +82,7 @@ def changed(connection: Connection, seen: tuple[int, int], now: float) -> tuple[
         if rows := evidence.read(connection, team, backend, since):
             found[team, backend] = standing(rows)
     return newest, found
+
+
+def _troubled(error: Exception) -> None:
+    log.warning("judged answers cannot be read, what is known stays: %s", error)

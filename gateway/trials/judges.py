@@ -55,6 +55,10 @@ class Exact:
         return None if not texts[1] else float(folded(texts[0]) == folded(texts[1]))
 
 
+JUDGES: Mapping[str, Callable[[], Judge]] = {each.name: each for each in (Agreement, Exact)}
+"""Those that ask nobody, by name; every other name is a backend's, which is asked blind."""
+
+
 class Blind:
     """Another backend, which is shown both answers without a name, twice, the second time in the other order.
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
 from gateway.domain.strategy import Answered
-from gateway.domain.tasks import Tasks
+from gateway.domain.tasks import Tasks, repeat
 from gateway.routing.candidates import Candidate
 from gateway.routing.choose import Router
 from gateway.routing.decide import Choice
@@ -57,16 +57,8 @@ class PlansOnTrial:
         return {"plans_on_trial": len(self._beside), "plan": self._live[:8]}
 
     async def _follow(self) -> None:
-        failing = False
-        while True:
-            try:
-                await self.refresh()
-                failing = False
-            except (SQLAlchemyError, ValueError) as error:  # a plan that cannot be read is not followed
-                if not failing:
-                    log.warning("plans on trial cannot be read, the one that is followed stays: %s", error)
-                failing = True
-            await asyncio.sleep(self._interval_s)
+        # ValueError: a plan that cannot be read is not followed
+        await repeat(self.refresh, self._interval_s, _troubled, SQLAlchemyError, ValueError)
 
     async def refresh(self) -> None:
         """Decide what is due and follow what is decided. Raises SQLAlchemyError, ArtefactError."""
@@ -117,7 +109,8 @@ def outcome(plan: Plan, job: Sample, told: Sequence[Answered], score: float, fle
     subject = record.session or job.request.controls.session or job.request.id
     choice = Choice(able, reference, "", {})
     followed = knows(route.grade)
-    found = planned(plan, choice, candidates, job.request, route.quality, subject) if followed else None
+    tokens = route.input_tokens, route.output_tokens
+    found = planned(plan, choice, candidates, job.request, route.quality, subject, tokens=tokens) if followed else None
     if found is None:  # it has nothing to say, and the reference is asked
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}
@@ -148,3 +141,7 @@ def _served(job: Sample, score: float) -> Outcome | None:
     if first not in (job.reference, job.promise.backend):
         return None
     return Outcome(1.0 if first == job.reference else score, float(cost))
+
+
+def _troubled(error: Exception) -> None:
+    log.warning("plans on trial cannot be read, the one that is followed stays: %s", error)

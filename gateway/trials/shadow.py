@@ -29,7 +29,7 @@ from gateway.state.sql import Database
 from gateway.trials.artefacts import written
 from gateway.trials.buying import KIND, buy
 from gateway.trials.holdout import Holdout
-from gateway.trials.judges import Agreement, Blind, Choices, Exact, Judge
+from gateway.trials.judges import JUDGES, Blind, Choices, Judge
 from gateway.trials.plans import PlansOnTrial
 from gateway.trials.purse import Purse
 from gateway.trials.sample import Sample, cascaded, plain, sample
@@ -192,10 +192,8 @@ def _drawn(subject: str) -> float:
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
     """None: the policy names a backend that is not there, or that its data rule keeps prompts from."""
     policy = job.record.tenant.policy
-    if policy.trials.judge == Agreement.name:
-        return Agreement()
-    if policy.trials.judge == Exact.name:
-        return Exact()
+    if known := JUDGES.get(policy.trials.judge):
+        return known()
     backend = pipeline.fleet.get(policy.trials.judge)
     if backend is None or not may_go_to(backend, policy.data):
         return None

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
-from gateway.domain.route import Route
+from gateway.domain.route import Considered, Route
 from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
@@ -83,6 +83,22 @@ async def test_a_first_that_fails_is_no_reason_to_give_up_the_second(
     assert b"mine" in await read(await call(pair))
     assert pair.outcomes == [("small", "failed"), ("large", "ok")]
     assert len(large.exchanges) == 1
+
+
+@pytest.mark.parametrize(
+    ("adequacy", "observed", "asked"), [(0.8, False, "small"), (0.95, False, "large"), (0.95, True, "small")]
+)
+async def test_only_who_is_good_enough_is_asked_beside_the_first(
+    small: Provider, large: Provider, pair: Caller, adequacy: float, observed: bool, asked: str
+) -> None:
+    first, other = pair.fleet.backends
+    known = (Considered(first.name, adequacy=1.0), Considered(other.name, adequacy=adequacy))
+    route = Route((first, other), "test", reference=first, considered=known, quality=0.9)
+    route.observed = other if observed else None
+    small.script(Reply(delay_s=SLOW_S))
+    assert b"quick" in await read(await pair.call(chat(stream=True), route))
+    assert [attempt.backend.name for attempt in pair.record.attempts] == ["small", asked]
+    assert len(large.exchanges) == (asked == "large")
 
 
 async def test_when_both_fail_the_client_hears_of_both(small: Provider, large: Provider, pair: Caller) -> None:

@@ -134,7 +134,7 @@ async def test_figures_show_a_load_and_are_no_reason_to_ask_for_it() -> None:
             assert server.asked == []
             fleet.state(gpu)
             await until(lambda: fleet.state(gpu).load is not None)
-            assert (fleet.stats()["gpu.running"], fleet.stats()["gpu.queued"]) == (3, 0)
+            assert (fleet.stats()["gpu.server_running"], fleet.stats()["gpu.server_waiting"]) == (3, 0)
             await fleet.drains.drain("gpu", 60, "by hand")
             assert fleet.stats()["gpu.available"] == 0
         finally:

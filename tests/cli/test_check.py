@@ -68,3 +68,33 @@ def test_a_mistake_in_a_policy_is_told_with_file_line_and_key(folder: Path) -> N
     assert result.exit_code == 2
     problem = orjson.loads(result.output)["problems"][0]
     assert problem.endswith("search.yaml:2: models.auto.qualty: unknown key; remove it or correct its spelling")
+
+
+@pytest.mark.parametrize("judge", ["agreement", "exact", "big"])
+def test_judges_and_backends_may_compare(folder: Path, judge: str) -> None:
+    assert check(folder, f"}}\ntrials: {{judge: {judge}").exit_code == 0
+
+
+def test_a_judge_that_nobody_is_is_told(folder: Path) -> None:
+    result = check(folder, "}\ntrials: {judge: nobody")
+    assert result.exit_code == 2
+    (problem,) = orjson.loads(result.output)["problems"]
+    assert problem.endswith("there is no judge or backend called 'nobody'; there are agreement, big, exact, little")
+
+
+def test_a_plan_that_is_missing_is_told_with_the_file_that_names_it(folder: Path) -> None:
+    with (folder / "gateway.yaml").open("a") as config:
+        config.write("routing: {artefact: gone.json}\n")
+    (problem,) = orjson.loads(check(folder, "").output)["problems"]
+    assert problem.startswith(f"{folder / 'gateway.yaml'}: routing.artefact: gone.json: No such file")
+
+
+def test_only_who_calls_backends_needs_their_keys(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BIG_KEY", raising=False)
+    with (folder / "gateway.yaml").open("a") as config:
+        config.write(
+            '  - {name: far, kind: openai, model: m, base_url: "https://far.example/v1", api_key: env:BIG_KEY}\n'
+        )
+    assert "BIG_KEY is not set" in check(folder, "").output
+    words = ["keys", "create", "--team", "t", "--config", str(folder / "gateway.yaml"), "--data-dir", str(folder / "d")]
+    assert CliRunner().invoke(cli, words).exit_code == 0

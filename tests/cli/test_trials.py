@@ -88,3 +88,17 @@ def test_what_is_no_plan_is_not_put_on_trial(folder: Path) -> None:
     result = run(folder, "trial", str(folder / "gateway.yaml"))
     assert result.exit_code == 1
     assert "not a router artefact" in result.output
+
+
+@pytest.mark.parametrize(
+    ("models", "told"), [(("m", "other"), "No backend has other"), (("other",), "no backend has any")]
+)
+def test_models_that_no_backend_has_are_told(folder: Path, models: tuple[str, ...], told: str) -> None:
+    (folder / "gateway.yaml").write_text("backends: [{name: m, kind: local, model: llama}]\n")
+    single = Strategy(
+        "one backend", models[0], 0.9, 0.001, {((), ()): State(models[0], {models[0]: (1.0,)})}, models[:1]
+    )
+    save_plan(Plan(models, (single,), (single,)), folder / "plan.json")
+    result = run(folder, "trial", str(folder / "plan.json"))
+    assert told in result.output
+    assert result.exit_code == (0 if "m" in models else 1)

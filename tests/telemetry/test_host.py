@@ -76,6 +76,18 @@ def test_figures_of_now_are_put_together_as_they_make_sense_and_counts_added_up(
     assert found["thriftgate_backend_refusals_total"] == {labelled(backend="a.b"): 6}
 
 
+def test_what_all_workers_see_alike_is_not_added_up(tmp_path: Path) -> None:
+    seen = {"fleet": {"gpu.server_waiting": 5.0, "gpu.server_kv_used": 0.97, "gpu.queued": 3}}
+    with voices(
+        tmp_path, said(0, **seen, learning={"below_target": 1}), said(0, 1, **seen, learning={"below_target": 1})
+    ):
+        found = read(text(host.look(tmp_path)).decode())["thriftgate_room"]
+    assert found[labelled(room="fleet", figure="gpu.server_waiting")] == 5
+    assert found[labelled(room="fleet", figure="gpu.server_kv_used")] == 0.97
+    assert found[labelled(room="fleet", figure="gpu.queued")] == 6
+    assert found[labelled(room="learning", figure="below_target")] == 1
+
+
 def test_what_an_ended_worker_counted_stays_and_what_it_was_doing_goes(tmp_path: Path, archive: Archive) -> None:
     rooms = {"journal": {"open": 2, "closed": 7}}
     with voices(tmp_path, said(3, 0, in_flight=2, **rooms), said(4, 1, **rooms)) as (first, second):
