@@ -1,359 +1,38 @@
-"""Builds and closes every room of one worker; `gateway.app:app` is the same as a mountable ASGI application."""
+"""One worker as an ASGI application; `gateway.app:app` is the same for any ASGI server."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import signal
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from functools import partial
-from hashlib import blake2b
 from pathlib import Path
-from threading import current_thread, main_thread
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import orjson
-from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission.budget import Budgets
-from gateway.admission.limits import Limits
-from gateway.admission.overload import Overload
-from gateway.admission.pacing import Pacer
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes
 from gateway.api.cors import Cors
-from gateway.api.door import Door, error_response
+from gateway.api.door import error_response
 from gateway.api.drains import DrainRoutes
 from gateway.api.envelope import Envelope
-from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
-from gateway.api.leave import Drain
 from gateway.api.message_batches import MessageBatchRoutes
 from gateway.api.messages import MessageRoutes
 from gateway.api.responses import ResponseRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
-from gateway.api.spend import Spend
-from gateway.backends.discover import discover
-from gateway.backends.drain import Drains
-from gateway.backends.fleet import Fleet
-from gateway.batches.files import Files
-from gateway.batches.jobs import Jobs
-from gateway.batches.message_jobs import MessageJobs
-from gateway.batches.runner import Runner
-from gateway.cache.built import BuiltEmbedder, is_built
-from gateway.cache.embedder import ModelEmbedder, OnnxEmbedder
-from gateway.cache.embedder_st import SentenceTransformerEmbedder
-from gateway.cache.lookup import Cache
-from gateway.cache.snapshot import Keep
-from gateway.context.count import Counter
-from gateway.context.plan import Contexts
-from gateway.dashboard.page import Dashboard
-from gateway.domain.backend import Backend
-from gateway.domain.tasks import Tasks
 from gateway.errors import MethodNotAllowed, NotFound
-from gateway.ledger.archive import Archive
-from gateway.ledger.end_users import EndUsers
-from gateway.ledger.idle import Idle
-from gateway.ledger.journal import Journal
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.spending import Spending
-from gateway.ledger.throughput import follow
-from gateway.ledger.writer import Writer
-from gateway.pipeline import Pipeline
-from gateway.policy.keys import KeyRing
-from gateway.policy.load import Policies
-from gateway.policy.tenants import Tenants
 from gateway.responses.memory import Memory
-from gateway.responses.store import Responses
-from gateway.routing.choose import Router, followed, packaged
-from gateway.routing.continuity import Continuity
+from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
-from gateway.settings.gateway import EmbedderSettings, Settings, load_settings
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
-from gateway.state.sql import Database
-from gateway.telemetry.observe import Telemetry
-from gateway.trials.evidence import Learning
-from gateway.trials.feedback import Feedback
-from gateway.trials.fresh import FreshAnswers
-from gateway.trials.holdout import Holdout
-from gateway.trials.plans import PlansOnTrial
-from gateway.trials.purse import Purse
-from gateway.trials.shadow import Shadows
-
-log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Worker:
-    """What the supervisor tells a worker."""
-
-    settings: Settings
-    redis_url: str
-    local_model_url: str | None = None
-    simulate: bool = False
-    number: int = 0
-    workers: int = 1
-    fd: int | None = None
-
-
-MOST_CACHED = 50_000
-"""Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
-
-
-def fingerprint(backends: Sequence[Backend]) -> str:
-    """Changes when another model stands behind a name, so that it never answers from its predecessor's cache."""
-    told = [(each.name, each.kind, each.base_url, each.model) for each in backends]
-    return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
-
-
-def embedder(settings: EmbedderSettings) -> ModelEmbedder:
-    """The packaged one, unless the operator names a model. Reads a small file. Raises EmbedderUnavailable."""
-    if settings.model is None:
-        return OnnxEmbedder()
-    if is_built(settings.model):
-        return BuiltEmbedder(settings.model)
-    return SentenceTransformerEmbedder(
-        settings.model, device=settings.device, dimensions=settings.dimensions, max_tokens=settings.max_tokens
-    )
-
-
-class Opens(Protocol):
-    async def open(self) -> None: ...
-    async def aclose(self) -> None: ...
-
-
-Opened = TypeVar("Opened", bound=Opens)
-
-
-class Watched(Protocol):
-    def stats(self) -> Mapping[str, int | float | str]: ...
-
-
-class Rooms:
-    """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
-
-    def __init__(self, worker: Worker) -> None:
-        self.worker = worker
-        self.drain = Drain()
-        self._exits = AsyncExitStack()
-        self._tasks = Tasks()
-
-    async def open(self) -> None:
-        try:
-            await self._open_ground()
-            await self._open_path()
-            await self._open_sides()
-        except BaseException:
-            await self.aclose()
-            raise
-        if current_thread() is main_thread():  # inside another application it may be any
-            loop = asyncio.get_running_loop()
-            loop.add_signal_handler(signal.SIGHUP, lambda: self._tasks.spawn(self.policies.reload(), "reload"))
-        self.ring.on_change(self._begin)
-        self.policies.on_change(self._begin)
-        self._begin()
-
-    def _begin(self) -> None:
-        """Load, ahead of the first request, what a team that has a key will need; what none needs is never loaded."""
-        policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
-        if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
-            self.cache.begin_by_meaning()
-        if self.router.wants(policies):
-            self._tasks.spawn(self.router.load(), "classifier")
-
-    async def _open_ground(self) -> None:
-        """State, database, and who may ask: all that readiness waits for."""
-        settings, config = self.worker.settings, self.worker.settings.config
-        self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
-        self.database = await asyncio.to_thread(Database, settings.database_url)
-        self._exits.push_async_callback(asyncio.to_thread, self.database.close)  # may wait for what still runs
-        self._exits.push_async_callback(self._tasks.aclose)
-        if self.worker.fd is None:
-            await self._migrate()
-        self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
-        self.ring = KeyRing(self.database)
-        self.tenants = Tenants(self.ring, self.policies)
-        self._tasks.spawn(self.ring.follow(), "keys")
-        self._tasks.spawn(self.policies.watch(), "policies")
-        board = None if self.worker.fd is None else settings.paths.figures
-        archive = Archive(self.database)
-        self.telemetry = await self._enter(
-            Telemetry(config.telemetry, self.state, archive=archive, board=board, worker=self.worker.number)
-        )
-        self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
-
-    async def _migrate(self) -> None:
-        """Nobody above did it. A database that is away leaves the keys unread, and so the worker not ready."""
-        try:
-            await asyncio.to_thread(self.database.upgrade)
-        except SQLAlchemyError as error:
-            log.error("the ledger database cannot be brought up to date: %s", error)
-
-    async def _open_path(self) -> None:
-        """The rooms that a request goes through, and the pipeline over them."""
-        settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        self.prices = await asyncio.to_thread(Catalogue.of, settings)
-        backends = await self._backends()
-        self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state)))
-        for each in backends:
-            price = "priced" if self.prices.price(each) else "no price known"
-            nature = "simulated, not a real model" if each.kind == "simulated" else price
-            log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
-        journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number))
-        self._exits.push_async_callback(journal.aclose)
-        await journal.start()
-        requests = config.requests
-        self.overload = await self._enter(Overload(concurrent=requests.concurrent, lag_s=requests.lag))
-        limits = await self._enter(Limits(self.state, workers=workers))
-        spending = Spending(settings.paths.journal, self.database)
-        above = {name: organisation.budget for name, organisation in config.organisations.items()}
-        budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
-        pacer = await self._enter(Pacer(budgets))
-        vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
-        known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        neighbours = settings.paths.joins if workers > 1 else None
-        self.cache = await self._enter(
-            Cache(
-                self.state,
-                known,
-                vectors,
-                revision=fingerprint(backends),
-                neighbours=neighbours,
-                checks=config.trials.cache_checks,
-                keep=Keep(settings.paths.index, writes=self.worker.number == 0),
-            )
-        )
-        self.counter = counter = Counter()
-        contexts = Contexts(counter)
-        self.learning = await self._enter(Learning(self.database))
-        purse = Purse(self.database, config.trials)
-        self.shadows = Shadows(
-            self.database,
-            self.prices,
-            purse,
-            self.learning,
-            Holdout(config.trials.holdout),
-        )
-        self.router = Router(
-            packaged,
-            self.prices,
-            self.fleet,
-            self.fleet.backends,
-            sampler=self.shadows,
-            evidence=self.learning,
-            pressures=pacer.pressures,
-            plan=await asyncio.to_thread(followed, config.routing.artefact),
-            continuity=Continuity(
-                backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
-            ),
-        )
-        self.pipeline = Pipeline(
-            limits=limits,
-            budgets=budgets,
-            contexts=contexts,
-            counter=counter,
-            cache=self.cache,
-            router=self.router,
-            fleet=self.fleet,
-            books=journal,
-            end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
-            telemetry=self.telemetry,
-            sampler=self.shadows,
-        )
-        self._exits.push_async_callback(self.shadows.aclose)
-        plans = await self._enter(PlansOnTrial(self.database, self.router, self.fleet))
-        await self.shadows.open(self.pipeline, plans)
-        fresh = FreshAnswers(self.pipeline, purse, self.prices)
-        self.cache.check_with(fresh)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh)
-        self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
-        self._watch(
-            embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
-        )
-
-    async def _open_sides(self) -> None:
-        """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
-        settings, config = self.worker.settings, self.worker.settings.config
-        self.door = Door(self.tenants)
-        self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
-        self._exits.push_async_callback(self.idempotency.aclose)
-        self.feedback = Feedback(self.database, self.learning)
-        self.spend = Spend(
-            self.database,
-            self.prices,
-            policy_of=lambda team: self.policies.current.find(team)[0],
-            backends=lambda: self.fleet.backends,
-            organisations={name: organisation.budget for name, organisation in config.organisations.items()},
-            terms=config.prices,
-        )
-        self.dashboard = await self._enter(
-            Dashboard(
-                guard=self.door.needs("usage", "admin"),
-                database=self.database,
-                policies=self.policies,
-                prices=self.prices,
-                backends=lambda: self.fleet.backends,
-                feedback=self.feedback,
-            )
-        )
-        self.responses = await self._enter(Responses(self.database))
-        self.files = await self._enter(Files(settings.paths.files, self.database))
-        self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
-        self.message_jobs = MessageJobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
-        batches = await self._enter(
-            Runner(
-                self.jobs,
-                self.files,
-                self.pipeline,
-                self.tenants,
-                self.overload,
-                Memory(self.responses),
-                deadline_s=config.requests.deadline,
-            )
-        )
-        self._watch(responses=self.responses)
-        self._watch(idempotency=self.idempotency, feedback=self.feedback, dashboard=self.dashboard, batches=batches)
-        machines = [each for each in self.fleet.backends if each.price and each.price.machine_hour_usd]
-        if machines:
-            self._tasks.spawn(follow(self.database, machines, self.prices, time), "throughput of machines")
-        if machines and self.worker.number == 0:
-            self._tasks.spawn(Idle(settings.paths.journal, self.database, machines).run(), "idle machine time")
-        if self.worker.fd is None:
-            writer = Writer(settings.paths.journal, self.database, keep_days=config.ledger.keep_days)
-            self._exits.push_async_callback(writer.aclose)
-            self._tasks.spawn(writer.run(), "ledger writer")
-
-    async def _enter(self, room: Opened) -> Opened:
-        """Open a room and remember to close it."""
-        self._exits.push_async_callback(room.aclose)
-        await room.open()
-        return room
-
-    def _watch(self, **rooms: Watched) -> None:
-        for name, room in rooms.items():
-            self.telemetry.watch(name, room.stats)
-
-    async def _backends(self) -> list[Backend]:
-        """What the operator listed, else what this machine has; completed with what the catalogue knows."""
-        config = self.worker.settings.config
-        if config.backends is None:
-            found = await discover(config, self.worker.local_model_url, self.worker.simulate)
-        else:
-            found = list(config.backends)
-        return [self.prices.complete(backend) for backend in found]
-
-    async def aclose(self) -> None:
-        await self._exits.aclose()
+from gateway.settings.gateway import load_settings
 
 
 class Application:

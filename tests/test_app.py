@@ -12,8 +12,9 @@ from blockbuster import BlockBuster
 from starlette.routing import Route
 
 from gateway.api.door import OPEN
-from gateway.app import Application, Worker
+from gateway.app import Application
 from gateway.policy import keys
+from gateway.rooms import Worker
 from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql import Database
 from tests.fakes.client import JSON, Client, Lifespan
@@ -35,7 +36,7 @@ ADMIN = [
 def may_start(no_blocking_calls: BlockBuster) -> None:
     """While it opens its rooms nobody is served, so it may block."""
     for function in no_blocking_calls.functions.values():
-        function.can_block_in("gateway/app.py", "open")
+        function.can_block_in("gateway/rooms.py", "open")
 
 
 def worker(state_url: str, folder: Path, **config: object) -> Worker:

@@ -23,7 +23,8 @@ HEAVY = {
 WORKER = """
 import asyncio, sys
 from pathlib import Path
-from gateway.app import Application, Worker
+from gateway.app import Application
+from gateway.rooms import Worker
 from gateway.settings.gateway import load_settings
 from tests.fakes.client import Client, Lifespan
 

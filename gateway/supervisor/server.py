@@ -13,9 +13,10 @@ import uvicorn
 
 from gateway.api.leave import LAST_ANSWER, Connection, leave
 from gateway.api.protocol import guarded
-from gateway.app import Application, Worker
+from gateway.app import Application
 from gateway.domain.garbage import settle
 from gateway.domain.tasks import Tasks
+from gateway.rooms import Worker
 
 BEAT_S = 1.0
 SOON_S = 0.05

@@ -8,13 +8,13 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from gateway.app import embedder
 from gateway.cache.build import AGREEMENT
 from gateway.cache.built import FACTS, TOKENIZER, WEIGHTS, BuiltEmbedder, Facts, is_built, read_facts
 from gateway.cache.minilm import MiniLM
 from gateway.cache.onnx_model import OnnxModel
 from gateway.cli.main import cli
 from gateway.errors import EmbedderUnavailable
+from gateway.rooms import embedder
 from gateway.settings.gateway import EmbedderSettings
 
 FACTS_SAID = {
