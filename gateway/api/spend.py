@@ -1,4 +1,5 @@
-"""One answer to "what was spent": the report, how budgets and credits stand, and what routing saved."""
+"""One answer to "what was spent": the report, how budgets and credits stand, what routing saved, and how often the
+cache was wrong."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from sqlalchemy import Connection
 from starlette.responses import Response
 
 from gateway.alerts.standing import standings
+from gateway.cache import measured
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.price import Price
@@ -43,16 +45,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Figures of one moment; budgets, credits and savings as JSON values."""
+    """Figures of one moment; all but the report as JSON values."""
 
     report: Report
     budgets: list[dict[str, Any]]
     credits: list[dict[str, Any]]
+    wrong_hits: list[dict[str, Any]]
+    """Of each team that looked up by meaning, as checks measured them."""
     savings: dict[str, Any] | None
 
     def as_object(self) -> dict[str, Any]:
         """What `thriftgate usage --json`, `/v1/usage` and `/admin/usage` say."""
-        beside = {"budgets": self.budgets, "credits": self.credits}
+        beside = {"budgets": self.budgets, "credits": self.credits, "wrong_hits": self.wrong_hits}
         return as_object(self.report) | beside | ({} if self.savings is None else {"savings": self.savings})
 
     def as_json(self) -> bytes:
@@ -107,8 +111,12 @@ class Spend:
             above = self._organisations if asked.team is None else {}
             budgets = standings(connection, policies, above, self._clock.time())
             credits = [] if asked.team is not None else self._credits(connection)
+            hits = measured.read(connection, team=asked.team, **period)
             statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
-        return Spent(report, budgets, credits, None if statements is None else savings.as_object(statements))
+        wrong_hits = [{"team": team, **told.as_object()} for team, told in hits.items()]
+        return Spent(
+            report, budgets, credits, wrong_hits, None if statements is None else savings.as_object(statements)
+        )
 
     def _references(self, policies: Mapping[str, Policy]) -> dict[str, tuple[Backend, Price] | None]:
         found: dict[str, tuple[Backend, Price] | None] = {}

@@ -7,8 +7,12 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-LEVELS = (0.0, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
-"""Bars that the verifier's certainty may have to pass, and the lower edges of what is counted apart."""
+LEAST = ((0.01, 0.55), (0.005, 0.8), (0.002, 0.95))
+"""Wrong hits allowed per look-up → least certainty of a hit, whatever is measured; the first that fits holds. Chosen on
+a stream of 2,995 English questions, which then had .0107, .0053 and .0010 of them wrong."""
+LEVELS = (LEAST[0][1], 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 1.0)
+"""Bars that the verifier's certainty may have to pass, and the lower edges of what is counted apart. The first is the
+lowest that the verifier has, so at it nothing is asked beyond its own."""
 CONFIDENCE = 0.95
 
 _PRIOR_WRONG = (0.2, 0.15, 0.08, 0.05, 0.025, 0.012, 0.006, 0.002)
@@ -173,7 +177,8 @@ class Measured:
 
 
 def level_of(score: float) -> int:
-    return bisect_right(LEVELS, score) - 1
+    """Of what the verifier accepted."""
+    return max(0, bisect_right(LEVELS, score) - 1)
 
 
 def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:

@@ -23,7 +23,8 @@ SIGNS = (
     *("negation", "question", "tense", "order", "sentence"),
 )
 """Why the answer may differ. Plural: each side has its own; singular: one side has one more."""
-_FATAL = frozenset({"numbers", "symbols", "quoted"})
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names"})
+"""However much else is put in other words: Lisbon is not Porto."""
 _PHRASED = frozenset({"question", "tense", "sentence"})
 """They come with other words for the same, too."""
 

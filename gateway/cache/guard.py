@@ -15,6 +15,7 @@ from gateway.cache.bodies import Stored
 from gateway.cache.entry import Found, Judged, encode_judged
 from gateway.cache.judge import Judgement, judge
 from gateway.cache.key import Question, scope
+from gateway.cache.measured import Measures
 from gateway.cache.semantic import Look, Semantic
 from gateway.cache.trust import Trust
 from gateway.dialects.clients import DIALECTS
@@ -46,6 +47,8 @@ class Near(NamedTuple):
 class _Given:
     scope: str
     score: float
+    team: str
+    key: str
 
 
 class Guard:
@@ -56,6 +59,8 @@ class Guard:
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: Shadow | None = None
         """Who buys fresh answers; without it only what is told counts."""
+        self.measures: Measures | None = None
+        """Where what is found is written down by team; without it only workers know."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
         self._tasks = Tasks()
         self._under_way = 0
@@ -63,6 +68,8 @@ class Guard:
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
+        if self.measures is not None:
+            await self.measures.aclose()
 
     async def find(self, question: Question, tenant: Tenant) -> tuple[Look, Near | None]:
         """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near."""
@@ -74,6 +81,8 @@ class Guard:
             return look, None
         best = look.found or (look.near if look.accepted else None)
         self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
+        if self.measures is not None:
+            self.measures.looked(tenant.team, hit=look.found is not None)
         near = Near(name, look.near, look.accepted) if look.found is None and look.near is not None else None
         return look, near
 
@@ -81,7 +90,7 @@ class Guard:
         """The answer under `found` was a hit."""
         name = scope(tenant)
         self._trust.saved(name, stored.cost_pico)
-        self._given[request.id] = _Given(name, found.score)
+        self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.id)
         if len(self._given) > _REMEMBERED:
             self._given.popitem(last=False)
         if self.shadow is None:
@@ -90,10 +99,15 @@ class Guard:
         if probability and self._place():
             self._tasks.spawn(self._check(name, found.score, probability, stored, request, tenant), "cache-check")
 
-    def called_wrong(self, request_id: str) -> None:
-        """Its client says so."""
-        if (given := self._given.pop(request_id, None)) is not None:
-            self._trust.called_wrong(given.scope, given.score)
+    def called_wrong(self, request_id: str, team: str) -> None:
+        """A client of `team` says so. Any worker may have given it: only that one knows of it."""
+        given = self._given.get(request_id)
+        if given is None or given.team != team:
+            return
+        del self._given[request_id]
+        self._trust.called_wrong(given.scope, given.score, given.key)
+        if self.measures is not None:
+            self.measures.called_wrong(team)
 
     def missed(self, near: Near, fresh: bytes, dialect: DialectName) -> None:
         """The `fresh` answer that a miss brought says what its best candidate's would have been worth."""
@@ -123,6 +137,9 @@ class Guard:
                 return
             judgement = await self._judge(stored.completion, fresh.completion, request.dialect)
             self._trust.checked(name, score, judgement, probability=probability, cost_pico=fresh.cost_pico)
+            if self.measures is not None:
+                wrong = None if judgement is Judgement.UNDECIDED else judgement is Judgement.WRONG
+                self.measures.checked(tenant.team, wrong=wrong, probability=probability)
         finally:
             self._under_way -= 1
 
@@ -145,7 +162,9 @@ class Guard:
             return Judgement.UNDECIDED
 
     async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
-        """The other workers, what was found out since. What does not arrive is known here alone."""
+        """The other workers, what was found out since, and the database. What does not arrive is known here alone."""
+        if self.measures is not None:
+            await self.measures.write()
         if (news := self._trust.news()) is not None:
             with contextlib.suppress(StateUnavailable):
                 await append(encode_judged(news))

@@ -10,6 +10,8 @@ from gateway.cache.vocabulary import Vocabulary
 
 _CLUSTER = re.compile(r"[^aeiou]{3}")
 """Where a vowel has dropped out."""
+_THOROUGH = ("en",)
+"""Languages of which the vocabulary knows most words, so that what it does not know is mostly misspelt."""
 _SHORT = 4
 """Letters; of a shorter word another is made by one letter."""
 
@@ -24,19 +26,25 @@ def same_word(left: Token, right: Token, vocabulary: Vocabulary, language: str) 
 
 
 def _typo(left: str, right: str, vocabulary: Vocabulary, language: str) -> bool:
-    """One slip apart, and at most one of them a word that the vocabulary knows."""
+    """One slip apart, and at most one of them a word that the vocabulary knows.
+
+    It does not know all words. The rarer of two (`digo`, `diga`; `materia`, `material`) must not pass for a slip of the
+    other, so another letter is another word, and one more or less is so where the vocabulary is not thorough.
+    """
     if min(len(left), len(right)) < 4:
         return False
     slip = _slip(left, right)
     if not slip:
         return False
     known = vocabulary.known(left, language) + vocabulary.known(right, language)
-    if known == 2:
+    if known == 2 or slip == "change":
         return False
-    if known == 1 or slip in ("swap", "double"):
+    if slip in ("swap", "double"):
         return True
-    shorter = min(left, right, key=len)
-    return slip == "drop" and (len(shorter) > _SHORT or bool(_CLUSTER.search(shorter)))
+    shorter, longer = sorted((left, right), key=len)
+    if _CLUSTER.search(shorter) and not _CLUSTER.search(longer):
+        return True
+    return language in _THOROUGH and (known == 1 or len(shorter) > _SHORT)
 
 
 def plural(left: str, right: str) -> bool:

@@ -40,6 +40,9 @@ _READ_FOR_LANGUAGE = 600
 _CONTRACTED = {"n't": "not", "'m": "am", "'re": "are", "'ve": "have", "'ll": "will", "'d": "would"}
 _CUT = {"ca": "can", "wo": "will", "sha": "shall"}
 """What `n't` leaves of them."""
+_ENDING = frozenset(".?!\n")
+_BEGINNING = _ENDING | frozenset(":¿¡")
+"""Marks after which a sentence, or what is like one, begins."""
 _MULTIPLIERS = (100, 1000, 1_000_000)
 _JOINS = ("y", "e")
 _LONGEST_QUOTE = 6
@@ -153,8 +156,8 @@ class Reader:
             kind = match.lastgroup or "word"
             # After a full stop, question mark or at the very beginning a capital says nothing.
             gap = text[last_end : match.start()]
-            begins = not into or any(mark in gap for mark in ".?!:¿¡\n")
-            sentence += bool(into) and any(mark in gap for mark in ".?!\n")
+            begins = not into or not _BEGINNING.isdisjoint(gap)
+            sentence += bool(into) and not _ENDING.isdisjoint(gap)
             last_end = match.end()
             name = cased and not begins and written[:1].isupper() and written != "I"
             if kind == "word":
@@ -188,11 +191,11 @@ class Reader:
             if form.endswith(ending):
                 stem = form.removesuffix(ending)
                 return [_CUT.get(stem, stem), full]
-        auxiliaries = lexicon.function | lexicon.past | lexicon.modals
         for ending in ("not", "nt"):
             stem = form.removesuffix(ending)
-            if stem != form and _CUT.get(stem, stem) in auxiliaries:
-                return [_CUT.get(stem, stem), "not"]
+            full = _CUT.get(stem, stem)
+            if stem != form and (full in lexicon.function or full in lexicon.past or full in lexicon.modals):
+                return [full, "not"]
         stem = form.removesuffix("s").removesuffix("'")
         known = form in lexicon.questions or form in lexicon.function or stem == form
         if not known and (stem in lexicon.questions or (form.endswith("'s") and stem in lexicon.function)):

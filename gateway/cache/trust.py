@@ -7,12 +7,12 @@ import math
 import random
 import time
 import uuid
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.cache.bound import Measured, Tally
+from gateway.cache.bound import LEVELS, Measured, Tally
 from gateway.cache.entry import Check, Judged
 from gateway.cache.judge import Judgement
 
@@ -29,6 +29,11 @@ _DOUBTED = 6.0
 """So many times its share of hits is checked while there is credit and doubt."""
 _AFTER_WRONG = 5.0
 """Credit for a hit that was found wrong: where one is there may be more."""
+_VOICES = 2
+"""Hits that one key may call wrong, and be believed, within …"""
+_VOICES_PER = 4000
+"""… so many look-ups. What it says beyond costs the answer its place and teaches nothing: one voice alone must not keep
+hits from the others of its scope."""
 _KNOWN = 60.0
 """Checked hits in memory that leave no doubt, unless the bound says otherwise."""
 _AGAIN_EVERY = 128
@@ -71,6 +76,8 @@ class Scope:
     near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
     """Candidates that were refused, and turned out so."""
     credit: float = _CREDIT
+    voices: Counter[str] = field(default_factory=Counter)
+    """Hits called wrong lately, by key."""
     bars: dict[float, float] = field(default_factory=dict)
     stale: int = 0
     rests_until: float = float("-inf")
@@ -114,7 +121,7 @@ class Trust:
         return scope.rests_until <= self._clock()
 
     def bar(self, name: str, max_error: float) -> float:
-        """How sure the verifier has to be beyond its own bar; 0: no surer; inf: there are to be no hits."""
+        """How sure the verifier has to be; `LEVELS[0]`: no surer than it is itself; inf: there are to be no hits."""
         scope = self._scope(name)
         bar = scope.bars.get(max_error)
         if bar is None or scope.stale >= _AGAIN_EVERY:
@@ -133,6 +140,8 @@ class Trust:
         scope.measured.lookups += 1
         scope.measured.hits += hit
         scope.stale += 1
+        if not scope.measured.lookups % _VOICES_PER:
+            scope.voices.clear()
         balance = scope.balance
         balance.lookups += 1
         balance.cpu_s += cpu_s
@@ -165,7 +174,7 @@ class Trust:
         scope.credit = min(_MOST_CREDIT, scope.credit + self._share)
         if not self._share:
             return 0.0
-        doubted = sum(scope.tally.checked) < _KNOWN or any(bar > 0 for bar in scope.bars.values())
+        doubted = sum(scope.tally.checked) < _KNOWN or any(bar > LEVELS[0] for bar in scope.bars.values())
         probability = min(1.0, self._share * (_DOUBTED if doubted and scope.credit >= 1 else 1.0))
         if self._draw() >= probability:
             return 0.0
@@ -197,16 +206,29 @@ class Trust:
             scope.tally.check(score, wrong=judgement is Judgement.WRONG, given=False, share=1.0)
             scope.bars.clear()
 
-    def called_wrong(self, name: str, score: float) -> None:
-        """Somebody says that this hit was wrong: it counts for itself alone, since others' silence says nothing."""
+    def called_wrong(self, name: str, score: float, key: str) -> None:
+        """A client with this key says that the hit was wrong: it counts for itself alone, since others' silence says
+        nothing, and it has more of the scope's hits compared, which nobody's word can sway."""
         scope = self._scope(name)
+        if self._believed(scope, key):
+            scope.credit += _AFTER_WRONG
+            self._untold.append(Check(name, score, True, 1.0, key))
+            self._found_wrong(scope, score)
+
+    @staticmethod
+    def _believed(scope: Scope, key: str) -> bool:
+        scope.voices[key] += 1
+        return scope.voices[key] <= _VOICES
+
+    @staticmethod
+    def _found_wrong(scope: Scope, score: float) -> None:
         scope.tally.check(score, wrong=True, given=True, share=1.0)
         scope.bars.clear()
 
     # -- between workers ---------------------------------------------------------------------------------------------
 
     def news(self) -> Judged | None:
-        """What to tell the other workers; None while no hit was checked since."""
+        """What to tell the other workers; None while no hit was checked or called wrong since."""
         if not self._untold:
             return None
         checks, self._untold = self._untold, []
@@ -225,8 +247,11 @@ class Trust:
             self._others[known] = tuple(figures)
         for check in judged.checks:
             scope = self._scope(check.scope)
-            scope.tally.check(check.score, wrong=check.wrong, given=True, share=check.probability)
-            scope.bars.clear()
+            if not check.key:
+                scope.tally.check(check.score, wrong=check.wrong, given=True, share=check.probability)
+                scope.bars.clear()
+            elif self._believed(scope, check.key):
+                self._found_wrong(scope, check.score)
 
     def forget(self) -> None:
         """What others told is told again, if it is still true."""
@@ -268,7 +293,9 @@ class Trust:
             "false_hits_at_most": high * total.lookups,
             "near_misses_right": sum(each["right"] for each in near),
             "near_misses_wrong": sum(each["wrong"] for each in near),
-            "scopes_barred": sum(any(bar > 0 for bar in scope.bars.values()) for scope in self._scopes.values()),
+            "scopes_barred": sum(
+                any(bar > LEVELS[0] for bar in scope.bars.values()) for scope in self._scopes.values()
+            ),
             "scopes_switched_off": self._switched,
         }
 

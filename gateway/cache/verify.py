@@ -11,6 +11,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
+from gateway.cache.bound import LEAST
 from gateway.cache.compare import Comparer, Comparison
 from gateway.cache.features import NAMES, Featurer
 from gateway.cache.text import Reader, Reading
@@ -24,11 +25,8 @@ _SAME_FLOOR = {"en": 0.85, "es": 0.6, "pt": 0.6}
 _PARAPHRASE_FLOOR = 0.72
 _LONGEST_QUESTION = 30
 """Tokens; in a longer text every word may matter, and similarity sees none of them."""
-_FOREIGN_BAR = 0.85
+FOREIGN_BAR = 0.85
 """Outside English the learned score knows less, so it must be surer."""
-_BARS = ((0.01, 0.55), (0.005, 0.8), (0.002, 0.95))
-"""Wrong hits allowed per look-up → least learned score. Chosen on a stream of 2,995 English questions, which then had
-.0114, .0050 and .0013 of them wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +120,11 @@ class Verifier:
     def _weigh(self, left: Reading, right: Reading, comparison: Comparison, cosine: float, max_error: float) -> Verdict:
         if self._scorer is None or not left.language or left.language != right.language:
             return Verdict(False, 0.0, "unsure")
-        bar = next((least for error, least in _BARS if max_error >= error), 2.0)
+        bar = next((least for error, least in LEAST if max_error >= error), 2.0)
         if bar > 1 or cosine < _PARAPHRASE_FLOOR or self._too_close(left, right, comparison):
             return Verdict(False, 0.0, "unsure")
         if left.language != "en":
-            bar = max(bar, _FOREIGN_BAR)
+            bar = max(bar, FOREIGN_BAR)
         score = self._scorer.score(self._featurer.row(left, right, comparison, cosine))
         return Verdict(score >= bar, score, "paraphrase" if score >= bar else "unsure")
 

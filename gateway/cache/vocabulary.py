@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 _DATA = Path(__file__).parent / "data"
 FREQUENCIES = _DATA / "frequencies.npz"
 PIECES = _DATA / "pieces.npz"
+TOKENIZER = _DATA / "tokenizer.json"
 
 COLUMNS = ("en", "es", "pt", "other")
 STEPS = 25
@@ -40,16 +41,16 @@ class Vocabulary:
     def load(cls) -> Vocabulary:
         """With the packaged tables; about 50 ms, so call it off the loop the first time."""
         table, vectors = np.load(FREQUENCIES), np.load(PIECES)
-        pieces: dict[str, int] = orjson.loads((_DATA / "tokenizer.json").read_bytes())["model"]["vocab"]
+        pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
         return cls(table["keys"], table["zipf"], pieces, vectors["pieces"].astype(np.float32) / vectors["scale"])
 
     def _look_up(self, word: str) -> tuple[float, ...]:
         """Zipf frequency in English, Spanish, Portuguese and the most of other languages; 0 where it does not occur."""
-        key = crc32(word.encode())
-        place = int(np.searchsorted(self._keys, key))
+        key = np.uint32(crc32(word.encode()))  # a plain int would have NumPy copy the table to compare
+        place = int(self._keys.searchsorted(key))
         if place == len(self._keys) or self._keys[place] != key:
             return _UNKNOWN
-        return tuple(float(value) / STEPS for value in self._zipf[place])
+        return tuple(value / STEPS for value in self._zipf[place].tolist())
 
     def known(self, word: str, language: str) -> bool:
         """A word of the language, or of English, whose words are everywhere."""

@@ -1,4 +1,4 @@
-"""What stands below the table of `thriftgate usage`: budgets, credits and the savings statement, for people."""
+"""What stands below the table of `thriftgate usage`, for people: budgets, credits, wrong hits and the savings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.ledger.formats import cents
 
 def show(found: Spent, console: Console) -> None:
     """Nothing where there is nothing to say."""
-    for line in (*map(_budget, found.budgets), *map(_credit, found.credits)):
+    for line in (*map(_budget, found.budgets), *map(_credit, found.credits), *map(_wrong_hits, found.wrong_hits)):
         console.print(Text(line))
     if found.savings is not None:
         _savings(found.savings, console)
@@ -57,6 +57,17 @@ def _usd(text: str | None) -> str:
 def _credit(one: Mapping[str, Any]) -> str:
     over = f", {_usd(one['over_usd'])} USD beyond it" if Decimal(one["over_usd"]) else ""
     return f"Credit {one['name']} ({one['of']}): {_usd(one['used_usd'])} of {one['usd']} USD used{over}."
+
+
+def _wrong_hits(one: Mapping[str, Any]) -> str:
+    looked = f"Cache of {one['team']}, by meaning: {one['hits']:,} hits in {one['lookups']:,} look-ups"
+    called = f" {one['called_wrong']:,} called wrong by their clients." if one["called_wrong"] else ""
+    if not one["checked"]:
+        return f"{looked}; none was checked yet.{called}"
+    low, high = one["interval"]
+    measured = f"{one['wrong']:,} of {one['checked']:,} checked were wrong"
+    share = f"{one['wrong_of_lookups']:.2%} of look-ups (95%: {low:.2%} to {high:.2%})"
+    return f"{looked}; {measured}, which is {share} and {one['wrong_of_hits']:.1%} of hits.{called}"
 
 
 def _savings(savings: Mapping[str, Any], console: Console) -> None:

@@ -50,7 +50,7 @@ def usage(
     context: Context, team: str | None, since: str | None, until: str | None, by: str, form: str,
     output: Path | None, savings: bool,
 ) -> None:  # fmt: skip
-    """Requests, tokens and exact cost, grouped; budgets with their forecasts.
+    """Requests, tokens and exact cost, grouped; budgets with their forecasts; how often the cache was wrong.
 
     Groups add up to the total, but for `tag`, where a request counts once for each of its tags (`tag:NAME` adds up).
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from gateway.cache import measured
 from gateway.dashboard import budgets, mix, queries
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
@@ -153,6 +154,7 @@ class Figures:
                 "tiers": mix.tiers(cells),
                 "difficulty": mix.difficulty(cells),
                 "cache": mix.cache(cells),
+                "wrong_hits": _wrong_hits(connection, team, since, now),
                 "latency": queries.latency(connection, single),
                 "dearest": queries.dearest(connection, single, DEAREST),
                 "alerts": queries.latest_alerts(connection, team, ALERTS),
@@ -166,6 +168,12 @@ class Figures:
         price = None if reference is None else self._prices.price(reference)
         against = None if reference is None or price is None else (reference, price)
         return savings.as_object(savings.statements(connection, {team: against}, since=since, until=until))
+
+
+def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
+    """As measured on this team's own look-ups by meaning; None where there was none."""
+    told = measured.read(connection, team=team, since=since, until=until).get(team)
+    return None if told is None else told.as_object()
 
 
 def _keys(figures: dict[str, Any]) -> set[str]:

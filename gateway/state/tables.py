@@ -295,6 +295,23 @@ shadow_spend = Table(
     Column("calls", Integer, nullable=False),
 )
 
+hit_checks = Table(
+    "hit_checks",
+    metadata,
+    # Look-ups by meaning and what comparing some of their hits with fresh answers found.
+    Column("team", String(64), primary_key=True),  # that asked
+    Column("at", BigInteger, primary_key=True, autoincrement=False),  # when the quarter of an hour began, Unix seconds
+    Column("lookups", BigInteger, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("checked", BigInteger, nullable=False),
+    Column("wrong", BigInteger, nullable=False),
+    Column("undecided", BigInteger, nullable=False),  # compared, and nobody can say
+    Column("called_wrong", BigInteger, nullable=False),  # by who got them
+    Column("weight", Float, nullable=False),  # hits that the checked ones stand for
+    Column("weight_squared", Float, nullable=False),
+    Column("weight_wrong", Float, nullable=False),
+)
+
 artefacts = Table(
     "artefacts",
     metadata,

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gateway.cache.bound import LEVELS, Measured, Tally, beta_cdf, clopper_pearson
+from gateway.cache.bound import LEAST, LEVELS, Measured, Tally, beta_cdf, clopper_pearson, level_of
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,8 @@ def test_the_interval_is_clopper_and_pearsons() -> None:
 
 def test_unknown_traffic_is_trusted_as_far_as_the_packaged_verifier_was_measured() -> None:
     tally = Tally()
-    assert [tally.level(error) for error in (0.05, 0.01)] == [0.0, 0.0]
-    assert tally.level(0.005) > 0
+    assert [tally.level(error) for error in (0.05, 0.01)] == [LEVELS[0], LEVELS[0]]
+    assert tally.level(0.005) > LEVELS[0]
     assert tally.level(0.0001) == math.inf
 
 
@@ -50,7 +50,7 @@ def test_wrong_hits_raise_the_bar_and_right_ones_lower_it_again() -> None:
     for _ in range(200):
         tally.look(0.75)
         tally.check(0.75, wrong=False, given=False, share=1.0)
-    assert tally.level(0.01) == 0.0
+    assert tally.level(0.01) == LEVELS[0]
 
 
 def test_what_went_wrong_is_made_good() -> None:
@@ -94,7 +94,14 @@ def test_the_interval_covers_what_is_true() -> None:
 
 
 def test_every_level_has_its_place() -> None:
-    from gateway.cache.bound import level_of
-
     assert [level_of(bar) for bar in LEVELS] == list(range(len(LEVELS)))
+    assert list(LEVELS) == sorted(set(LEVELS))
     assert level_of(0.65) == LEVELS.index(0.6)
+
+
+def test_the_verifier_s_own_bars_are_levels_and_none_is_below_the_first() -> None:
+    own = [bar for _, bar in LEAST]
+    assert set(own) <= set(LEVELS)
+    assert own == sorted(own)
+    assert LEVELS[0] == min(own)
+    assert Tally().level(max(error for error, _ in LEAST)) == LEVELS[0], "a new scope gets what the verifier allows"

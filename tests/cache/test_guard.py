@@ -12,6 +12,7 @@ from gateway.cache.entry import Found
 from gateway.cache.guard import Guard, Near
 from gateway.cache.judge import Judgement
 from gateway.cache.key import Question, scope
+from gateway.cache.measured import Measures, read
 from gateway.cache.semantic import Look
 from gateway.cache.trust import Trust
 from gateway.domain.protocols import Fresh
@@ -19,6 +20,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import StateUnavailable
+from gateway.state.sql import Database
 from tests.cache.conftest import completion, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 
@@ -147,8 +149,22 @@ async def test_what_its_client_calls_wrong_counts_once(house: House) -> None:
     await house.guard.find(QUESTION, WHO)
     house.guard.gave(HIT, stored(), asked, WHO)
     for _ in range(3):
-        house.guard.called_wrong(asked.id)
+        house.guard.called_wrong(asked.id, "other")  # nobody else's word counts
+        house.guard.called_wrong(asked.id, WHO.team)
     assert house.trust._scopes[S].tally.wrong[4] == 1
+
+
+async def test_what_is_found_is_written_down_by_team(house: House, database: Database) -> None:
+    house.guard.measures, house.guard.shadow = Measures(database), Buyer("Bogotá, which is no less true of 5 others")
+    asked = request()
+    await house.guard.find(QUESTION, WHO)
+    house.guard.gave(HIT, stored(), asked, WHO)
+    await until(lambda: house.told["checked"] == 1)
+    house.guard.called_wrong(asked.id, WHO.team)
+    await house.guard.aclose()
+    told = await database.run(read)
+    assert {team: one.as_object()["wrong"] for team, one in told.items()} == {WHO.team: 1}
+    assert told[WHO.team].called_wrong == 1
 
 
 async def test_bodies_that_say_nothing_are_not_judged(house: House) -> None:

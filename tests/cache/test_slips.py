@@ -20,6 +20,8 @@ VOCABULARY = Vocabulary.load()
         ("trains", "trails", False),
         ("legal", "illegal", False),
         ("on", "of", False),
+        ("kitchen", "kitzhen", False),  # a word that the vocabulary does not know is a word all the same
+        ("grieved", "grieves", False),
     ],
 )
 def test_a_slip_is_told_from_another_word(left: str, right: str, same: bool) -> None:
@@ -31,3 +33,22 @@ def test_names_and_quotations_are_what_they_are() -> None:
     assert not same_word(left, Token("kicthen", "kicthen", "word", name=True), VOCABULARY, "en")
     assert not same_word(left, Token("kicthen", "kicthen", "word", quoted=True), VOCABULARY, "en")
     assert not same_word(Token("5", "5", "number"), right, VOCABULARY, "en")
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "language", "same"),
+    [
+        ("digo", "diga", "es", False),
+        ("materia", "material", "es", False),
+        ("lido", "ligo", "pt", False),
+        ("julga", "julgar", "pt", False),
+        ("zurcir", "zurcr", "es", True),
+        ("zurcir", "zucrir", "es", True),
+        ("costurar", "costtrurar", "pt", False),
+        ("costurar", "costuurar", "pt", True),
+    ],
+)
+def test_where_few_words_are_known_only_what_no_word_looks_like_is_a_slip(
+    left: str, right: str, language: str, same: bool
+) -> None:
+    assert same_word(Token(left, left, "word"), Token(right, right, "word"), VOCABULARY, language) is same

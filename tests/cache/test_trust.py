@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from gateway.cache.bound import LEVELS
 from gateway.cache.judge import Judgement
 from gateway.cache.trust import Trust
 
@@ -22,11 +23,11 @@ def look(trust: Trust, times: int, score: float | None = None, *, cpu_s: float =
 
 
 def test_a_new_scope_trusts_the_verifier() -> None:
-    assert trust().bar(S, 0.01) == 0.0
+    assert trust().bar(S, 0.01) == LEVELS[0]
     assert trust().bar(S, 0.0) < 1.0, "strict: the verifier itself allows only what is harmless"
     repeating = trust()
     look(repeating, 5000, 1.0)
-    assert repeating.bar(S, 0.01) == 0.0, "where all is asked again the rules are trusted too"
+    assert repeating.bar(S, 0.01) == LEVELS[0], "where all is asked again the rules are trusted too"
 
 
 def test_hits_found_wrong_raise_the_bar_of_their_scope_alone() -> None:
@@ -35,16 +36,61 @@ def test_hits_found_wrong_raise_the_bar_of_their_scope_alone() -> None:
     for _ in range(20):
         made.checked(S, 0.9, Judgement.WRONG, probability=0.05)
     assert made.bar(S, 0.01) > 0.9
-    assert made.bar("team/acme/other", 0.01) == 0.0
+    assert made.bar("team/acme/other", 0.01) == LEVELS[0]
     assert made.report()[0]["bars"] == {"0.01": None}, "nothing is sure enough"
 
 
-def test_what_people_call_wrong_teaches() -> None:
+def test_what_people_call_wrong_teaches_all_workers() -> None:
+    one, two = trust(), trust()
+    for made in (one, two):
+        look(made, 900, None)
+        look(made, 100, 0.9)
+    assert one.bar(S, 0.01) == two.bar(S, 0.01) == LEVELS[0]
+    for number in range(10):
+        one.called_wrong(S, 0.9, f"key {number}")
+    assert one.bar(S, 0.01) > 0.9
+    news = one.news()
+    assert news is not None
+    two.hear(news)
+    assert two.bar(S, 0.01) == one.bar(S, 0.01)
+    assert one.report()[0]["checked"] == 0, "no fair sample, so no part of what is measured"
+
+
+def test_one_voice_teaches_a_little_and_repeating_it_nothing_more() -> None:
+    made, other = trust(), trust()
+    for each in (made, other):
+        look(each, 900, None)
+        look(each, 100, 0.9)
+    before = made.bar(S, 0.01)
+    for _ in range(2):
+        made.called_wrong(S, 0.9, "angry")
+    believed = made.bar(S, 0.01)
+    assert before < believed < 0.98
+    for _ in range(500):
+        made.called_wrong(S, 0.9, "angry")
+    assert made.bar(S, 0.01) == believed
+    news = made.news()
+    assert news is not None
+    assert len(news.checks) == 2
+    other.hear(news)
+    for _ in range(500):  # the same key at another worker
+        other.called_wrong(S, 0.9, "angry")
+    assert other.bar(S, 0.01) == believed
+    look(made, 4000, None)
+    made.called_wrong(S, 0.9, "angry")
+    told = made.news()
+    assert told is not None
+    assert len(told.checks) == 1, "after so many look-ups it is heard again"
+
+
+def test_a_voice_has_more_hits_compared() -> None:
     made = trust()
-    look(made, 1000, 0.9)
-    for _ in range(20):
-        made.called_wrong(S, 0.9)
-    assert made.bar(S, 0.01) > 0.9
+    while made._scope(S).credit >= 1:
+        if made.draw(S):
+            made.checked(S, 1.0, Judgement.RIGHT, probability=0.3)
+    credit = made._scope(S).credit
+    made.called_wrong(S, 0.9, "key")
+    assert made._scope(S).credit > credit + 1
 
 
 def test_misses_open_what_was_barred() -> None:
@@ -59,7 +105,7 @@ def test_misses_open_what_was_barred() -> None:
     for _ in range(100):
         made.looked(S, 0.75, hit=False)
         made.missed(S, 0.75, Judgement.RIGHT, accepted=True)
-    assert made.bar(S, 0.01) == 0.0
+    assert made.bar(S, 0.01) == LEVELS[0]
     assert made.report()[0]["near"] == {"right": 100, "wrong": 0, "undecided": 0}
 
 

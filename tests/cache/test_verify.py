@@ -7,7 +7,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.cache.verify import Scorer, Verifier
+from gateway.cache.bound import LEAST, LEVELS
+from gateway.cache.verify import FOREIGN_BAR, Scorer, Verifier
 from gateway.cache.words import load_words
 
 ROWS = [orjson.loads(line) for line in (Path(__file__).parent / "data/questions_es_pt.jsonl").read_bytes().splitlines()]
@@ -44,6 +45,9 @@ SAME = [
     ("Por que o céu é azul?", "pq o ceu e azul?"),
 ]
 OTHER = [
+    ("What is the fee for a passport renewal in Lisbon?", "How much is the fee for a passport renewal in Porto?"),
+    ("How do I get from the airport to Madrid?", "What is the best way to get from the airport to Seville?"),
+    ("¿Cuánto digo que gano?", "¿Cuánto diga que gano?"),
     ("turn it on", "turn it off"),
     ("Turn the light on", "Please turn the light off"),
     ("Is it legal to smoke in Spain?", "Is it legal to smoke in Italy?"),
@@ -160,3 +164,13 @@ def test_odd_texts_are_refused_or_equal_and_never_an_error(verifier: Verifier, t
 def test_weights_of_other_features_are_not_taken() -> None:
     with pytest.raises(ValueError, match="fit it again"):
         Scorer({"names": ["other"]})
+
+
+@pytest.mark.parametrize(("allowed", "least"), LEAST)
+def test_what_passes_is_as_certain_as_its_level_asks(verifier: Verifier, allowed: float, least: float) -> None:
+    verdicts = [verifier.verify(row["a"], row["b"], CLOSE, max_error=allowed) for row in ROWS]
+    scores = [verdict.score for verdict in verdicts if verdict.accepted]
+    assert len(scores) > 100
+    assert min(scores) >= least >= LEVELS[0]
+    weighed = [verdict for verdict in verdicts if verdict.reason == "unsure" and verdict.score]
+    assert not any(verdict.score >= max(least, FOREIGN_BAR) for verdict in weighed)

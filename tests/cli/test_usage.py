@@ -11,10 +11,12 @@ import orjson
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner, Result
+from sqlalchemy import insert
 
 from gateway.cli.main import cli
 from gateway.settings.gateway import Paths
 from gateway.state.sql import Database
+from gateway.state.tables import hit_checks
 from tests.ledger.booked import book, row
 
 CONFIG = """\
@@ -63,6 +65,27 @@ def test_the_table_has_budgets_the_other_currency_and_the_method(folder: Path) -
     assert "Budget total of search: 0.0001 USD of 1.0000 USD (0.0%)" in text
     assert "Credit ahead (backend large): 0.0001 of 100 USD used." in text
     assert "Baseline: every answered request on the team's reference" in text
+
+
+def test_wrong_hits_are_told_with_their_interval_and_those_that_nobody_checked(folder: Path) -> None:
+    none = dict.fromkeys(("checked", "wrong", "undecided", "called_wrong", "weight", "weight_squared"), 0)
+    some = {"checked": 20, "wrong": 1, "called_wrong": 2, "weight": 40.0, "weight_squared": 80.0, "weight_wrong": 2.0}
+    rows = [("search", 1000, 200, some), ("chat", 5, 1, {})]
+    database = Database(f"sqlite:///{Paths(folder / 'data').sqlite}")
+    with database.begin() as connection:
+        for team, lookups, hits, found in rows:
+            line = {"team": team, "at": 0, "lookups": lookups, "hits": hits, **none, "weight_wrong": 0.0, **found}
+            connection.execute(insert(hit_checks).values(line))
+    database.close()
+    told = {one["team"]: one for one in orjson.loads(run(folder, "usage", "--json").output)["wrong_hits"]}
+    assert told["search"]["wrong_of_lookups"] == 0.01
+    low, high = told["search"]["interval"]
+    text = " ".join(run(folder, "usage").output.split())
+    assert (
+        "Cache of search, by meaning: 200 hits in 1,000 look-ups; 1 of 20 checked were wrong, which is 1.00% of "
+        f"look-ups (95%: {low:.2%} to {high:.2%}) and 5.0% of hits. 2 called wrong by their clients."
+    ) in text
+    assert "Cache of chat, by meaning: 1 hits in 5 look-ups; none was checked yet." in text
 
 
 def test_csv_and_parquet_have_the_same_rows(folder: Path) -> None:

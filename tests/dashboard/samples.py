@@ -13,7 +13,7 @@ from gateway.ledger.rows import Row
 from gateway.policy.load import Policies, PolicySet
 from gateway.settings.gateway import Ceilings
 from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.tables import hit_checks, ledger
 
 NOW = 1_800_014_400.0  # 2027-01-15 12:00 UTC
 DAY = 86400.0
@@ -46,6 +46,12 @@ def row(**facts: Any) -> dict[str, Any]:
         "duration_ms": 100.0 if attempt else None,
     }
     return Row(**{"id": f"{request}-{attempt}", **usual, **facts})._asdict()
+
+
+async def checked(database: Database, team: str, **facts: Any) -> None:
+    """Hits by meaning of `team` an hour ago, and what checks found."""
+    usual = dict.fromkeys((column.name for column in hit_checks.c), 0) | {"team": team, "at": int(NOW) - 3600}
+    await database.run(lambda connection: connection.execute(insert(hit_checks), usual | facts))
 
 
 async def put(database: Database, *rows: dict[str, Any]) -> None:

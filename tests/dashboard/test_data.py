@@ -11,6 +11,7 @@ import pytest
 from sqlalchemy import insert
 
 from gateway.alerts.standing import standings
+from gateway.api.spend import Asked, Spend
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Budget
@@ -20,10 +21,11 @@ from gateway.ledger.formats import as_object
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.report import usage
 from gateway.policy.keys import create
+from gateway.settings.prices import PriceSettings
 from gateway.state.sql import Database
 from gateway.state.tables import alerts, feedback, keys
 from gateway.trials.feedback import Feedback
-from tests.dashboard.samples import DAY, NOW, USD, policies, put, row, traffic
+from tests.dashboard.samples import DAY, NOW, USD, checked, policies, put, row, traffic
 from tests.fakes.clock import StoppedClock
 
 MONTH = Budget(limit_usd=Decimal(10), timezone="Europe/Madrid")
@@ -91,6 +93,35 @@ async def test_a_team_sees_nothing_of_another(database: Database, catalogue: Cat
     assert nobody["total"]["requests"] == 0
     assert not any(nobody[name] for name in ("simulated", "budgets", "tiers", "cache", "latency", "dearest", "alerts"))
     assert not any(nobody["by"].values())
+
+
+async def test_wrong_hits_are_those_of_the_usage_report_and_of_nobody_else(
+    any_database: Database, catalogue: Catalogue
+) -> None:
+    weights = {"weight": 40.0, "weight_squared": 80.0, "weight_wrong": 2.0}
+    await checked(any_database, "search", lookups=1000, hits=200, checked=20, wrong=1, called_wrong=3, **weights)
+    await checked(any_database, "chat", lookups=77_777, hits=777)
+    figures = room(any_database, catalogue)
+    seen = (await figures.of("search", 30))["wrong_hits"]
+    assert (seen["wrong_of_lookups"], seen["wrong_of_hits"], seen["called_wrong"]) == (0.01, 0.05, 3)
+    assert 0 < seen["interval"][0] < 0.01 < seen["interval"][1] < 0.06
+    other = await figures.of("chat", 30)
+    assert (other["wrong_hits"]["hits"], other["wrong_hits"]["wrong_of_lookups"]) == (777, None)
+    assert (await figures.of("nobody", 30))["wrong_hits"] is None
+    spend = Spend(
+        any_database,
+        catalogue,
+        policy_of=lambda team: policies().current.find(team)[0],
+        backends=tuple,
+        organisations={},
+        terms=PriceSettings(),
+        clock=StoppedClock(NOW),
+    )
+    told = await spend.read(Asked(team="search", since=NOW - 30 * DAY, until=NOW))
+    assert told.as_object()["wrong_hits"] == [{"team": "search", **seen}]
+    everybody = (await spend.read(Asked())).wrong_hits
+    assert [one["team"] for one in everybody] == ["chat", "search"]
+    assert (await spend.read(Asked(until=NOW - DAY))).wrong_hits == []
 
 
 async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue: Catalogue) -> None:

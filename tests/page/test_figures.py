@@ -167,6 +167,20 @@ def test_the_savings_statement_is_the_command_s_with_its_method(visit: Open, hou
     assert method == figures["savings"]["method"]
 
 
+def test_wrong_hits_are_told_with_their_interval(visit: Open, house: House) -> None:
+    _, page, figures = open_lead(visit)
+    (said,) = usage(house, figures)["wrong_hits"]
+    assert said["team"] == figures["team"]
+    assert said["lookups"] == 4000
+    assert figures["wrong_hits"] == {name: value for name, value in said.items() if name != "team"}
+    shown = page.eval_on_selector_all("#cache #wrong-hits data", "(all) => all.map((each) => each.value)")
+    assert [float(value) for value in shown] == pytest.approx([said["wrong_of_lookups"], 2, 60])
+    low, high = (f"{100 * share:.2f}".rstrip("0").rstrip(".") + "%" for share in said["interval"])
+    text = page.inner_text("#wrong-hits")
+    assert text.startswith(f"Wrong hits measured: 0.33% of look-ups by meaning (95%: {low} to {high}), 2 of 60 checked")
+    assert text.endswith("1 hit was called wrong by their clients.")
+
+
 def test_answers_by_tier_and_cache_add_up_to_the_command_s(visit: Open, house: House) -> None:
     _, page, figures = open_lead(visit)
     tiers = {row["tier"]: row for row in usage(house, figures, "tier")["rows"]}

@@ -11,12 +11,12 @@ from sqlalchemy import insert
 
 from gateway.ledger.rows import Row
 from gateway.state.sql import Database
-from gateway.state.tables import alerts, keys, ledger
+from gateway.state.tables import alerts, hit_checks, keys, ledger
 
 HOUR, DAY = 3600.0, 86400.0
 USD = 10**12
 SEARCH, CHAT, NEW = "search", "chat-secret", "newcomer"
-FOREIGN = ("chat-secret", "hush", "key_chat", "Chat bot", "13.37")
+FOREIGN = ("chat-secret", "hush", "key_chat", "Chat bot", "13.37", "133,700", "133700")
 """What would give away another team's figures."""
 HOSTILE = "<img src=x onerror=alert(1)>"
 BACKENDS: dict[str, dict[str, Any]] = {
@@ -42,6 +42,7 @@ def put(database: Database, now: float) -> None:
                 for id, team, name in named
             ],
         )
+        connection.execute(insert(hit_checks), [_checks(SEARCH, now, 4000), _checks(CHAT, now, 133_700)])
         connection.execute(insert(alerts), [*_alert("a1", SEARCH, now - 2 * DAY), *_alert("a2", CHAT, now - DAY)])
 
 
@@ -97,6 +98,13 @@ def _row(id: str, attempt: int, at: float, backend: str, given: int, made: int, 
         "duration_ms": about["ms"] + made * 1.5 if backend else None,
     }  # fmt: skip
     return Row(id=f"{id}-{attempt}", **{**usual, **facts})._asdict()
+
+
+def _checks(team: str, now: float, lookups: int) -> dict[str, Any]:
+    """A tenth of the look-ups were hits; 60 were checked, one in ten hits each, and 2 of them wrong."""
+    counts = {"lookups": lookups, "hits": lookups // 10, "checked": 60, "wrong": 2, "undecided": 5, "called_wrong": 1}
+    weights = {"weight": 600.0, "weight_squared": 6000.0, "weight_wrong": 20.0}
+    return {"team": team, "at": int(now - DAY) // 900 * 900, **counts, **weights}
 
 
 def _alert(id: str, team: str, at: float) -> list[dict[str, Any]]:

@@ -18,6 +18,9 @@ export const short = (value) => format("short", number({ notation: "compact", ma
 export const percent = (share) =>
   format("percent", number({ style: "percent", maximumFractionDigits: share < 0.1 ? 1 : 0 }), share);
 
+/** A small share, to two places: 1% and 1.4% are not the same error. */
+export const exactly = (share) => format("exactly", number({ style: "percent", maximumFractionDigits: 2 }), share);
+
 const dollars = (places) => number({
   style: "currency", currency: "USD", currencyDisplay: "narrowSymbol", minimumFractionDigits: places, maximumFractionDigits: places,
 });

@@ -138,7 +138,7 @@ function show() {
   paint("savings", figures.savings, sections.savings);
   paint("difficulty", figures.difficulty, sections.difficulty);
   paint("mix", { tiers: figures.tiers, answers: total.cache_answers }, sections.mix);
-  paint("cache", figures.cache, sections.cache);
+  paint("cache", { rows: figures.cache, wrong: figures.wrong_hits }, sections.cache);
   paint("latency", figures.latency, sections.latency);
   paint("feedback", figures.feedback, sections.feedback);
   showWhere();

@@ -2,7 +2,7 @@
 
 import { drawable, inWords } from "./course.js";
 import { amount, bar, h, money, number, rough, spent, table, wide } from "./dom.js";
-import { count, milliseconds, percent, time, usd, zoned } from "./format.js";
+import { count, exactly, milliseconds, percent, time, usd, zoned } from "./format.js";
 
 const ADJECTIVES = { hour: "Hourly", day: "Daily", week: "Weekly", month: "Monthly", total: "Total" };
 const TIERS = { small: "Small", large: "Large", hosted: "Hosted", idle: "Idle machines" };
@@ -218,8 +218,8 @@ export function mix({ tiers, answers }) {
     quiet(`${plural(escalated, "weak answer was", "weak answers were")} replaced by a stronger backend's before the client saw it.`)];
 }
 
-export function cache(rows) {
-  if (!rows.length) return quiet("Nothing was asked again in this period.");
+export function cache({ rows, wrong }) {
+  if (!rows.length) return [quiet("Nothing was asked again in this period."), wrongHits(wrong)].filter(Boolean);
   const unknown = rows.reduce((sum, row) => sum + row.unpriced, 0);
   return [
     wide("Cache answers by kind", table([
@@ -228,7 +228,20 @@ export function cache(rows) {
       ["Saved", (row) => money(row.saved_usd), "number"],
     ], rows)),
     unknown ? quiet(`For ${plural(unknown, "answer")} nobody knows what it cost at first; nothing is counted as saved.`) : null,
+    wrongHits(wrong),
   ].filter(Boolean);
+}
+
+/** Of what was answered by meaning: how much of it was wrong, as far as checks can tell. */
+function wrongHits(found) {
+  if (!found?.hits) return null;
+  const called = found.called_wrong ? ` ${plural(found.called_wrong, "hit was", "hits were")} called wrong by their clients.` : "";
+  if (!found.checked) return h("p", { class: "quiet", id: "wrong-hits" }, `No hit by meaning was checked yet, of ${count(found.hits)}.${called}`);
+  const [low, high] = found.interval.map((share) => exactly(share));
+  return h("p", { id: "wrong-hits" }, "Wrong hits measured: ",
+    h("data", { value: String(found.wrong_of_lookups) }, exactly(found.wrong_of_lookups)), ` of look-ups by meaning (95%: ${low} to ${high}), `,
+    h("data", { value: String(found.wrong) }, count(found.wrong)), " of ", h("data", { value: String(found.checked) }, count(found.checked)),
+    ` checked ${found.checked === 1 ? "hit" : "hits"} in ${count(found.lookups)} look-ups.${called}`);
 }
 
 export function latency(rows) {
