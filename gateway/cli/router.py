@@ -103,11 +103,11 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
     try:
         prices = read_pool(pool)
         plan = load_plan(artefact) if artefact else prior(prices)
-        for each in replay(read_outcomes([data], prices), plan, quality):
-            sys.stdout.buffer.write(orjson.dumps(asdict(each)) + b"\n")
+        outcomes = read_outcomes([data], prices)
     except (DataError, ArtefactError, OSError) as error:
-        sys.stdout.buffer.flush()
         raise click.ClickException(str(error)) from error
+    for each in replay(outcomes, plan, quality):
+        sys.stdout.buffer.write(orjson.dumps(asdict(each)) + b"\n")
 
 
 @router.command("status", short_help="Which plan is followed, and its strategies.")
@@ -155,19 +155,38 @@ def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> 
     return "\n".join(lines)
 
 
-@router.command("evaluate")
+@router.command("evaluate", short_help="Measure the grader, or a plan's promises.")
 @common
 @click.argument("files", nargs=-1, required=True, type=FILE)
 @ARTEFACT
-def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None) -> None:
-    """How well difficulty orders prompts, for each set in FILES.
+@click.option(
+    "--pool", type=PATH, help="With a plan as artefact: its promises against what the models of this pool cost."
+)
+def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path | None) -> None:
+    """How well difficulty orders prompts, for each set in FILES; with --pool, what a plan keeps of its promises.
 
     Area under quality against share sent to the strong tier (0.5 is chance), with 95 % intervals.
-
     FILES: JSON lines {"prompt", "w", "s"} (quality of the weak and the strong model, 0..1), plain or gzip.
+
+    With --pool and --artefact PLAN: outcomes as `router fit` reads them, of other prompts than it was fitted on.
     """
     try:
+        if pool is not None:
+            _print_kept(context, files, artefact, pool)
+            return
         reports = evaluate(files, grader_of(artefact))
-    except DataError as error:
+    except (DataError, ArtefactError, OSError) as error:
         raise click.ClickException(str(error)) from error
     context.print([asdict(report) for report in reports], table(reports))
+
+
+def _print_kept(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path) -> None:
+    """Raises DataError, ArtefactError, OSError."""
+    from gateway.routing import held
+    from gateway.routing.outcomes import read_outcomes, read_pool
+    from gateway.routing.plan_file import load_plan
+
+    if artefact is None:
+        raise click.UsageError("--pool needs --artefact PLAN, the plan that is to keep its promises")
+    found = held.kept(load_plan(artefact), read_outcomes(files, read_pool(pool)))
+    context.print([asdict(each) for each in found], held.table(found))

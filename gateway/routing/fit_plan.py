@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import datetime
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.routing.evaluate import DataError
 from gateway.routing.features import extract, normalise
-from gateway.routing.frontier import CONFIDENCE, OUTER, Frontier, Say, build
+from gateway.routing.frontier import OUTER, Frontier, Say, build
 from gateway.routing.models import fit_adequacies
 from gateway.routing.outcomes import Outcomes, Prices, read_outcomes
 from gateway.routing.plan import Plan
 from gateway.routing.prompt_features import fit_prompt_features
 from gateway.routing.search import Evidence
+from gateway.routing.selection import CONFIDENCE
+from gateway.routing.spending import with_spending
 
 LEAST = 100
 """Prompts under which nothing can be told."""
@@ -34,11 +35,8 @@ def fit_plan(paths: Sequence[Path], prices: Prices, say: Say, *, seed: int = 0) 
         raise DataError(f"{len(outcomes)} usable prompts are too few to fit on; collect at least {LEAST}")
     plan, frontier = fit_outcomes(outcomes, say, seed=seed)
     sources = [{"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()} for path in paths]
-    return (
-        _signed(plan, {"data": sources, "prices_usd_per_1m": {k: list(v) for k, v in prices.items()}}),
-        frontier,
-        outcomes,
-    )
+    plan = replace(plan, provenance={**plan.provenance, "data": sources}, prices=dict(prices))
+    return plan, frontier, outcomes
 
 
 def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, Frontier]:
@@ -49,7 +47,8 @@ def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, 
     adequacies, chances = fit_adequacies(features, qualities, _folds(outcomes.prompts))
     lengths = [len(prompt) for prompt in outcomes.prompts]
     reading = fit_prompt_features(chances, lengths)
-    frontier = build(outcomes.models, Evidence.of(outcomes, reading.matrix(chances, lengths)), say, seed=seed)
+    matrix = reading.matrix(chances, lengths)
+    frontier = build(outcomes.models, Evidence.of(outcomes, matrix), say, seed=seed)
     provenance = {
         "made": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d"),
         "method": "backward induction over who was asked and who agrees; measured by cross-validation",
@@ -57,15 +56,14 @@ def fit_outcomes(outcomes: Outcomes, say: Say, *, seed: int = 0) -> tuple[Plan, 
         "settings": {"folds": OUTER, "confidence": CONFIDENCE, "seed": seed},
     }
     singles = tuple(point.strategy for point in frontier.singles)
-    plan = Plan(outcomes.models, frontier.strategies, singles, frontier.reserves, adequacies, reading, provenance)
-    return plan, frontier
+    strategies, singles, reserves = (
+        tuple(with_spending(each, outcomes, matrix) for each in group)
+        for group in (frontier.strategies, singles, frontier.reserves)
+    )
+    return Plan(outcomes.models, strategies, singles, reserves, adequacies, reading, provenance), frontier
 
 
 def _folds(prompts: Sequence[str]) -> NDArray[np.int64]:
     """Five, with all forms of a question in one."""
     stems = [hashlib.blake2b(normalise(prompt)[:STEM].encode(), digest_size=4).digest() for prompt in prompts]
     return np.array([int.from_bytes(stem) % 5 for stem in stems], dtype=np.int64)
-
-
-def _signed(plan: Plan, more: Mapping[str, Any]) -> Plan:
-    return replace(plan, provenance={**plan.provenance, **more})

@@ -1,13 +1,12 @@
 """From learnt decisions to strategies worth having: the frontier of quality and cost, against single models.
 
 What a strategy reaches is measured on prompts that it was not learnt from (outer cross-validation): whatever is learnt
-on few outcomes flatters itself on them. A learnt strategy is kept only where it beats the single models, or a draw
-between two, at its own cost with some confidence; of what is kept, the corners of the hull make the frontier.
+on few outcomes flatters itself on them. Which strategies are kept is the business of `selection`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -15,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gateway.routing.cascades import Cascade, Tried, states, try_all
-from gateway.routing.hull import corners
 from gateway.routing.search import Asked, Evidence, Learned, Settings, affordable, decode, learn, play, walk
 from gateway.routing.search import prices as price_grid
+from gateway.routing.selection import CONFIDENCE, Family, Point, promised
 from gateway.routing.strategy import Pattern, State, Strategy
 
 Array = NDArray[np.float64]
@@ -29,8 +28,6 @@ REPEATS = 6
 """Divisions into folds over which plain cascades, which are quick to measure, are averaged."""
 PRICES = 60
 """Prices of money for which a plain cascade is chosen."""
-CONFIDENCE = 1.0
-"""Standard errors by which a cascade must beat what single models reach for the same money."""
 STRICT = 2.0
 """The same for a searched strategy of several answers, of which there are many more, against plain cascades too."""
 
@@ -38,14 +35,6 @@ STRICT = 2.0
 class Played(NamedTuple):
     """n prompts under each of L strategies."""
 
-    quality: Array
-    usd: Array
-
-
-class Point(NamedTuple):
-    """A strategy and what it reached on prompts that it was not learnt from (n each)."""
-
-    strategy: Strategy
     quality: Array
     usd: Array
 
@@ -58,7 +47,7 @@ class Frontier:
     singles: tuple[Point, ...]
     """Every model alone."""
     reserves: tuple[Strategy, ...] = ()
-    """Plain cascades for when one of the models cannot be asked."""
+    """Plain cascades for when one of the models cannot be asked, or costs another price."""
 
     @property
     def strategies(self) -> tuple[Strategy, ...]:
@@ -74,20 +63,20 @@ def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0)
     voted = bool((evidence.labels >= 0).any())
     depth = affordable(len(models), len(evidence), voted)
     base = Settings(depth=depth, seed=seed)
-    kept = singles
+    families: list[Family] = []
     reserves: tuple[Strategy, ...] = ()
     if voted and len(models) > 1:
         say("trying cascades until two or three agree")
         tried = try_all(evidence, price)
         finer = price_grid(evidence.usd, evidence.able, PRICES)
-        kept = _joined(kept, _cascades(models, tried, finer, ranking, seed), CONFIDENCE)
+        families.append(Family(tuple(_cascades(models, tried, finer, ranking, seed)), CONFIDENCE))
         reserves = _reserves(models, tried, price, ranking, seed)
     for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
         if features > 1 or depth > 1:
             say(f"searching up to {depth} answers deep, {'without' if features == 1 else 'with'} the prompt's features")
             found = _searched(models, evidence.only(features), price, settings, ranking)
-            kept = _joined(kept, found, CONFIDENCE if depth == 1 else STRICT)
-    return Frontier(_corners(kept, singles), tuple(singles), reserves)
+            families.append(Family(tuple(found), CONFIDENCE if depth == 1 else STRICT))
+    return Frontier(promised(singles, families, seed=seed), tuple(singles), reserves)
 
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
@@ -95,35 +84,12 @@ def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Fronti
     singles = _singles(models, evidence)
     ranking = tuple(each.strategy.description for each in sorted(singles, key=lambda each: -each.strategy.quality))
     singles = [_ranked(each, ranking) for each in singles]
-    kept = singles
+    families: list[Family] = []
     if len(models) > 1:
         price = price_grid(evidence.usd, evidence.able)
         tried = try_all(evidence, price, orders=False)
-        kept = _joined(singles, _cascades(models, tried, price, ranking, seed), CONFIDENCE)
-    return Frontier(_corners(kept, singles), tuple(singles))
-
-
-def _corners(kept: list[Point], singles: list[Point]) -> tuple[Point, ...]:
-    """The frontier of `kept`. A single model gives way to a cheaper strategy that it does not surely surpass."""
-    learnt = kept[len(singles) :]
-    left = [
-        each
-        for each in singles
-        if not any(_equals(each, other) for other in learnt if other.strategy.usd < each.strategy.usd)
-    ]
-    left += learnt
-    best = corners([each.strategy.usd for each in left], [each.strategy.quality for each in left])
-    return tuple(left[each] for each in best)
-
-
-def _equals(dear: Point, cheap: Point) -> bool:
-    gain = dear.quality - cheap.quality
-    return bool(gain.mean() <= CONFIDENCE * gain.std() / np.sqrt(len(gain)))
-
-
-def _joined(simpler: list[Point], found: list[Point], confidence: float) -> list[Point]:
-    """With those of `found` that beat what the simpler ones reach."""
-    return [*simpler, *(each for each in found if _beats(each, simpler, confidence))]
+        families.append(Family(tuple(_cascades(models, tried, price, ranking, seed)), CONFIDENCE))
+    return Frontier(promised(singles, families, seed=seed), tuple(singles))
 
 
 def _cascades(
@@ -160,14 +126,17 @@ def _cascades(
 def _reserves(
     models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
 ) -> tuple[Strategy, ...]:
-    """The best plain cascades without each of the models."""
-    found: list[Strategy] = []
+    """The best plain cascades without each of the models, and those that ask it in any case: for when it cannot be
+    asked or became dear, and for when it became cheap."""
+    found: dict[Hashable, Strategy] = {}
     for model in range(len(models)):
-        able = np.array([model not in each.members for each in tried.cascades])
-        for point in _cascades(models, tried.part(able), price, ranking, seed, 1) if able.any() else ():
-            if all(point.strategy.states != known.states for known in found):
-                found.append(point.strategy)
-    return tuple(found)
+        without = np.array([model not in each.members for each in tried.cascades])
+        begun = np.array([model in each.members[: each.agree] for each in tried.cascades])
+        for able in (without, begun):
+            for point in _cascades(models, tried.part(able), price, ranking, seed, 1) if able.any() else ():
+                states = tuple((key, *state.ask) for key, state in point.strategy.states.items())
+                found.setdefault(states, point.strategy)
+    return tuple(found.values())
 
 
 def _searched(
@@ -220,28 +189,6 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> Played:
         for place in range(len(price)):
             quality[inside, place], usd[inside, place] = play(test, learned, place)
     return Played(quality, usd)
-
-
-def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
-    """Does it reach more than `rivals`, or a draw between two, for the same money, by so many standard errors?"""
-    quality, usd = point.quality, point.usd
-    cost = np.array([each.strategy.usd for each in rivals])
-    level = np.array([each.strategy.quality for each in rivals])
-    hull = corners(cost, level)
-    mean = float(usd.mean())
-    if mean <= cost[hull[0]]:
-        return bool(quality.mean() >= level[hull[0]])
-    upper = next((place for place, one in enumerate(hull) if cost[one] >= mean), None)
-    if upper is None:
-        rival, rival_usd, slope = rivals[hull[-1]].quality, rivals[hull[-1]].usd, 0.0
-    else:
-        low, high = hull[upper - 1], hull[upper]
-        share = (mean - cost[low]) / (cost[high] - cost[low])
-        rival = share * rivals[high].quality + (1 - share) * rivals[low].quality
-        rival_usd = share * rivals[high].usd + (1 - share) * rivals[low].usd
-        slope = (level[high] - level[low]) / (cost[high] - cost[low])
-    gain = (quality - rival) - slope * (usd - rival_usd)
-    return bool(gain.mean() > confidence * gain.std() / np.sqrt(len(gain)))
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:

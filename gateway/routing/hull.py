@@ -45,3 +45,16 @@ def between(qualities: Sequence[float], target: float) -> tuple[int, int, float]
 def cost_of(target: float | Array, usd: Array, quality: Array) -> Array:
     """US dollars at which corners reach `target`; outside their range the nearest corner's."""
     return np.asarray(np.interp(target, quality, usd), dtype=np.float64)
+
+
+def savings(quality: Array, usd: Array, single_quality: Array, single_usd: Array, weights: Array) -> Array:
+    """Per bootstrap sample: share of the hull's cost that is saved at the quality reached, the hull drawn anew.
+
+    `quality`, `usd`: n prompts; of single models n × m. `weights`: samples × n, each adding up to 1.
+    """
+    level, cost = weights @ single_quality, weights @ single_usd
+    found = []
+    for number, (reached, spent) in enumerate(zip(weights @ quality, weights @ usd, strict=True)):
+        kept = corners(cost[number], level[number])
+        found.append(1 - spent / float(cost_of(float(reached), cost[number][kept], level[number][kept])))
+    return np.array(found)

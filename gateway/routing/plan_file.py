@@ -16,7 +16,7 @@ from gateway.routing.artefact import ArtefactError
 from gateway.routing.models import ModelAdequacies
 from gateway.routing.plan import Plan
 from gateway.routing.prompt_features import PromptFeatures
-from gateway.routing.strategy import State, Strategy
+from gateway.routing.strategy import Asks, State, Strategy
 
 FORMAT = "thriftgate router 1"
 LARGEST = 64 << 20
@@ -28,6 +28,7 @@ def save_plan(plan: Plan, path: Path) -> None:
     content = {
         "format": FORMAT,
         "models": plan.models,
+        "prices": plan.prices,
         "provenance": plan.provenance,
         "strategies": [_strategy(each) for each in plan.strategies],
         "singles": [_strategy(each) for each in plan.singles],
@@ -61,6 +62,7 @@ def read_plan(data: bytes, name: str) -> Plan:
             None if packed is None else ModelAdequacies.read(models, {k: _unpacked(v) for k, v in packed.items()}),
             _read_features(content["features"]),
             content["provenance"],
+            _read_prices(content.get("prices", {})),
         )
     except ArtefactError:
         raise
@@ -78,8 +80,9 @@ def _strategy(one: Strategy) -> dict[str, Any]:
         "kind": one.kind,
         "description": one.description,
         "quality": round(one.quality, 6),
-        "usd": float(f"{one.usd:.6g}"),
+        "usd": _short(one.usd),
         "ranking": one.ranking,
+        "asks": {model: {"calls": round(each.calls, 4), "usd": _short(each.usd)} for model, each in one.asks.items()},
         "states": [
             {"asked": dict(zip(names, labels, strict=True)), "serve": state.serve, "ask": dict(state.ask)}
             for (names, labels), state in one.states.items()
@@ -102,7 +105,16 @@ def _read_strategy(one: Mapping[str, Any]) -> Strategy:
         float(one["usd"]),
         states,
         tuple(one["ranking"]),
+        {model: Asks(float(each["calls"]), float(each["usd"])) for model, each in one.get("asks", {}).items()},
     )
+
+
+def _short(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _read_prices(given: Mapping[str, Any]) -> dict[str, tuple[float, float]]:
+    return {str(model): (float(one), float(other)) for model, (one, other) in given.items()}
 
 
 def _features(one: PromptFeatures | None) -> dict[str, Any] | None:

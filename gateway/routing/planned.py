@@ -10,8 +10,10 @@ from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import Grade
 from gateway.domain.strategy import Asking
+from gateway.domain.units import PICO_PER_USD
 from gateway.routing.candidates import Candidate
 from gateway.routing.decide import Choice, by_cost
+from gateway.routing.tariff import Tariff, repriced_usd, steps
 
 if TYPE_CHECKING:  # it brings NumPy
     from gateway.routing.plan import Plan
@@ -38,11 +40,13 @@ def planned(
     quality: float,
     subject: str,
     learnt: Mapping[str, Learned] = MappingProxyType({}),
+    tokens: tuple[int, int] = (0, 0),
 ) -> Planned | None:
     """None where the plan has nothing to say: then the decision by difficulty stands.
 
     `quality`: the wanted share of what the reference reaches on average. `subject`: who draws. `learnt`: what the
     team's own answers say of backends, by name; who was found wanting is not asked, unless it is the reference.
+    `tokens`: input and output that the candidates' costs are of; without any, the prices of the fit count.
     """
     trusted = choice.reference.backend.name
     able = {
@@ -55,11 +59,12 @@ def planned(
         reference = next((model for model in able if model == choice.reference.backend.model), None)
     if reference is None or len(able) < 2 or not foreseen(request):
         return None
-    start = plan.begin(request.last_user, quality * plan.quality_of(reference), subject, able)
+    usable = {each.backend.name: each for each in candidates if not each.excluded}
+    tariff = _tariff(plan, {model: usable[name] for model, name in able.items()}, *tokens)
+    start = plan.begin(request.last_user, quality * plan.quality_of(reference), subject, able, tariff)
     if start is None:
         return None
     first = start.asking.next(())
-    usable = {each.backend.name: each for each in candidates if not each.excluded}
     asked = [*first, *sorted(able[model] for model in start.strategy.models if able[model] not in first)]
     front = tuple(usable[name] for name in asked)
     order = (*front, *(each for each in choice.order if each.backend.name not in asked))
@@ -68,21 +73,42 @@ def planned(
         f"{start.strategy.kind}: {start.strategy.description}; "
         f"expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
     )
+    if tariff:
+        reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
     adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
     return Planned(
         Choice(order, choice.reference, reason, adequacies),
         start.asking if several else None,
         f"{start.strategy.kind}: {start.strategy.description}",
-        _calls(plan, start.strategy, first, able),
+        _calls(plan, start.strategy, first, able, dict(tariff)),
         min(1.0, start.strategy.quality / (plan.quality_of(reference) or 1.0)),
     )
 
 
-def _calls(plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str]) -> float:
-    """What `strategy` cost on the outcomes that it was fitted on, in calls of the first one that it asks."""
+def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
+    """Models that now cost another price than the plan was fitted with. Who is unpriced costs what it did."""
+    if not input_tokens + output_tokens:
+        return ()
+    found = []
+    for model, candidate in able.items():
+        price = plan.prices.get(model)
+        if price is not None and candidate.cost_pico is not None:
+            output = min(output_tokens, candidate.backend.max_output_tokens or output_tokens)
+            usd = (price[0] * input_tokens + price[1] * output) / 1e6
+            change = steps(candidate.cost_pico / PICO_PER_USD, usd)
+            if change is not None:
+                found.append((model, change))
+    return tuple(found)
+
+
+def _calls(
+    plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str], tariff: Mapping[str, int]
+) -> float:
+    """What `strategy` is expected to cost, in calls of the first one that it asks."""
     for single in plan.singles:
-        if single.usd and any(able.get(model) in first for model in single.first):
-            return strategy.usd / single.usd
+        if any(able.get(model) in first for model in single.first):
+            usd = repriced_usd(single, tariff)
+            return strategy.usd / usd if usd else 1.0
     return 1.0
 
 

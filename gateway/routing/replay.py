@@ -28,7 +28,7 @@ class Replayed:
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
     """In the file's order. A prompt none of whose models the plan knows is answered by the first model it has."""
     for place, prompt in enumerate(outcomes.prompts):
-        row = _Row(outcomes, place)
+        row = Row(outcomes, place)
         able = {model: model for model in row.columns}
         start = plan.begin(prompt, quality, outcomes.ids[place], able)
         if start is None:
@@ -42,7 +42,7 @@ def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]
         yield Replayed(outcomes.ids[place], called, row.quality_of(served), usd, start.adequacy)
 
 
-class _Row:
+class Row:
     """What the models did on one prompt."""
 
     def __init__(self, outcomes: Outcomes, place: int) -> None:
@@ -63,7 +63,7 @@ class _Row:
         return float(self._outcomes.usd[self._place, self.columns[model]])
 
 
-def ask(asking: Asking, row: _Row) -> list[Answered]:
+def ask(asking: Asking, row: Row) -> list[Answered]:
     """Ask until it is settled."""
     answers: list[Answered] = []
     while wanted := asking.next(answers):

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.routing.frontier import Frontier, Point
-from gateway.routing.hull import between, corners, cost_of
+from gateway.routing.frontier import Frontier
+from gateway.routing.hull import between, corners, cost_of, savings
 from gateway.routing.outcomes import Outcomes
 from gateway.routing.search import prices
+from gateway.routing.selection import Point
 
 Array = NDArray[np.float64]
 
@@ -112,13 +113,9 @@ def _target(
             np.array([one.strategy.quality for one in hull]),
         )
     )
-    single_quality = weights @ np.column_stack([one.quality for one in singles])
-    single_usd = weights @ np.column_stack([one.usd for one in singles])
-    savings = []
-    for number, (reached, spent) in enumerate(zip(weights @ quality, weights @ usd, strict=True)):
-        kept = corners(single_usd[number], single_quality[number])
-        savings.append(1 - spent / cost_of(reached, single_usd[number][kept], single_quality[number][kept]))
-    bounds = np.percentile(savings, [2.5, 97.5])
+    single_quality = np.column_stack([one.quality for one in singles])
+    single_usd = np.column_stack([one.usd for one in singles])
+    bounds = np.percentile(savings(quality, usd, single_quality, single_usd, weights), [2.5, 97.5])
     knows = [one for one in oracle if one[0] >= level]
     names = [points[low].strategy.description, points[high].strategy.description]
     return Target(

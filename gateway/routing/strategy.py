@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
+from typing import NamedTuple
 
 from gateway.domain.strategy import FAILED, Answered
 
@@ -55,6 +56,14 @@ def voted(reached: Pattern) -> Pattern:
     )
 
 
+class Asks(NamedTuple):
+    """One model's part in a strategy, per request."""
+
+    calls: float
+    usd: float
+    """US dollars at the prices that it was fitted with; a strategy's add up to its own."""
+
+
 @dataclass(frozen=True, slots=True)
 class Strategy:
     """What is expected of it is per request, on traffic like that it was fitted on."""
@@ -69,6 +78,8 @@ class Strategy:
     states: Mapping[Pattern, State]
     ranking: tuple[str, ...]
     """Every model of the pool, the best alone first: for states that were never seen."""
+    asks: Mapping[str, Asks] = field(default_factory=dict)
+    """Whom it asks how often; empty where nobody measured it."""
 
     @property
     def models(self) -> frozenset[str]:

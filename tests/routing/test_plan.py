@@ -144,9 +144,9 @@ def test_serving_and_replay_begin_with_the_same_code(
     begun: list[tuple[str, float]] = []
     original = plan_module.Plan.begin
 
-    def begin(self: Plan, prompt: str, quality: float, subject: str, able: dict[str, str]) -> plan_module.Start | None:
+    def begin(self: Plan, prompt: str, quality: float, *rest: Any) -> plan_module.Start | None:
         begun.append((prompt, quality))
-        return original(self, prompt, quality, subject, able)
+        return original(self, prompt, quality, *rest)
 
     monkeypatch.setattr(plan_module.Plan, "begin", begin)
     next(iter(replay(recorded, plan, 0.9)))

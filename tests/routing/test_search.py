@@ -137,7 +137,9 @@ def test_without_votes_the_frontier_is_the_hull_of_single_models(tmp_path: Path)
     usd, quality = known.usd.mean(0), known.quality.mean(0)
     hull = corners(usd, quality)
     assert [each.usd for each in frontier.strategies] == pytest.approx(usd[hull].tolist())
-    assert [each.quality for each in frontier.strategies] == pytest.approx(quality[hull].tolist())
+    promised = [each.quality for each in frontier.strategies]
+    assert promised == pytest.approx(quality[hull].tolist(), abs=0.01)
+    assert all(one <= two for one, two in zip(promised, quality[hull], strict=True))
 
 
 def test_a_prompt_that_tells_is_used(tmp_path: Path) -> None:
@@ -149,7 +151,7 @@ def test_a_prompt_that_tells_is_used(tmp_path: Path) -> None:
     known = Evidence(np.full((600, 2), -1), quality, usd, np.ones((600, 2), dtype=bool), features)
     best = build(("cheap", "dear"), known, quiet).strategies[-1]
     assert best.kind == "prompt-conditional choice"
-    assert best.quality == pytest.approx(1.0)
+    assert best.quality == pytest.approx(1.0, abs=0.001)
     assert best.usd == pytest.approx((1e-5 + 1e-3) / 2, rel=0.01)
 
 
