@@ -183,7 +183,7 @@ class Scrape:
 
     def _nobody_there(self) -> None:
         self._absent += 1
-        self._misses = min(self._misses + 1, 3)
+        self._misses = 1  # it may be back soon
         if self._absent >= GONE_AFTER:
             self._last = None
             self._drains.see(self.backend.name, GONE_S, _GONE)

@@ -92,6 +92,7 @@ def _attempt(row: Row) -> dict[str, Any]:
         "backend": row.backend,
         "model": row.model,
         "tier": row.tier,
+        "kind": row.kind or None,
         "outcome": row.outcome,
         "status": row.status,
         "error": row.error or None,
