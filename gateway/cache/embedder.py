@@ -26,6 +26,10 @@ _CHARACTERS_PER_TOKEN = 24
 """No text has more in practice: spares the tokenizer a megabyte."""
 
 
+Owned = tuple[str, str]
+"""Whose, and the text."""
+
+
 class Model(Protocol):
     """Blocking; called from one thread."""
 
@@ -55,16 +59,16 @@ class ModelEmbedder:
         """`remembered`: vectors kept; `waiting`: texts that may queue before `embed` refuses; `together`: most texts
         of a batch, whose first has to wait for its last."""
         self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
-        self._remembered: OrderedDict[str, Vector | None] = OrderedDict()
+        self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
         self._limit, self._waiting_limit, self._together = remembered, waiting, together
         self._load_model = load
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
         self._tasks = Tasks()
         self._model: Model | None = None
         self._begun = self._failed = self._working = False
-        self._waiting: OrderedDict[str, asyncio.Future[Vector | None]] = OrderedDict()
+        self._waiting: OrderedDict[Owned, asyncio.Future[Vector | None]] = OrderedDict()
         """Texts that nobody works on yet."""
-        self._under_way: dict[str, asyncio.Future[Vector | None]] = {}
+        self._under_way: dict[Owned, asyncio.Future[Vector | None]] = {}
         self._embedded = self._recalled = self._batches = 0
         self.cpu_s = 0.0
         """Processor time that embedding took."""
@@ -111,22 +115,27 @@ class ModelEmbedder:
                     raise EmbedderUnavailable("the embedder could not be loaded")
                 await asyncio.sleep(0.02)
 
-    async def embed(self, text: str) -> Vector | None:
+    async def embed(self, text: str, owner: str = "") -> Vector | None:
         """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready or too busy, and
-        what the model raises."""
-        if text in self._remembered:
+        what the model raises.
+
+        What was embedded for one `owner` is embedded again for another: else the time that it takes would tell a
+        tenant what others ask.
+        """
+        owned = owner, text
+        if owned in self._remembered:
             self._recalled += 1
-            self._remembered.move_to_end(text)
-            return self._remembered[text]
+            self._remembered.move_to_end(owned)
+            return self._remembered[owned]
         if self._model is None:
             raise EmbedderUnavailable("the embedder is not ready")
         if len(text) > self.max_tokens * _CHARACTERS_PER_TOKEN:
             return None
-        future = self._waiting.get(text) or self._under_way.get(text)
+        future = self._waiting.get(owned) or self._under_way.get(owned)
         if future is None:
             if len(self._waiting) >= self._waiting_limit:
                 raise EmbedderUnavailable("too many texts are waiting for the embedder")
-            future = self._waiting[text] = asyncio.get_running_loop().create_future()
+            future = self._waiting[owned] = asyncio.get_running_loop().create_future()
             if not self._working:
                 self._working = True
                 self._tasks.spawn(self._work(self._model), "embedder")
@@ -140,24 +149,24 @@ class ModelEmbedder:
                 self._batches += 1
                 try:
                     vectors = await asyncio.get_running_loop().run_in_executor(
-                        self._thread, self._embed, model, list(batch)
+                        self._thread, self._embed, model, [text for _, text in batch]
                     )
                 except Exception as error:  # the model's own: whoever asked hears of it
                     self._fail(batch, error)
                     vectors = []
-                for (text, future), vector in zip(batch.items(), vectors, strict=False):
-                    self._remember(text, vector)
+                for (owned, future), vector in zip(batch.items(), vectors, strict=False):
+                    self._remember(owned, vector)
                     if not future.done():
                         future.set_result(vector)
                 self._under_way = {}
         finally:
             self._working = False
 
-    def _next(self) -> dict[str, asyncio.Future[Vector | None]]:
+    def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
         """The oldest, and of those behind it the ones most like it in length: the others would make it wait longer."""
-        first = next(iter(self._waiting))
-        alike = sorted(self._waiting, key=lambda text: abs(len(text) - len(first)))[: self._together]
-        return {text: self._waiting.pop(text) for text in alike}
+        _, first = next(iter(self._waiting))
+        alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
+        return {owned: self._waiting.pop(owned) for owned in alike}
 
     def _embed(self, model: Model, texts: Sequence[str]) -> list[Vector | None]:
         began = time.thread_time()
@@ -167,15 +176,15 @@ class ModelEmbedder:
             self.cpu_s += time.thread_time() - began
 
     @staticmethod
-    def _fail(batch: dict[str, asyncio.Future[Vector | None]], error: Exception) -> None:
+    def _fail(batch: dict[Owned, asyncio.Future[Vector | None]], error: Exception) -> None:
         for future in batch.values():
             if not future.done():
                 future.set_exception(error)
                 future.exception()  # it is no news that who asked has gone
 
-    def _remember(self, text: str, vector: Vector | None) -> None:
+    def _remember(self, owned: Owned, vector: Vector | None) -> None:
         self._embedded += 1
-        self._remembered[text] = vector
+        self._remembered[owned] = vector
         if len(self._remembered) > self._limit:
             self._remembered.popitem(last=False)
 

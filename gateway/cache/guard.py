@@ -76,7 +76,7 @@ class Guard:
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
             return Look(), None
-        look = await self._semantic.find(question, max_error, self._trust.bar(name, max_error))
+        look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
         if look.vector is None:
             return look, None
         best = look.found or (look.near if look.accepted else None)

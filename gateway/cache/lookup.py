@@ -291,7 +291,7 @@ class Cache:
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
         """Make an answer findable by meaning too, whose vector was not known when it was stored."""
-        ticket.vector = await self._semantic.vector(question)
+        ticket.vector = await self._semantic.vector(question, ticket.team)
         if ticket.vector is not None and self._known.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._known.replace(meant)

@@ -136,20 +136,21 @@ class Semantic:
         if self._meanings is not None:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
-    async def vector(self, question: Question) -> Vector | None:
-        """None when there is none to be had, for whatever reason."""
+    async def vector(self, question: Question, owner: str) -> Vector | None:
+        """None when there is none to be had, for whatever reason. `owner`: see `Embedder.embed`."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
-            vector: Vector | None = await self._embedder.embed(question.text)
+            vector: Vector | None = await self._embedder.embed(question.text, owner)
         except Exception as error:  # whatever a model or its libraries raise: savings fail open
             self._counts["refused"] += 1
             self._trouble(repr(error))
             return None
         return vector
 
-    async def find(self, question: Question, max_error: float, bar: float = 0.0) -> Look:
-        """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least."""
+    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> Look:
+        """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least.
+        `owner`: who shares answers."""
         if not self.ready or self._meanings is None:
             self.begin()
             return Look()
@@ -159,7 +160,7 @@ class Semantic:
         vector, embedded_s = None, self._embedded_s
         try:
             async with asyncio.timeout(DEADLINE_S):
-                vector = await self.vector(question)
+                vector = await self.vector(question, owner)
                 if vector is None:
                     return Look()
                 sought, search_s = await self._in_thread(

@@ -47,8 +47,9 @@ class Embedder(Protocol):
         """Load in the background, if that has not begun."""
         ...
 
-    async def embed(self, text: str) -> Any | None:
-        """The vector, or None when the text is longer than the model reads."""
+    async def embed(self, text: str, owner: str = "") -> Any | None:
+        """The vector, or None when the text is longer than the model reads. What is remembered of one `owner` speeds
+        up nobody else."""
         ...
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import numpy as np
@@ -45,6 +46,16 @@ async def test_recent_vectors_are_remembered_and_old_ones_forgotten(embedder: On
         await embedder.embed(text)
     stats = embedder.stats()
     assert (stats["embedder_embedded"], stats["embedder_recalled"]) == (5, 1)
+
+
+async def test_what_one_asked_is_not_answered_sooner_to_another(embedder: OnnxEmbedder) -> None:
+    before = dict(embedder.stats())
+    await asyncio.gather(*(embedder.embed("a secret question", owner) for owner in ("team/a", "team/b", "team/a")))
+    await embedder.embed("a secret question", "team/b")
+    await embedder.embed("a secret question", "team/c")
+    after = embedder.stats()
+    assert after["embedder_embedded"] - before["embedder_embedded"] == 3  # type: ignore[operator]
+    assert after["embedder_recalled"] - before["embedder_recalled"] == 1  # type: ignore[operator]
 
 
 async def test_it_refuses_while_it_is_not_ready_or_too_busy() -> None:

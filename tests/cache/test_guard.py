@@ -38,7 +38,7 @@ class Level:
         self.found: Found | None = HIT
         self.embedder = FakeEmbedder()
 
-    async def find(self, question: Question, max_error: float, bar: float) -> Look:
+    async def find(self, question: Question, owner: str, max_error: float, bar: float) -> Look:
         self.bars.append(bar)
         vector = await self.embedder.embed(question.text)
         if self.found is not None and self.found.score >= bar:

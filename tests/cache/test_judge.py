@@ -12,7 +12,7 @@ class Cosine:
     def __init__(self, cosine: float) -> None:
         self.cosine, self.asked = cosine, 0
 
-    async def embed(self, text: str) -> np.ndarray | None:
+    async def embed(self, text: str, owner: str = "") -> np.ndarray | None:
         self.asked += 1
         angle = 0.0 if self.asked % 2 else float(np.arccos(self.cosine))
         return np.array([np.cos(angle), np.sin(angle)], dtype=np.float32)

@@ -17,7 +17,7 @@ QUESTION = Question(b"p", "How do I cook rice?")
 
 
 class SlowEmbedder(FakeEmbedder):
-    async def embed(self, text: str) -> np.ndarray | None:
+    async def embed(self, text: str, owner: str = "") -> np.ndarray | None:
         await asyncio.sleep(30)
         return None
 
@@ -27,11 +27,11 @@ class BrokenEmbedder(FakeEmbedder):
 
     fails = 3
 
-    async def embed(self, text: str) -> np.ndarray | None:
+    async def embed(self, text: str, owner: str = "") -> np.ndarray | None:
         if len(self.texts) < self.fails:
             self.texts.append(text)
             raise RuntimeError("Failed to allocate memory")
-        return await super().embed(text)
+        return await super().embed(text, owner)
 
 
 async def packed(text: str) -> bytes:
@@ -50,7 +50,7 @@ async def test_entries_that_were_there_before_it_loaded_are_not_lost() -> None:
     level.add(kept[0])
     level.begin()
     await until(lambda: level.ready)
-    assert (await level.find(QUESTION, 0.01)).found is not None
+    assert (await level.find(QUESTION, "who", 0.01)).found is not None
     level.remove(await entry())
     await level.tidy()
     assert level.stats()["semantic_questions"] == 0
@@ -61,7 +61,7 @@ async def test_without_an_embedder_every_question_is_new() -> None:
     for embedder in (None, FakeEmbedder(ready=False)):
         level = Semantic(embedder, max_bytes=2**20)
         level.begin()
-        assert await level.find(QUESTION, 0.01) == Look()
+        assert await level.find(QUESTION, "who", 0.01) == Look()
         await level.aclose()
 
 
@@ -70,7 +70,7 @@ async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> 
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
     level.begin()
     await until(lambda: level.ready)
-    assert await level.find(QUESTION, 0.01) == Look()
+    assert await level.find(QUESTION, "who", 0.01) == Look()
     assert level.stats()["semantic_late"] == 1
     await level.aclose()
 
@@ -79,7 +79,7 @@ async def test_the_first_question_makes_it_load_and_is_new() -> None:
     level = Semantic(FakeEmbedder(), max_bytes=2**20)
     level.add(await entry())
     assert level.stats()["semantic_questions"] == 0
-    assert await level.find(QUESTION, 0.01) == Look()
+    assert await level.find(QUESTION, "who", 0.01) == Look()
     await until(lambda: level.ready)
     await level.aclose()
 
@@ -91,13 +91,13 @@ async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytes
     await until(lambda: level.ready)
     for _ in range(embedder.fails):
         assert not level.failed
-        assert await level.find(QUESTION, 0.01) == Look()
+        assert await level.find(QUESTION, "who", 0.01) == Look()
     assert level.failed
-    assert await level.find(QUESTION, 0.01) == Look()
-    assert await level.vector(QUESTION) is None
+    assert await level.find(QUESTION, "who", 0.01) == Look()
+    assert await level.vector(QUESTION, "who") is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
     monkeypatch.setattr(semantic, "_REST_S", 0.0)
-    assert (await level.find(QUESTION, 0.01)).vector is not None
+    assert (await level.find(QUESTION, "who", 0.01)).vector is not None
     assert not level.failed
     await level.aclose()
 
@@ -108,7 +108,7 @@ async def test_nobody_waits_for_an_embedder_that_was_late_three_times(monkeypatc
     level.begin()
     await until(lambda: level.ready)
     for _ in range(5):
-        await level.find(QUESTION, 0.01)
+        await level.find(QUESTION, "who", 0.01)
     assert level.stats()["semantic_late"] == 3
     assert level.failed
     await level.aclose()

@@ -21,7 +21,7 @@ class FakeEmbedder:
     def begin(self) -> None:
         """There is nothing to load."""
 
-    async def embed(self, text: str) -> np.ndarray | None:
+    async def embed(self, text: str, owner: str = "") -> np.ndarray | None:
         """None above 256 words."""
         if not self.ready:
             raise EmbedderUnavailable("not ready")
