@@ -228,7 +228,7 @@ class Router:
     ) -> Route:
         several = sum(not each.excluded for each in candidates) > 1
         judge = self._judge.get() if several else None
-        grade = judge.grader.grade_turns(request.turns, request.needs) if judge else None
+        grade = judge.grader.grade_turns(request.turns, request.needs, policy.team) if judge else None
         pacing = policy.pacing
         pressure = self._pressures.get(policy.team, 0.0) if pacing.enabled else 0.0
         quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,14 +22,18 @@ from gateway.routing.features import COUNTS, Features, extract
 MOST_TURNS = 4
 """User turns that are graded, the latest ones; the hardest counts."""
 
+MOST_REMEMBERED = 16_384
+"""Grades of turns, about 200 bytes each: of a conversation only the newest turn was not graded before."""
+
 _OUTSIDE = Grade(0.5, abstained=True)
 
 
 class Grader:
-    """Scores text under one artefact. Pure: the same text always gets the same grade."""
+    """Scores text under one artefact. Pure but for its memory: the same text always gets the same grade."""
 
     def __init__(self, artefact: Artefact) -> None:
         self.artefact = artefact
+        self._remembered: OrderedDict[bytes, Grade] = OrderedDict()
         self._vocabulary = np.unpackbits(artefact.support.vocabulary).astype(bool)
 
     @classmethod
@@ -41,15 +47,33 @@ class Grader:
         standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
         return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
 
-    def grade_turns(self, turns: Sequence[Turn], needs: frozenset[str] = frozenset()) -> Grade:
-        """The hardest of the latest user turns. Tools and images were never measured, so they abstain."""
+    def grade_turns(
+        self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
+    ) -> Grade:
+        """The hardest of the latest user turns. Tools and images were never measured, so they abstain.
+
+        `owner`: for whom grades are remembered, apart from everybody else's, so that no time tells what others ask.
+        """
         if needs & {"tools", "vision"} or any(turn.calls or turn.results or turn.images for turn in turns):
             return _OUTSIDE
         texts = [turn.text for turn in turns if turn.role == "user"]
         if not texts or sum(map(len, texts)) > self.artefact.support.longest:
             return _OUTSIDE
-        grades = [self.grade(text) for text in texts[-MOST_TURNS:]]
+        latest = texts[-MOST_TURNS:]
+        grades = [self.grade(text) if owner is None else self._recall(text, owner) for text in latest]
         return Grade(max(grade.difficulty for grade in grades), any(grade.abstained for grade in grades))
+
+    def _recall(self, text: str, owner: str) -> Grade:
+        whose = blake2b(owner.encode(), digest_size=16).digest()
+        name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=whose).digest()
+        grade = self._remembered.get(name)
+        if grade is None:
+            grade = self._remembered[name] = self.grade(text)
+            if len(self._remembered) > MOST_REMEMBERED:
+                self._remembered.popitem(last=False)
+        else:
+            self._remembered.move_to_end(name)
+        return grade
 
     def score(self, features: Features) -> float:
         """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""

@@ -9,6 +9,7 @@ import pytest
 
 import gateway.routing
 from gateway.domain.request import Turn
+from gateway.domain.route import Grade
 from gateway.errors import BadRequest
 from gateway.routing.features import extract
 from gateway.routing.grade import Grader, grade_lines
@@ -169,3 +170,23 @@ def test_its_measured_figures_keep_the_bars(grader: Grader) -> None:
     assert sum(value for value, _, _ in unseen) / len(unseen) >= 0.53
     assert all(high >= 0.5 for _, _, high in unseen)
     assert all(entry["in_domain"][0] > 0.5 for entry in sets)
+
+
+def test_turns_are_graded_once_for_each_owner_alone(grader: Grader) -> None:
+    class Counting(Grader):
+        graded = 0
+
+        def grade(self, text: str) -> Grade:
+            self.graded += 1
+            return super().grade(text)
+
+    counting = Counting(grader.artefact)
+    turns = [Turn(0, "user", EASY), Turn(1, "assistant", "Well."), Turn(2, "user", HARD)]
+    for owner, graded in (("a", 2), ("a", 2), ("b", 4), ("a", 4)):
+        assert counting.grade_turns(turns, owner=owner) == grader.grade_turns(turns)
+        assert counting.graded == graded
+    assert (
+        counting.grade_turns([*turns, Turn(3, "user", "And why?")], owner="a").difficulty
+        >= grader.grade(HARD).difficulty
+    )
+    assert counting.graded == 5
