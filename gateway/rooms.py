@@ -256,7 +256,7 @@ class Rooms:
         fresh = FreshAnswers(self.pipeline, purse, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh)
+        self._watch(learning=self.learning, plans=plans, fresh=fresh, purse=purse)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(
             embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload

@@ -52,7 +52,7 @@ _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
         *("age_s", "stale", "lag_ms", "policies", "keys", "entries", "segment", "teams", "lengths_known"),
         *("semantic_questions", "semantic_partitions", "embedder_failed", "scopes_barred"),
         *("known", "below_target", "plans_on_trial", "strategies", "server_running", "server_waiting"),
-        *("server_tokens_per_second", "server_kv_used"),
+        *("server_tokens_per_second", "server_kv_used", "cap_usd"),
     ),
     _mean: ("available", "first_byte_ms"),
 }

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select, text, update
 from gateway.domain.policy import TrialsPolicy
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
-from gateway.domain.units import usd_to_pico
+from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.domain.windows import iso, window_bounds
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql import Database
@@ -50,6 +50,11 @@ class Purse:
 
     def __init__(self, database: Database, settings: TrialsSettings, *, clock: Clock = time) -> None:
         self._database, self._settings, self._clock = database, settings, clock
+        self._spent_pico = 0
+        """By this process."""
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"spent_usd": float(pico_to_usd(self._spent_pico)), "cap_usd": float(self._settings.cap_usd)}
 
     async def hold(self, tenant: Tenant, pico: int) -> str | None:
         """Set `pico` aside → the window that it belongs to; None: that would exceed a cap. Raises SQLAlchemyError."""
@@ -88,6 +93,7 @@ class Purse:
 
     async def settle(self, tenant: Tenant, period: str, held_pico: int, cost_pico: int) -> None:
         """What was held in `period` cost so much. Raises SQLAlchemyError."""
+        self._spent_pico += cost_pico
         c = shadow_spend.c
         await self._database.run(
             lambda connection: connection.execute(

@@ -48,6 +48,7 @@ async def test_what_was_held_and_not_spent_may_be_held_again_and_each_window_beg
     assert await room.hold(who, 1) is None
     await room.settle(who, period, 5 * USD, 1 * USD)
     assert await sums(any_database) == {"": (0, 1 * USD, 1), "search": (0, 1 * USD, 1)}
+    assert room.stats()["spent_usd"] == 1
     assert await room.hold(who, 4 * USD) == period
     clock.pass_(86400)
     later = await room.hold(who, 5 * USD)
