@@ -125,8 +125,8 @@ class Vectors:
     def begin(self) -> None:
         self._real.begin()
 
-    async def embed(self, text: str) -> Vector | None:
-        return await self._real.embed(text)
+    async def embed(self, text: str, owner: str = "") -> Vector | None:
+        return await self._real.embed(text, owner)
 
     async def aclose(self) -> None:
         await self._real.aclose()

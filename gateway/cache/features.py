@@ -1,4 +1,4 @@
-"""What the learned half of the verifier looks at: some forty numbers about one pair of questions."""
+"""What the learned half of the verifier looks at: some fifty numbers about one pair of questions."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ NAMES = (
     "word_shape",
     "nearest_words",
     "likeness",
+    "sense_likeness",
+    "least_lonely",
+    "most_lonely",
+    "heads_alike",
+    "heads_missing",
+    "exchanged",
+    "exchanged_lonely",
+    "inner_exchanged",
     "length_ratio",
     "length",
     "common_content",
@@ -81,6 +89,7 @@ class Featurer:
         english = float(language == "en")
         alone = float(comparison.alone)
         nearest, likeness = self._nearness(only[0][:_MOST_WORDS], only[1][:_MOST_WORDS])
+        unpaired = self._unpaired(only, weights)
         return [
             cosine,
             max(0.0, cosine - 0.9),
@@ -96,6 +105,9 @@ class Featurer:
             _shape(only[0], only[1]),
             nearest,
             likeness,
+            *unpaired,
+            *self._heads(stored, asked, lexicon),
+            *self._exchanged(comparison, moved, lexicon, language),
             min(len(stored.tokens), len(asked.tokens)) / max(1, len(stored.tokens), len(asked.tokens)),
             math.log1p(len(stored.tokens) + len(asked.tokens)),
             math.log1p(common),
@@ -146,6 +158,58 @@ class Featurer:
         shorter = cosines.max(axis=0 if len(right) <= len(left) else 1)
         whole = _unit(np.array([side.sum(axis=0) for side in sides]))
         return float(shorter.min()), float(whole[0] @ whole[1])
+
+    def _unpaired(self, only: list[list[str]], weights: list[list[float]]) -> tuple[float, float, float]:
+        """Likeness of what is unmatched as a whole; the heaviest word without a counterpart, on the better side and the
+        worse."""
+        if not (only[0] and only[1]):
+            return 0.0, 0.0, max([*weights[0], *weights[1]], default=0.0)
+        sides = [np.array([self._words.vocabulary.sense(form) for form in side[:_MOST_WORDS]]) for side in only]
+        heavy = [np.array(side[:_MOST_WORDS]) for side in weights]
+        cosines = np.maximum(sides[0] @ sides[1].T, 0)
+        most = [
+            float((heavy[0] * (1 - cosines.max(axis=1))).max()),
+            float((heavy[1] * (1 - cosines.max(axis=0))).max()),
+        ]
+        whole = _unit(np.array([side.T @ weight for side, weight in zip(sides, heavy, strict=True)]))
+        return float(whole[0] @ whole[1]), min(most), max(most)
+
+    def _heads(self, stored: Reading, asked: Reading, lexicon: Lexicon) -> tuple[float, float]:
+        """The first content words, which mostly say what is wanted: their likeness; how many the other side lacks."""
+        sides = [[t.form for t in reading.tokens if self._content(t, lexicon)] for reading in (stored, asked)]
+        if not (sides[0] and sides[1]):
+            return 0.0, 0.0
+        stems = [{_stem(form) for form in side} for side in sides]
+        missing = (_stem(sides[0][0]) not in stems[1]) + (_stem(sides[1][0]) not in stems[0])
+        if _stem(sides[0][0]) == _stem(sides[1][0]):
+            return 1.0, 0.0
+        vectors = [self._words.vocabulary.sense(side[0]) for side in sides]
+        return float(vectors[0] @ vectors[1]), float(missing)
+
+    def _exchanged(
+        self, comparison: Comparison, moved: set[str], lexicon: Lexicon, language: str
+    ) -> tuple[float, float, float]:
+        """Gaps in which content stands for other content: how many; the worst, by weight and unlikeness, of all and of
+        those with content that both have on either hand."""
+        count, worst, inner = 0, 0.0, 0.0
+        for gap in comparison.gaps:
+            sides = [
+                [t.form for t in side if self._content(t, lexicon) and _stem(t.form) not in moved]
+                for side in (gap.stored, gap.asked)
+            ]
+            if not (sides[0] and sides[1]):
+                continue
+            count += 1
+            weights = [[self._weight(form, language) for form in side] for side in sides]
+            vectors = [np.array([self._words.vocabulary.sense(form) for form in side]) for side in sides]
+            whole = _unit(
+                np.array([v.T @ np.array(w, dtype=np.float32) for v, w in zip(vectors, weights, strict=True)])
+            )
+            unlike = min(max(weights[0]), max(weights[1])) * (1 - max(0.0, float(whole[0] @ whole[1])))
+            worst = max(worst, unlike)
+            if not gap.first:
+                inner = max(inner, unlike)
+        return float(min(count, 4)), worst, inner
 
 
 def _qualified(comparison: Comparison, lexicon: Lexicon) -> bool:

@@ -1,7 +1,8 @@
 """How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
 
 The texts: our own paraphrases (`data/training/paraphrases.json`) and Spanish and Portuguese pairs, the same edited by
-rule (`fit_edits.py`), and the prompts of lmarena/arena-hard-auto (Apache-2.0), none of which repeats another.
+rule (`fit_edits.py`), our own questions in several frames (`fit_frames.py`), and the prompts of lmarena/arena-hard-auto
+(Apache-2.0), none of which repeats another.
 
 `python -m gateway.cache.fit --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 """
@@ -23,6 +24,7 @@ from gateway.cache.embedder import Vector
 from gateway.cache.features import NAMES, Featurer
 from gateway.cache.fit_courtesy import PHRASES
 from gateway.cache.fit_edits import Editor
+from gateway.cache.fit_frames import Frames
 from gateway.cache.minilm import MiniLM
 from gateway.cache.text import Reader, Reading
 from gateway.cache.verify import WEIGHTS
@@ -31,8 +33,10 @@ from gateway.cache.words import load_words
 PARAPHRASES = Path(__file__).parent / "data" / "training" / "paraphrases.json"
 
 MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 800, 0.01, 0.006
-EDITED, WITH_ASIDE = 400, 300
+EDITED, WITH_ASIDE = 1000, 200
 """Rows of edited questions: more of them, and fewer paraphrases are believed."""
+FRAMED = {"en": 1600, "es": 500, "pt": 500}
+"""Questions in other frames, three pairs of each. With too few edited ones beside them, additions are believed."""
 
 Pair = tuple[str, str, int]
 Array = NDArray[np.float64]
@@ -81,6 +85,12 @@ def edited_pairs(texts: Iterable[str], chance: random.Random) -> tuple[list[Pair
     chance.shuffle(others)
     chance.shuffle(same)
     return others, same
+
+
+def framed_pairs() -> Iterator[Pair]:
+    """The same or another matter, in another frame."""
+    for language, count in FRAMED.items():
+        yield from Frames(language).pairs(count)
 
 
 def neighbours(texts: list[str], embed: Embed, *, least: float = 0.5, most: int = 4) -> Iterator[Pair]:
@@ -193,6 +203,7 @@ def main() -> None:
         features([*own_pairs(), *labelled, *neighbours(texts, embed)], embed),
         features(others, embed, EDITED),
         features(same, embed, WITH_ASIDE),
+        features(framed_pairs(), embed),
     ]
     rows = np.concatenate([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 _DATA = Path(__file__).parent / "data"
 FREQUENCIES = _DATA / "frequencies.npz"
 PIECES = _DATA / "pieces.npz"
+SENSES = _DATA / "senses.npz"
 TOKENIZER = _DATA / "tokenizer.json"
 
 COLUMNS = ("en", "es", "pt", "other")
@@ -28,12 +29,20 @@ Floats = NDArray[np.float32]
 class Vocabulary:
     """Word → Zipf frequencies and a short vector. Words are given in lower case, without accents."""
 
-    def __init__(self, keys: NDArray[np.uint32], zipf: NDArray[np.uint8], pieces: dict[str, int], vectors: Floats):
-        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), in `STEPS`; `vectors`: one row per piece."""
+    def __init__(
+        self,
+        keys: NDArray[np.uint32],
+        zipf: NDArray[np.uint8],
+        pieces: dict[str, int],
+        vectors: Floats,
+        senses: NDArray[np.int8],
+    ) -> None:
+        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), `STEPS`; `vectors`, `senses`: a row per piece."""
         self._keys, self._zipf = keys, zipf
-        self._pieces, self._vectors = pieces, vectors
+        self._pieces, self._vectors, self._senses = pieces, vectors, senses
         self.zipf = lru_cache(maxsize=16384)(self._look_up)
         self.vector = lru_cache(maxsize=8192)(self._mean)
+        self.sense = lru_cache(maxsize=8192)(self._sense)
         self.width = vectors.shape[1]
 
     @classmethod
@@ -42,7 +51,13 @@ class Vocabulary:
         """With the packaged tables; about 50 ms, so call it off the loop the first time."""
         table, vectors = np.load(FREQUENCIES), np.load(PIECES)
         pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
-        return cls(table["keys"], table["zipf"], pieces, vectors["pieces"].astype(np.float32) / vectors["scale"])
+        return cls(
+            table["keys"],
+            table["zipf"],
+            pieces,
+            vectors["pieces"].astype(np.float32) / vectors["scale"],
+            np.load(SENSES)["senses"],
+        )
 
     def _look_up(self, word: str) -> tuple[float, ...]:
         """Zipf frequency in English, Spanish, Portuguese and the most of other languages; 0 where it does not occur."""
@@ -58,8 +73,24 @@ class Vocabulary:
         return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
 
     def _mean(self, word: str) -> Floats:
-        """Mean of its word pieces' vectors, longest piece first, (width,); zeros where it has none."""
-        found, start = [], 0
+        """Mean of its word pieces' vectors, (width,); zeros where it has none."""
+        found = self._parts(word)
+        if not found:
+            return np.zeros(self.width, dtype=np.float32)
+        mean: Floats = self._vectors[found].mean(axis=0)
+        return mean
+
+    def _sense(self, word: str) -> Floats:
+        """What the embedder takes it for when it stands alone: a unit vector, or zeros."""
+        found = self._parts(word)
+        total: Floats = self._senses[found].sum(axis=0, dtype=np.float32)
+        unit: Floats = total / max(1e-6, float(np.sqrt(total @ total)))
+        return unit
+
+    def _parts(self, word: str) -> list[int]:
+        """Its word pieces, longest first; none where it has letters that no piece has."""
+        found: list[int] = []
+        start = 0
         while start < len(word) <= _LONGEST:
             for end in range(len(word), start, -1):
                 piece = word[start:end] if not start else "##" + word[start:end]
@@ -68,8 +99,5 @@ class Vocabulary:
                     start = end
                     break
             else:
-                return np.zeros(self.width, dtype=np.float32)
-        if not found:
-            return np.zeros(self.width, dtype=np.float32)
-        mean: Floats = self._vectors[found].mean(axis=0)
-        return mean
+                return []
+        return found

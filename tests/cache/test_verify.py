@@ -174,3 +174,27 @@ def test_what_passes_is_as_certain_as_its_level_asks(verifier: Verifier, allowed
     assert min(scores) >= least >= LEVELS[0]
     weighed = [verdict for verdict in verdicts if verdict.reason == "unsure" and verdict.score]
     assert not any(verdict.score >= max(least, FOREIGN_BAR) for verdict in weighed)
+
+
+@pytest.mark.parametrize(
+    ("stored", "asked", "cosine"),
+    [
+        ("What is the fee for a dog licence in Lisbon?", "How much is the fee for a fishing licence in Lisbon?", 0.75),
+        (
+            "What is the fee for a parking permit in Lisbon?",
+            "Which office deals with a parking permit in Lisbon?",
+            0.84,
+        ),
+        (
+            "What is the phone number for a parking permit in Lisbon?",
+            "How many days does a parking permit take in Lisbon?",
+            0.8,
+        ),
+    ],
+)
+def test_another_noun_is_another_question_in_another_frame_too(
+    verifier: Verifier, stored: str, asked: str, cosine: float
+) -> None:
+    """Cosines as the packaged embedder gives them."""
+    assert not verifier.verify(stored, asked, cosine).accepted
+    assert not verifier.verify(asked, stored, cosine).accepted

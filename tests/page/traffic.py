@@ -31,6 +31,8 @@ def put(database: Database, now: float) -> None:
     rows = [row for number in range(30) for row in _day(number, now)]
     rows += [_row("r_hush", 1, now - HOUR, "gpt", 100, 100, team=CHAT, key_id="key_chat", cost_pico=1337 * USD // 100)]
     rows += [_row("r_hush2", 1, now - DAY, "gpt", 100, 100, team=CHAT, key_id="key_chat", model_asked="hush")]
+    today = max(now - 60, now // DAY * DAY)  # at midnight too somebody has asked, and spent
+    rows += [_row("r_today", 1, today, "large", 900, 300, key_id="key_shop", difficulty=0.5)]
     named = [("key_shop", SEARCH, "Web shop"), ("key_help", SEARCH, HOSTILE), ("key_chat", CHAT, "Chat bot")]
     with database.begin() as connection:
         connection.execute(insert(ledger), rows)

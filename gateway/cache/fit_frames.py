@@ -1,0 +1,44 @@
+"""Questions put in another frame, about the same matter or another: training text of what a paraphrase can hide.
+
+A word exchanged is plain to see while all else is equal. Here the frame changes too, as in `What is the price of a
+train ticket?` and `How much does a bus ticket cost?`. All frames, matters and things are our own.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+FRAMES = Path(__file__).parent / "data" / "training" / "frames.json"
+
+Pair = tuple[str, str, int]
+
+
+class Frames:
+    """Of one language; deterministic for one seed."""
+
+    def __init__(self, language: str, seed: int = 0) -> None:
+        own: dict[str, Any] = orjson.loads(FRAMES.read_bytes())[language]
+        self._matters: list[list[str]] = own["matters"]
+        """Wordings of one question each, with room for a thing and a place."""
+        self._things: list[list[str]] = own["things"]
+        """Groups whose members may be taken for each other."""
+        self._places: list[str] = own["places"]
+        self._chance = random.Random(seed)  # noqa: S311 - repeatable, no secret
+
+    def pairs(self, count: int) -> Iterator[Pair]:
+        """`count` times: a question in two wordings; about another thing; about another matter."""
+        for _ in range(count):
+            wordings = self._chance.choice(self._matters)
+            others = self._chance.choice([each for each in self._matters if each is not wordings])
+            thing, another = self._chance.sample(self._chance.choice(self._things), 2)
+            place = self._chance.choice(self._places)
+            first, second = self._chance.sample(wordings, 2)
+            asked = first.format(thing, place)
+            yield asked, second.format(thing, place), 1
+            yield asked, self._chance.choice(wordings).format(another, place), 0
+            yield asked, self._chance.choice(others).format(thing, place), 0
