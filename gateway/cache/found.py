@@ -48,6 +48,8 @@ class Ticket:
     asked_at: float
     policy: CachePolicy
     question: Question | None
+    sharers: str
+    """Who shares answers to it, as `key.scope` says."""
     vector: Vector | None = None
     near: Near | None = None
     """What came near to being a hit, for the fresh answer to be compared with."""

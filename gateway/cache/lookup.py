@@ -19,7 +19,7 @@ from gateway.cache.found import Hit, Join, Miss, Ticket
 from gateway.cache.guard import Guard
 from gateway.cache.joins import Joins
 from gateway.cache.keepable import doubtful, keepable
-from gateway.cache.key import Keys, Question
+from gateway.cache.key import Keys, Question, scope
 from gateway.cache.measured import Measures
 from gateway.cache.outbox import Outbox
 from gateway.cache.packing import pack
@@ -172,13 +172,15 @@ class Cache:
         return await self._joins.lead(miss.ticket.digest, request, deadline, work)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
+        question = self._keys.question(request, tenant, self._semantic.name)
         return Ticket(
             self._keys.digest(request, tenant),
             tenant.team,
             request.controls.cache_tags,
             record.started_at,
             tenant.policy.cache,
-            self._keys.question(request, tenant, self._semantic.name),
+            question,
+            "" if question is None else scope(tenant),
         )
 
     async def _exactly(self, ticket: Ticket, request: CompletionRequest, record: Record) -> Hit | None:
@@ -291,7 +293,7 @@ class Cache:
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
         """Make an answer findable by meaning too, whose vector was not known when it was stored."""
-        ticket.vector = await self._semantic.vector(question, ticket.team)
+        ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._known.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._known.replace(meant)

@@ -136,15 +136,17 @@ class Semantic:
         if self._meanings is not None:
             (self._meanings.add if adding else self._meanings.remove)(entry)
 
-    async def vector(self, question: Question, owner: str) -> Vector | None:
-        """None when there is none to be had, for whatever reason. `owner`: see `Embedder.embed`."""
+    async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
+        """None when there is none to be had, for whatever reason. `owner`: see `Embedder.embed`. `urgent`: somebody
+        waits for it; else that the embedder has much to do is no trouble."""
         if self._embedder is None or not self._embedder.ready or self._resting:
             return None
         try:
             vector: Vector | None = await self._embedder.embed(question.text, owner)
         except Exception as error:  # whatever a model or its libraries raise: savings fail open
             self._counts["refused"] += 1
-            self._trouble(repr(error))
+            if urgent:
+                self._trouble(repr(error))
             return None
         return vector
 

@@ -251,6 +251,17 @@ async def test_without_an_embedder_the_exact_level_serves(make_worker: Callable[
         assert (await worker.ask(request("what's the capital of peru"), who)).degraded == degraded
 
 
+async def test_who_shares_answers_shares_vectors_whatever_they_are_needed_for(make_worker: Callable[..., Any]) -> None:
+    embedder = FakeEmbedder()
+    worker = await make_worker(embedder)
+    await worker.ask(request(), tenant())
+    await worker.serve(request("Who wrote Emma?", Controls(cache="refresh")), tenant())  # its vector is made afterwards
+    await until(lambda: len(embedder.texts) == 2)
+    assert len(embedder.owners) == 1
+    await worker.ask(request(), tenant("other"))
+    assert len(embedder.owners) == 2
+
+
 async def test_a_failed_embedder_shows_as_degraded(make_worker: Callable[..., Any]) -> None:
     worker = await make_worker(FakeEmbedder(ready=False, failed=True))
     assert (await worker.ask(request(), tenant())).degraded == {"embedder"}

@@ -17,6 +17,7 @@ class FakeEmbedder:
     def __init__(self, *, ready: bool = True, failed: bool = False) -> None:
         self.ready, self.failed = ready, failed
         self.texts: list[str] = []
+        self.owners: set[str] = set()
 
     def begin(self) -> None:
         """There is nothing to load."""
@@ -26,6 +27,7 @@ class FakeEmbedder:
         if not self.ready:
             raise EmbedderUnavailable("not ready")
         self.texts.append(text)
+        self.owners.add(owner)
         words = text.lower().split()
         if len(words) > self.max_tokens:
             return None
