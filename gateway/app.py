@@ -13,6 +13,7 @@ import orjson
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from gateway.api.admin import Admin
@@ -71,48 +72,7 @@ class Application:
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
-            service = Service(
-                door=rooms.door,
-                fleet=rooms.fleet,
-                telemetry=rooms.telemetry,
-                state=rooms.state,
-                ring=rooms.ring,
-                policies=rooms.policies,
-                drain=rooms.drain,
-                feedback=rooms.feedback,
-                spend=rooms.spend,
-                cache_wrong=rooms.cache.wrong,
-                troubles=partial(troubles, rooms.worker),
-            )
-            root = Root(door=rooms.door, fleet=rooms.fleet)
-            self._service.router.routes.extend([*root.routes, *service.routes, *rooms.dashboard.routes])
-            stored = ResponseRoutes(door=rooms.door, responses=rooms.responses)
-            self._service.router.routes.extend(stored.routes)
-            batches = BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs)
-            message_batches = MessageBatchRoutes(
-                door=rooms.door,
-                files=rooms.files,
-                jobs=rooms.message_jobs,
-                max_request_bytes=rooms.worker.settings.config.requests.max_body_bytes,
-            )
-            messages = MessageRoutes(
-                door=rooms.door,
-                counter=rooms.counter,
-                fleet=rooms.fleet,
-                limits=rooms.worker.settings.config.requests,
-            )
-            self._service.router.routes.extend([*batches.routes, *message_batches.routes, *messages.routes])
-            if rooms.worker.settings.config.admin_api:
-                admin = Admin(
-                    door=rooms.door,
-                    fleet=rooms.fleet,
-                    database=rooms.database,
-                    policies=rooms.policies,
-                    spend=rooms.spend,
-                )
-                alerts = AlertRoutes(door=rooms.door, database=rooms.database, clock=time)
-                drains = DrainRoutes(door=rooms.door, fleet=rooms.fleet, database=rooms.database)
-                self._service.router.routes.extend([*admin.routes, *alerts.routes, *drains.routes])
+            self._service.router.routes.extend(_routes(rooms))
             yield
             await self._inference.aclose()
         finally:
@@ -128,6 +88,50 @@ class Application:
             await self._inference(scope, receive, send)
         else:
             await self._others(scope, receive, send)
+
+
+def _routes(rooms: Rooms) -> list[Route]:
+    """All but inference."""
+    config = rooms.worker.settings.config
+    found = [
+        *Root(door=rooms.door, fleet=rooms.fleet).routes,
+        *Service(
+            door=rooms.door,
+            fleet=rooms.fleet,
+            telemetry=rooms.telemetry,
+            state=rooms.state,
+            ring=rooms.ring,
+            policies=rooms.policies,
+            drain=rooms.drain,
+            feedback=rooms.feedback,
+            spend=rooms.spend,
+            cache_wrong=rooms.cache.wrong,
+            troubles=partial(troubles, rooms.worker),
+        ).routes,
+        *rooms.dashboard.routes,
+        *ResponseRoutes(door=rooms.door, responses=rooms.responses).routes,
+        *BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs).routes,
+        *MessageBatchRoutes(
+            door=rooms.door,
+            files=rooms.files,
+            jobs=rooms.message_jobs,
+            max_request_bytes=config.requests.max_body_bytes,
+        ).routes,
+        *MessageRoutes(door=rooms.door, counter=rooms.counter, fleet=rooms.fleet, limits=config.requests).routes,
+    ]
+    if config.admin_api:
+        found += [
+            *Admin(
+                door=rooms.door,
+                fleet=rooms.fleet,
+                database=rooms.database,
+                policies=rooms.policies,
+                spend=rooms.spend,
+            ).routes,
+            *AlertRoutes(door=rooms.door, database=rooms.database, clock=time).routes,
+            *DrainRoutes(door=rooms.door, fleet=rooms.fleet, database=rooms.database).routes,
+        ]
+    return found
 
 
 def troubles(worker: Worker) -> list[str]:

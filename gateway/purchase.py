@@ -13,7 +13,7 @@ from gateway.admission.limits import Admitted
 from gateway.cache.flight import Flight, Paid
 from gateway.cache.found import Miss
 from gateway.cache.lookup import Cache
-from gateway.domain.answer import Answer, Take
+from gateway.domain.answer import Answer, Take, delivered_tokens
 from gateway.domain.protocols import Books, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
@@ -22,9 +22,6 @@ from gateway.errors import BudgetExhausted
 from gateway.routing.choose import Router
 
 log = logging.getLogger(__name__)
-
-CHARACTERS_PER_TOKEN = 8
-"""Longer chunks than this, on average, hold more than one token each (a token has about four)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,17 +53,11 @@ class Till:
         return cost or 0, tokens
 
     def _delivered(self, answer: Answer, chunks: int) -> int:
-        """Tokens of an answer whose backend never said: most stream a token a chunk, the others' text is counted."""
-        try:
-            characters = answer.delivered_characters()
-            if characters <= chunks * CHARACTERS_PER_TOKEN:
-                return chunks
-            text = answer.delivered_text()
-            # of a long one only the beginning is here
+        def count(characters: int) -> int:
+            text = answer.delivered_text()  # of a long one only the beginning is here
             return -(-self.counter.at_once(text) * characters // len(text))
-        except Exception:  # text that cannot be read must not keep the attempt from being closed
-            log.exception("what was delivered could not be read; its chunks are counted")
-            return chunks
+
+        return delivered_tokens(chunks, answer.delivered_characters, count)
 
 
 class Purchase:

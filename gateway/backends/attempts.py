@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from gateway.backends.exchange import Exchange
@@ -12,6 +13,7 @@ from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.holdback import Held
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
+from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
@@ -37,9 +39,8 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
-_CHARACTERS_PER_TOKEN, _MOST_PER_CHUNK = 4, 8
-"""Of an answer that was not read to its end: longer chunks than that, on average, hold more than one token each."""
-
+_CHARACTERS_PER_TOKEN = 4
+"""Of an answer that was not read to its end."""
 
 HEDGE = "hedge"
 """The kind of an attempt that another one outran."""
@@ -161,13 +162,10 @@ class Attempts:
         if place is None:
             errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
-        turn = errand.turn
         try:
             backend = exchange.backend
             plan = await errand.plan_for(backend)
-            if turn is not None:
-                await turn.acquire()
-            try:
+            async with errand.turn or nullcontext():
                 await errand.hold.extend(backend, plan.tokens_after)
                 paid = errand.hold.output_limit
                 call = exchange.call(
@@ -180,9 +178,6 @@ class Attempts:
                     attempt_id=errand.record.next_id,
                 )
                 attempt = self._open(errand, backend, plan)
-            finally:
-                if turn is not None:
-                    turn.release()
             return await self._booked(exchange, errand, call, attempt, place)
         except BaseException:
             if errand.kind == HEDGE:
@@ -263,16 +258,15 @@ class Attempts:
 
 
 def _delivered(answer: Relayed | Whole | Held) -> int:
-    """Tokens of an answer whose backend never said."""
+    """Tokens of an answer whose backend never said; also notes how sure it was so far."""
     attempt = answer.attempt
-    try:
+
+    def characters() -> int:
         if attempt.confidence is None:
             attempt.confidence = answer.confidence
-        said = answer.delivered_characters()
-    except Exception:  # text that cannot be read must not keep the attempt from being closed
-        log.exception("what was delivered could not be read; its chunks are counted")
-        return attempt.chunks
-    return attempt.chunks if said <= attempt.chunks * _MOST_PER_CHUNK else -(-said // _CHARACTERS_PER_TOKEN)
+        return answer.delivered_characters()
+
+    return delivered_tokens(attempt.chunks, characters, lambda said: -(-said // _CHARACTERS_PER_TOKEN))
 
 
 class _Met:

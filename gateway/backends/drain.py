@@ -6,14 +6,14 @@ What a person or a machine's notice decides is shared by all workers through the
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import orjson
 
-from gateway.domain.tasks import Tasks
+from gateway.domain.tasks import Tasks, repeat
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 
@@ -87,12 +87,7 @@ class Drains:
         return known
 
     async def _follow(self, state: State) -> None:
-        while True:
-            try:
-                await self._read(state)
-            except StateUnavailable:
-                log.debug("drains cannot be read; the last ones hold")
-            await asyncio.sleep(FOLLOW_S)
+        await repeat(partial(self._read, state), FOLLOW_S, _troubled, StateUnavailable)
 
     async def _read(self, state: State) -> None:
         told = await state.call("HGETALL", self._key(state))
@@ -112,3 +107,7 @@ class Drains:
 
     def _key(self, state: State) -> str:
         return state.key("drained")
+
+
+def _troubled(_: Exception) -> None:
+    log.debug("drains cannot be read; the last ones hold")

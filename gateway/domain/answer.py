@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
 from gateway.domain.record import Attempt
 from gateway.domain.usage import Usage
 
+log = logging.getLogger(__name__)
+
 Take = Callable[[bytes], bool]
 """Is handed a piece; returns whether it wants more now."""
+
+
+MOST_PER_CHUNK = 8
+"""Characters; longer chunks than this, on average, hold more than one token each (a token has about four)."""
+
+
+def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
+    """Tokens of an answer whose backend never said: most stream a token a chunk, of the others `count` tells by the
+    characters that were delivered."""
+    try:
+        said = characters()
+        return chunks if said <= chunks * MOST_PER_CHUNK else count(said)
+    except Exception:  # text that cannot be read must not keep the attempt from being closed
+        log.exception("what was delivered could not be read; its chunks are counted")
+        return chunks
 
 
 async def pieces(pour: Callable[[Take], Awaitable[bool]]) -> AsyncIterator[bytes]:

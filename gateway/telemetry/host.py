@@ -35,17 +35,8 @@ def _mean(values: Iterable[float]) -> float:
 _NOW: dict[Callable[[Iterable[float]], float], tuple[str, ...]] = {
     sum: (
         *("in_flight", "open", "waiting", "waiting_bytes", "segment_bytes", "leases", "in_use", "bytes", "runner"),
-        *(
-            "semantic_bytes",
-            "embedder_waiting",
-            "bound",
-            "running",
-            "under_way",
-            "under_way_bytes",
-            "sessions",
-            "users",
-        ),
-        *("at_hand", "kept_bytes"),
+        *("semantic_bytes", "embedder_waiting", "bound", "running", "under_way", "under_way_bytes"),
+        *("sessions", "users", "at_hand", "kept_bytes"),
     ),
     min: ("healthy", "ready", "semantic_ready", "embedder_ready"),
     max: (
