@@ -27,7 +27,6 @@ from gateway.cache.entry import Entry
 from gateway.cache.guard import Guard
 from gateway.cache.key import Question, scope
 from gateway.cache.packing import Vector, pack
-from gateway.cache.semantic import Semantic
 from gateway.cache.trust import Trust
 from gateway.dialects.openai_chat import parse
 from gateway.domain.policy import Policy
@@ -35,6 +34,7 @@ from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.usage import Usage
+from loadtests.index_scale import begun
 
 SERVICES = (
     "passport renewal", "residence permit", "marriage certificate", "driving licence", "building permit",
@@ -168,12 +168,7 @@ class Run:
 
 async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: float) -> Run:
     """`share` of hits that are checked; 0: nothing is learned, as in caches with a fixed threshold."""
-    level = Semantic(vectors, max_bytes=2**30)
-    level.begin()
-    while not level.ready:
-        if level.failed:
-            raise SystemExit("the verifier could not be loaded; see the log")
-        await asyncio.sleep(0.05)
+    level = await begun(vectors, 2**30)
     stored: dict[bytes, tuple[Asked, Stored]] = {}
     alive: deque[tuple[int, Entry]] = deque()
 

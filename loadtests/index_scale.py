@@ -18,6 +18,7 @@ from gateway.cache.key import Question
 from gateway.cache.packing import Vector, pack
 from gateway.cache.semantic import Semantic
 from gateway.domain import garbage
+from gateway.domain.protocols import Embedder
 
 DIMENSIONS = 384
 _CENTRES = 2000
@@ -39,7 +40,7 @@ class Precomputed:
     def begin(self) -> None:
         """There is nothing to load."""
 
-    async def embed(self, text: str) -> Vector | None:
+    async def embed(self, text: str, owner: str = "") -> Vector | None:
         return self.vectors.get(text)
 
 
@@ -97,15 +98,21 @@ def resident_mib() -> float:
     return int(Path("/proc/self/statm").read_bytes().split()[1]) * 4096 / 2**20
 
 
-async def measure(count: int, lookups: int, seed: int) -> dict[str, float]:
-    """Fill one scope with `count` questions, have its lists trained, look up while others come and go."""
-    questions, embedder = Questions(seed), Precomputed()
-    level = Semantic(embedder, max_bytes=2**34)
+async def begun(embedder: Embedder, max_bytes: int) -> Semantic:
+    """The semantic level with its verifier loaded. Raises SystemExit."""
+    level = Semantic(embedder, max_bytes=max_bytes)
     level.begin()
     while not level.ready:
         if level.failed:
             raise SystemExit("the verifier could not be loaded; see the log")
         await asyncio.sleep(0.05)
+    return level
+
+
+async def measure(count: int, lookups: int, seed: int) -> dict[str, float]:
+    """Fill one scope with `count` questions, have its lists trained, look up while others come and go."""
+    questions, embedder = Questions(seed), Precomputed()
+    level = await begun(embedder, 2**34)
     garbage.settle()
     before = resident_mib()
     figures: dict[str, float] = {"questions": count}
@@ -139,13 +146,13 @@ async def _look_up(
     late, times, cpu, found = Late(), [], [], 0
     near = questions.near(np.array([vector for _, vector in asked]))
     fresh = questions.vectors(len(asked))
-    await level.find(_question(asked[0][0]), 0.01)
+    await level.find(_question(asked[0][0]), "", 0.01)
     watching = asyncio.get_running_loop().create_task(late.watch())
     for place, (number, _) in enumerate(asked):
         question = _question(number)
         embedder.vectors[question.text] = near[place]
         began = time.perf_counter()
-        look = await level.find(question, 0.01)
+        look = await level.find(question, "", 0.01)
         times.append((time.perf_counter() - began) * 1e3)
         cpu.append(look.cpu_s * 1e3)
         found += look.found is not None and look.found.digest == number.to_bytes(16)

@@ -35,7 +35,7 @@ from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies
 from gateway.routing.choose import Router, followed, packaged
-from gateway.routing.counterfactual import told_of_quality
+from gateway.routing.counterfactual import told_of
 from gateway.settings.gateway import Settings
 
 
@@ -97,7 +97,7 @@ def _by_strategy(decide: Callable[[Policy], Route], policy: Policy, model: str, 
         found = decide(policy.model_copy(update={"models": {**policy.models, model: wanted}}))
         return found.strategy or found.backends[0].name
 
-    return told_of_quality(followed_at, rule.quality)
+    return told_of("quality", followed_at, rule.quality)
 
 
 def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gateway.routing.search import Evidence
 from gateway.routing.shrink import Rows, Whole, real_share, shrunken
-from gateway.routing.strategy import Pattern, State
+from gateway.routing.strategy import Pattern, State, ordered
 
 Array = NDArray[np.float64]
 
@@ -143,11 +143,8 @@ def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
     for count in range(len(cascade.members)):
         onward = models[cascade.members[count]]
         names = [models[member] for member in cascade.members[:count]]
-        order = sorted(range(count), key=lambda place: names[place])
         for labels in _undecided(count, cascade.agree):
-            fresh: dict[int, int] = {}
-            again = tuple(fresh.setdefault(labels[place], len(fresh) + 1) for place in order)
-            found[tuple(names[place] for place in order), again] = State("", {onward: (1.0,)})
+            found[ordered(names, [label + 1 for label in labels])] = State("", {onward: (1.0,)})
     return found
 
 

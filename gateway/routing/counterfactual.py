@@ -54,11 +54,11 @@ class Case:
     def sentences(self) -> tuple[str, ...]:
         """Each names a change that alone would have been enough, and who would then have been chosen."""
         now = self.chosen()
-        found = [*told_of_quality(lambda value: self.chosen(quality=value), self.quality)]
+        found = [*told_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
             found += self._if_known(now)
         elif self.grade is not None:
-            found += told_of_difficulty(lambda value: self.chosen(difficulty=value), self.grade.difficulty)
+            found += told_of("difficulty", lambda value: self.chosen(difficulty=value), self.grade.difficulty)
         found += self._prices(now)
         found += self._cures(now)
         return tuple(found)
@@ -103,19 +103,12 @@ class Case:
         return next(each for each in self.candidates if each.backend.name == name)
 
 
-def told_of_quality(chosen: Callable[[float], str], now: float) -> list[str]:
+def told_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
+    """Below and above which quality or difficulty (`what`) somebody else than `now` would be chosen."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
-        *([] if lower is None else [f"with quality ≤ {_down(lower.value)}: {lower.chosen}"]),
-        *([] if higher is None else [f"with quality ≥ {_up(higher.value)}: {higher.chosen}"]),
-    ]
-
-
-def told_of_difficulty(chosen: Callable[[float], str], now: float) -> list[str]:
-    lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
-    return [
-        *([] if lower is None else [f"with difficulty ≤ {_down(lower.value)}: {lower.chosen}"]),
-        *([] if higher is None else [f"with difficulty ≥ {_up(higher.value)}: {higher.chosen}"]),
+        *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),
+        *([] if higher is None else [f"with {what} ≥ {_up(higher.value)}: {higher.chosen}"]),
     ]
 
 

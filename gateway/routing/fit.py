@@ -79,7 +79,7 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | Non
             "folds": FOLDS,
         },
         "selection": "the settings are constants, chosen on the packaged artefact's data; see docs/routing.md",
-        "data": [_source(path) for path in paths],
+        "data": [source(path) for path in paths],
         "prior": None if prior is None else prior.provenance["data"],
         "prompts": len(corpus),
         "sets": _metrics(corpus, seen, unseen, seed),
@@ -169,7 +169,7 @@ def _calibration(corpus: Corpus, standard: Array, unseen: Array, fitted: Curves)
     return report
 
 
-def _source(path: Path) -> dict[str, str]:
+def source(path: Path) -> dict[str, str]:
     return {"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
 
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from gateway.routing.evaluate import DataError
 from gateway.routing.features import extract, normalise
+from gateway.routing.fit import source
 from gateway.routing.frontier import OUTER, Frontier, Say, build
 from gateway.routing.models import fit_adequacies
 from gateway.routing.outcomes import Outcomes, Prices, read_outcomes
@@ -34,8 +35,7 @@ def fit_plan(paths: Sequence[Path], prices: Prices, say: Say, *, seed: int = 0) 
     if len(outcomes) < LEAST:
         raise DataError(f"{len(outcomes)} usable prompts are too few to fit on; collect at least {LEAST}")
     plan, frontier = fit_outcomes(outcomes, say, seed=seed)
-    sources = [{"file": path.name, "sha256": hashlib.sha256(path.read_bytes()).hexdigest()} for path in paths]
-    plan = replace(plan, provenance={**plan.provenance, "data": sources}, prices=dict(prices))
+    plan = replace(plan, provenance={**plan.provenance, "data": [source(path) for path in paths]}, prices=dict(prices))
     return plan, frontier, outcomes
 
 

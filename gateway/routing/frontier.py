@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gateway.routing.cascades import Cascade, Tried, states, try_all
-from gateway.routing.search import Asked, Evidence, Learned, Settings, affordable, decode, learn, play, walk
+from gateway.routing.search import Evidence, Learned, Settings, affordable, decode, learn, play, walk
 from gateway.routing.search import prices as price_grid
 from gateway.routing.selection import CONFIDENCE, Family, Point, promised
-from gateway.routing.strategy import Pattern, State, Strategy
+from gateway.routing.strategy import Pattern, State, Strategy, ordered
 
 Array = NDArray[np.float64]
 Say = Callable[[str], None]
@@ -30,13 +29,6 @@ PRICES = 60
 """Prices of money for which a plain cascade is chosen."""
 STRICT = 2.0
 """The same for a searched strategy of several answers, of which there are many more, against plain cascades too."""
-
-
-class Played(NamedTuple):
-    """n prompts under each of L strategies."""
-
-    quality: Array
-    usd: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +48,7 @@ class Frontier:
 
 def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0) -> Frontier:
     """Measure, choose, and learn what was chosen anew from every prompt. `evidence`: its features may be of use."""
-    singles = _singles(models, evidence)
-    ranking = tuple(each.strategy.description for each in sorted(singles, key=lambda each: -each.strategy.quality))
-    singles = [_ranked(each, ranking) for each in singles]
+    singles, ranking = _singles(models, evidence)
     price = price_grid(evidence.usd, evidence.able)
     voted = bool((evidence.labels >= 0).any())
     depth = affordable(len(models), len(evidence), voted)
@@ -81,9 +71,7 @@ def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0)
 
 def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
     """The same without a search: single models and plain cascades."""
-    singles = _singles(models, evidence)
-    ranking = tuple(each.strategy.description for each in sorted(singles, key=lambda each: -each.strategy.quality))
-    singles = [_ranked(each, ranking) for each in singles]
+    singles, ranking = _singles(models, evidence)
     families: list[Family] = []
     if len(models) > 1:
         price = price_grid(evidence.usd, evidence.able)
@@ -142,11 +130,11 @@ def _reserves(
 def _searched(
     models: Sequence[str], evidence: Evidence, price: Array, settings: Settings, ranking: tuple[str, ...]
 ) -> list[Point]:
-    measured = _measured(evidence, price, settings)
+    reached, spent = _measured(evidence, price, settings)
     learned = learn(evidence, price, settings)
     found = []
     for place in range(len(price)):
-        quality, usd = measured.quality[:, place], measured.usd[:, place]
+        quality, usd = reached[:, place], spent[:, place]
         found.append(Point(_strategy(written(models, evidence, learned, place), quality, usd, ranking), quality, usd))
     return found
 
@@ -159,11 +147,8 @@ def _outer(count: int, seed: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed + 1).permutation(count) % OUTER
 
 
-def _ranked(point: Point, ranking: tuple[str, ...]) -> Point:
-    return point._replace(strategy=replace(point.strategy, ranking=ranking))
-
-
-def _singles(models: Sequence[str], evidence: Evidence) -> list[Point]:
+def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
+    """Each model alone, and all of them, the best one first."""
     found = []
     for place, model in enumerate(models):
         able = evidence.able[:, place]
@@ -171,7 +156,8 @@ def _singles(models: Sequence[str], evidence: Evidence) -> list[Point]:
         level, cost = float(quality[able].mean()), float(usd[able].mean())
         strategy = Strategy("one backend", model, level, cost, only(model), ())
         found.append(Point(strategy, np.where(able, quality, level), np.where(able, usd, cost)))
-    return found
+    ranking = tuple(each.strategy.description for each in sorted(found, key=lambda each: -each.strategy.quality))
+    return [each._replace(strategy=replace(each.strategy, ranking=ranking)) for each in found], ranking
 
 
 def only(model: str) -> dict[Pattern, State]:
@@ -179,7 +165,8 @@ def only(model: str) -> dict[Pattern, State]:
     return {((), ()): State(ask={model: (1.0,)})}
 
 
-def _measured(evidence: Evidence, price: Array, settings: Settings) -> Played:
+def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
+    """Quality and US dollars of n prompts at each of L prices of money, where nothing was learnt from them."""
     folds = _outer(len(evidence), settings.seed)
     quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
     for fold in range(OUTER):
@@ -188,7 +175,7 @@ def _measured(evidence: Evidence, price: Array, settings: Settings) -> Played:
         test = evidence.part(inside)
         for place in range(len(price)):
             quality[inside, place], usd[inside, place] = play(test, learned, place)
-    return Played(quality, usd)
+    return quality, usd
 
 
 def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
@@ -198,8 +185,9 @@ def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: 
         ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
         if evidence.features.shape[1] == 1 and ask:  # further ones are for prompts that the best cannot be asked
             ask = {max(ask, key=lambda model: ask[model][0]): (1.0,)}
-        key, serve = _key(models, asked, decode(int(level.codes[state]), len(asked)), int(level.serve[state]))
-        states[key] = State(serve, ask)
+        names = [models[model] for model in asked]
+        serve = names[int(level.serve[state])] if names else ""
+        states[ordered(names, decode(int(level.codes[state]), len(asked)))] = State(serve, ask)
     return states
 
 
@@ -207,25 +195,13 @@ def _short(worth: Array) -> tuple[float, ...]:
     return tuple(float(f"{value:.6g}") for value in worth)
 
 
-def _key(models: Sequence[str], asked: Asked, labels: Sequence[int], serve: int) -> tuple[Pattern, str]:
-    """A pattern in alphabetical order, labels counted anew from 1."""
-    if not asked:
-        return ((), ()), ""
-    order = sorted(range(len(asked)), key=lambda place: models[asked[place]])
-    fresh: dict[int, int] = {}
-    names = tuple(models[asked[place]] for place in order)
-    again = tuple(0 if labels[place] == 0 else fresh.setdefault(labels[place], len(fresh) + 1) for place in order)
-    return (names, again), models[asked[serve]]
-
-
 def describe(strategy: Strategy) -> Strategy:
     """With its kind and a sentence: the usual order of asking."""
     first = sorted(strategy.first)
-    several = any(pattern[0] and state.ask for pattern, state in strategy.states.items())
     conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
-    if not several and len(first) == 1:
+    if not strategy.several and len(first) == 1:
         return replace(strategy, kind="one backend", description=first[0])
-    if not several:
+    if not strategy.several:
         return replace(strategy, kind="prompt-conditional choice", description=f"by the prompt: {', '.join(first)}")
     kind = "prompt-conditional cascade" if conditional else "cascade"
     begin = first[0] if len(first) == 1 else f"one of {', '.join(first)} by the prompt"

@@ -54,34 +54,32 @@ def planned(
         for model, name in stand_for(plan, candidates).items()
         if name == trusted or not learnt.get(name, NOTHING).margin
     }
-    reference = next((model for model, name in able.items() if name == choice.reference.backend.name), None)
+    reference = next((model for model, name in able.items() if name == trusted), None)
     if reference is None:  # the reference's model may be served by somebody cheaper
         reference = next((model for model in able if model == choice.reference.backend.model), None)
     if reference is None or len(able) < 2 or not foreseen(request):
         return None
     usable = {each.backend.name: each for each in candidates if not each.excluded}
     tariff = _tariff(plan, {model: usable[name] for model, name in able.items()}, *tokens)
-    start = plan.begin(request.last_user, quality * plan.quality_of(reference), subject, able, tariff)
+    level = plan.quality_of(reference)
+    start = plan.begin(request.last_user, quality * level, subject, able, tariff)
     if start is None:
         return None
     first = start.asking.next(())
     asked = [*first, *sorted(able[model] for model in start.strategy.models if able[model] not in first)]
     front = tuple(usable[name] for name in asked)
     order = (*front, *(each for each in choice.order if each.backend.name not in asked))
-    several = any(names and state.ask for (names, _), state in start.strategy.states.items())
-    reason = (
-        f"{start.strategy.kind}: {start.strategy.description}; "
-        f"expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
-    )
+    told = f"{start.strategy.kind}: {start.strategy.description}"
+    reason = f"{told}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
     if tariff:
         reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
     adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
     return Planned(
         Choice(order, choice.reference, reason, adequacies),
-        start.asking if several else None,
-        f"{start.strategy.kind}: {start.strategy.description}",
+        start.asking if start.strategy.several else None,
+        told,
         _calls(plan, start.strategy, first, able, dict(tariff)),
-        min(1.0, start.strategy.quality / (plan.quality_of(reference) or 1.0)),
+        min(1.0, start.strategy.quality / (level or 1.0)),
     )
 
 

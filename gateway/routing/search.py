@@ -208,7 +208,7 @@ def _state(
     value = _Value(wide[0], wide[1], wide[2])
     worth: dict[int, Array] = {}
     if above:
-        value, worth = _ask(evidence, asked, folds, above, price, settings, cells, count, value)
+        value, worth = _ask(evidence, asked, folds, above, price, settings, cells, value)
     held = [each.astype(np.float32) for each in value]
     return _Value(held[0], held[1], held[2]), Level(cells.codes, serve[:, -1], worth, count[:, -1].astype(np.int64))
 
@@ -221,7 +221,6 @@ def _ask(
     price: Array,
     settings: Settings,
     cells: _Cells,
-    count: Array,
     stop: _Value,
 ) -> tuple[_Value, dict[int, Array]]:
     """What each further model is worth, and the value when the most valuable one is asked."""

@@ -39,11 +39,18 @@ Pattern = tuple[tuple[str, ...], tuple[int, ...]]
 
 def pattern(answers: Sequence[Answered]) -> Pattern:
     """The state that `answers` lead to. A backend that failed counts as not asked."""
-    given = sorted((each for each in answers if each.weak != FAILED), key=lambda each: each.backend)
-    labels: dict[str, int] = {}
+    given = [each for each in answers if each.weak != FAILED]
+    votes = [0 if each.vote is None or each.weak else each.vote for each in given]
+    return ordered([each.backend for each in given], votes)
+
+
+def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
+    """The state in which `names` have said `votes`; 0: nothing that counts."""
+    order = sorted(range(len(names)), key=lambda place: names[place])
+    labels: dict[int | str, int] = {}
     return (
-        tuple(each.backend for each in given),
-        tuple(0 if each.vote is None or each.weak else labels.setdefault(each.vote, len(labels) + 1) for each in given),
+        tuple(names[place] for place in order),
+        tuple(0 if votes[place] == 0 else labels.setdefault(votes[place], len(labels) + 1) for place in order),
     )
 
 
@@ -90,6 +97,11 @@ class Strategy:
     def first(self) -> frozenset[str]:
         """Whom it may ask first."""
         return frozenset(self.states[(), ()].ask)
+
+    @property
+    def several(self) -> bool:
+        """May it ask more than one?"""
+        return any(names and state.ask for (names, _), state in self.states.items())
 
 
 class Underway:

@@ -14,8 +14,6 @@ from gateway.pipeline import Pipeline
 from gateway.trials.hold import ShadowHold
 from gateway.trials.purse import Purse
 
-KIND = "shadow"
-"""Of the ledger's rows."""
 DEADLINE_S = 120.0
 
 

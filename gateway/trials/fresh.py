@@ -12,7 +12,8 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
 from gateway.pipeline import Pipeline
-from gateway.trials.buying import KIND, buy
+from gateway.trials.buying import buy
+from gateway.trials.hold import KIND
 from gateway.trials.purse import Purse
 from gateway.trials.sample import plain, repeatable
 

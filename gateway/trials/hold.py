@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.admission.budget import RequestHold
 from gateway.domain.backend import Backend
+from gateway.domain.price import Price
 from gateway.domain.protocols import PriceList
 from gateway.domain.record import Attempt
 from gateway.domain.tenant import Tenant
@@ -12,6 +13,15 @@ from gateway.trials.purse import Purse
 
 _SPARE_TOKENS = 64
 """Beside a quarter more than is estimated: a backend may count its input otherwise."""
+
+
+KIND = "shadow"
+"""Of the ledger's rows, and of attempts whose answers serve nobody."""
+
+
+def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
+    """Pico-dollars that one call may cost."""
+    return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
 class ShadowHold:
@@ -34,7 +44,7 @@ class ShadowHold:
         await self._budget.extend(backend, input_tokens)
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
-        pico = price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, self.output_limit, cache_writes=True)
+        pico = worst(price, input_tokens, self.output_limit)
         period = await self._purse.hold(self._tenant, pico)
         if period is None:
             raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")

@@ -20,10 +20,9 @@ from gateway.domain.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, GatewayError, LedgerUnavailable
+from gateway.trials.hold import KIND, worst
 from gateway.trials.judges import Agreement, Choices, Judge
 
-KIND = "shadow"
-"""As other attempts whose answers serve nobody."""
 _UNTOUCHED = Controls(untouched=True, priority="batch")
 
 
@@ -89,7 +88,7 @@ class Till:
         """Pico-dollars; 0 for a server of one's own without a price. Raises BudgetExhausted for a hosted one."""
         price = self._prices.price(backend)
         if price is not None:
-            return price.most(input_tokens * 5 // 4 + 64, output_tokens, cache_writes=True)
+            return worst(price, input_tokens, output_tokens)
         if backend.hosted and backend.kind != "simulated":
             raise BudgetExhausted(f"{backend.name} has no known price: nobody can say when the limit would be reached.")
         return 0

@@ -27,7 +27,8 @@ from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.state.sql import Database
 from gateway.trials.artefacts import written
-from gateway.trials.buying import KIND, buy
+from gateway.trials.buying import buy
+from gateway.trials.hold import KIND
 from gateway.trials.holdout import Holdout
 from gateway.trials.judges import JUDGES, Blind, Choices, Judge
 from gateway.trials.plans import PlansOnTrial
