@@ -6,6 +6,8 @@ import math
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
 
 LEAST = ((0.01, 0.4), (0.005, 0.75), (0.002, 0.9))
 """Wrong hits allowed per look-up → least certainty of a hit, whatever is measured; the first that fits holds. Chosen on
@@ -175,12 +177,21 @@ class Measured:
         low, high = clopper_pearson(wrong, checks, 0.95)
         return low * share, high * share
 
+    def as_object(self) -> dict[str, Any]:
+        names = ("lookups", "hits", "checked", "wrong", "undecided")
+        return {name: getattr(self, name) for name in names} | {
+            "wrong_of_lookups": self.of_lookups,
+            "wrong_of_hits": self.of_hits,
+            "interval": list(self.interval()),
+        }
+
 
 def level_of(score: float) -> int:
     """Of what the verifier accepted."""
     return max(0, bisect_right(LEVELS, score) - 1)
 
 
+@lru_cache(maxsize=256)  # it is asked for every second, and changes with a check
 def clopper_pearson(wrong: float, checks: float, confidence: float) -> tuple[float, float]:
     """Exact two-sided interval of a share (Clopper and Pearson 1934); counts need not be whole."""
     tail = (1 - confidence) / 2

@@ -83,7 +83,8 @@ class Featurer:
         only = [[form for stem, form in sorted(side.items()) if stem not in moved] for side in stems]
         weights = [[self._weight(form, language) for form in side] for side in only]
         common = comparison.matched + len(moved)
-        common_weight = self._common_weight(stored, asked, lexicon, language)
+        contents = [[token.form for token in each.tokens if self._content(token, lexicon)] for each in (stored, asked)]
+        common_weight = self._common_weight(contents, language)
         totals = [sum(side) for side in weights]
         counts = [len(side) for side in only]
         english = float(language == "en")
@@ -106,7 +107,7 @@ class Featurer:
             nearest,
             likeness,
             *unpaired,
-            *self._heads(stored, asked, lexicon),
+            *self._heads(contents),
             *self._exchanged(comparison, moved, lexicon, language),
             min(len(stored.tokens), len(asked.tokens)) / max(1, len(stored.tokens), len(asked.tokens)),
             math.log1p(len(stored.tokens) + len(asked.tokens)),
@@ -142,11 +143,8 @@ class Featurer:
         frequency = max(zipf[COLUMNS.index(language)], zipf[0] - 1.0)
         return min(1.0, max(0.0, (_MOST_COMMON - frequency) / (_MOST_COMMON - _RAREST)))
 
-    def _common_weight(self, stored: Reading, asked: Reading, lexicon: Lexicon, language: str) -> float:
-        sides = [
-            {_stem(token.form): token.form for token in reading.tokens if self._content(token, lexicon)}
-            for reading in (stored, asked)
-        ]
+    def _common_weight(self, contents: list[list[str]], language: str) -> float:
+        sides = [{_stem(form): form for form in side} for side in contents]
         return sum(self._weight(form, language) for stem, form in sides[0].items() if stem in sides[1])
 
     def _nearness(self, left: list[str], right: list[str]) -> tuple[float, float]:
@@ -174,9 +172,8 @@ class Featurer:
         whole = _unit(np.array([side.T @ weight for side, weight in zip(sides, heavy, strict=True)]))
         return float(whole[0] @ whole[1]), min(most), max(most)
 
-    def _heads(self, stored: Reading, asked: Reading, lexicon: Lexicon) -> tuple[float, float]:
+    def _heads(self, sides: list[list[str]]) -> tuple[float, float]:
         """The first content words, which mostly say what is wanted: their likeness; how many the other side lacks."""
-        sides = [[t.form for t in reading.tokens if self._content(t, lexicon)] for reading in (stored, asked)]
         if not (sides[0] and sides[1]):
             return 0.0, 0.0
         stems = [{_stem(form) for form in side} for side in sides]

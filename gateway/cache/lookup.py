@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.bodies import Bodies, Stored
-from gateway.cache.entry import Batch, Entry, Flush, Judged, Wrong, decode, name_of
+from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.exact import Known, Quota
 from gateway.cache.flight import Flight
 from gateway.cache.forget import Forget
@@ -312,10 +312,7 @@ class Cache:
 
     def _lost(self, entries: Iterable[Entry]) -> None:
         """They did not get to the server."""
-        for entry in entries:
-            known = self._known.get(entry.digest, 0.0)
-            if known is not None and known.place == entry.place:
-                self._known.remove(entry.digest)
+        self._forget.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import numpy as np
 from gateway.cache.entry import Entry, Found
 from gateway.cache.index import Draft, VectorIndex
 from gateway.cache.key import Question
-from gateway.cache.packing import Vector
+from gateway.cache.packing import BYTES_PER_DIMENSION, Vector
 from gateway.cache.verify import Verifier
 
 CANDIDATES = 4
@@ -116,14 +116,9 @@ class Meanings:
                 while self.bytes > self._max_bytes and len(self._places) > 1:
                     self._evict()
 
-    def find(
-        self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0
-    ) -> Found | None:
-        """The nearest earlier question whose answer serves this one too. Blocking: a few milliseconds at most."""
-        return self.seek(question, vector, max_error=max_error, now=now, bar=bar).found
-
     def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Sought:
-        """As `find`, and what came nearest to serving. `bar`: how sure the verifier has to be, beyond its own bar."""
+        """The nearest earlier question whose answer serves this one too, and what came nearest to serving. Blocking: a
+        few milliseconds at most. `bar`: how sure the verifier has to be, beyond its own bar."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.timely(question.text):
@@ -150,7 +145,7 @@ class Meanings:
 
     def _put_in(self, entry: Entry) -> None:
         question, vector = entry.question, entry.vector
-        if question is None or vector is None or len(vector) != self._dimensions * 2:
+        if question is None or vector is None or len(vector) != self._dimensions * BYTES_PER_DIMENSION:
             return
         partition = self._partitions.get(question.partition)
         if partition is None:

@@ -43,15 +43,7 @@ class Told:
     """Hits that their clients said were wrong: no fair sample, so no part of what is measured."""
 
     def as_object(self) -> dict[str, Any]:
-        measured = self.measured
-        counts = {name: getattr(measured, name) for name in ("lookups", "hits", "checked", "wrong", "undecided")}
-        return {
-            **counts,
-            "called_wrong": self.called_wrong,
-            "wrong_of_lookups": measured.of_lookups,
-            "wrong_of_hits": measured.of_hits,
-            "interval": list(measured.interval()),
-        }
+        return {**self.measured.as_object(), "called_wrong": self.called_wrong}
 
 
 class Measures:

@@ -148,11 +148,11 @@ class Snapshots:
         earlier, self._earlier = self._earlier, self._log.position if self._log.current else None
         if self._keep is None or not self._keep.writes or earlier is None or self._earlier is None:
             return
-        told, entries = int(self._log.stats()["handled"]), list(self._known())
+        told = int(self._log.stats()["handled"])
         if earlier.epoch != self._earlier.epoch or told - self._written_at < _NEWS:
             return
         try:
-            await asyncio.to_thread(write, self._keep.path, earlier, entries)
+            await asyncio.to_thread(write, self._keep.path, earlier, list(self._known()))  # copied here, on the loop
         except OSError as error:
             log.warning("the snapshot of the cache's index could not be written: %s", error)
             return

@@ -15,6 +15,7 @@ from typing import Any
 from gateway.cache.bound import LEVELS, Measured, Tally
 from gateway.cache.entry import Check, Judged
 from gateway.cache.judge import Judgement
+from gateway.domain.units import PICO_PER_USD
 
 LEAST_ERROR = 0.004
 """Fewer wrong hits than this no affordable number of checks can show; below it the verifier's own rules decide."""
@@ -43,7 +44,6 @@ _WEIGHED = 1000
 _PATIENCE = 5
 """So many times as long is looked where nothing is sure enough: what misses tell is the way back."""
 _REST_S, _LONGEST_REST_S = 900.0, 86_400.0
-_PICO = 10**12
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class Balance:
 
     @property
     def cost_pico(self) -> int:
-        return int(self.cpu_s / 3600 * CPU_HOUR_USD * _PICO) + self.checks_pico
+        return int(self.cpu_s / 3600 * CPU_HOUR_USD * PICO_PER_USD) + self.checks_pico
 
     @property
     def loses(self) -> bool:
@@ -301,16 +301,8 @@ class Trust:
 
 
 def _told(scope: Scope, measured: Measured) -> dict[str, Any]:
-    low, high = measured.interval()
     return {
-        "lookups": measured.lookups,
-        "hits": measured.hits,
-        "checked": measured.checked,
-        "wrong": measured.wrong,
-        "undecided": measured.undecided,
-        "wrong_of_lookups": measured.of_lookups,
-        "wrong_of_hits": measured.of_hits,
-        "interval": [low, high],
+        **measured.as_object(),
         "near": dict(scope.near),
         "bars": {f"{error:g}": bar if math.isfinite(bar) else None for error, bar in scope.bars.items()},
     }

@@ -163,6 +163,7 @@ class Underway:
         return max(range(len(answers)), key=standing)
 
 
-def share_of(subject: str) -> float:
-    """A stable place in 0..1 for a session or request, so that a conversation stays on one side."""
-    return int.from_bytes(blake2b(subject.encode(), digest_size=7).digest()) / 2**56
+def share_of(subject: str, purpose: bytes = b"") -> float:
+    """A stable place in 0..1 for a session or request, so that a conversation stays on one side; for each purpose
+    another one."""
+    return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=purpose).digest()) / 2**56

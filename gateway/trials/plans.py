@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.protocols import Clock
 from gateway.domain.strategy import Answered
 from gateway.domain.tasks import Tasks, repeat
+from gateway.ledger import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.choose import Router
 from gateway.routing.decide import Choice
@@ -45,6 +46,8 @@ class PlansOnTrial:
         self._live = CONFIGURED
         self._beside: dict[str, Plan] = {}
         """Those that decide without serving."""
+        self._decided: object = None
+        """The states and the newest judged answers that were decided on last."""
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -64,10 +67,13 @@ class PlansOnTrial:
         """Decide what is due and follow what is decided. Raises SQLAlchemyError, ArtefactError."""
         states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
-            now = self._clock.time()
-            if done := await self._database.run(lambda connection: artefacts.decide(connection, now)):
-                log.warning("plan on trial: %s", done)
-                states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+            grounds = states, await self._database.run(evidence.newest, writes=False)
+            if grounds != self._decided:  # else it would take the write lock to come to the same again
+                now = self._clock.time()
+                if done := await self._database.run(lambda connection: artefacts.decide(connection, now)):
+                    log.warning("plan on trial: %s", done)
+                    states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+                self._decided = grounds
         live = states.get("live", CONFIGURED)
         if live != self._live:
             self._router.plan = self._configured if live == CONFIGURED else await self._read(live)

@@ -63,6 +63,12 @@ class Sample:
         )  # fmt: skip
 
 
+def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, Any]] | None:
+    """As in a chat completion; None where it is not whole."""
+    body = answer.completion() if answer.complete else None
+    return None if body is None else answer.choices or DIALECTS[dialect].choices(orjson.loads(body))
+
+
 def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: Evidence, drawn: float) -> Sample | None:
     """None where there is nothing to compare. `drawn`: 0..1, picks whom to probe."""
     route, attempt = record.route, answer.attempt
@@ -73,10 +79,9 @@ def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: E
     promise = None if backend is None else promised(route, backend, learnt, record.tenant.team)
     if promise is None:
         return None
-    body = answer.completion()
-    if body is None:
+    choices = choices_of(answer, request.dialect)
+    if choices is None:
         return None
-    choices = answer.choices or DIALECTS[request.dialect].choices(orjson.loads(body))
     usage = attempt.usage
     return Sample(
         record, request, source, promise, served if source in ("holdout", "observe", "probe") else reference,

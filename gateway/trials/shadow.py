@@ -6,14 +6,11 @@ import asyncio
 import logging
 import time
 from functools import partial
-from hashlib import blake2b
 from typing import Any
 
-import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.backends.signals import Reader
-from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, Evidence, PriceList
@@ -25,6 +22,7 @@ from gateway.errors import BudgetExhausted, GatewayError
 from gateway.ledger.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
+from gateway.routing.strategy import share_of
 from gateway.state.sql import Database
 from gateway.trials.artefacts import written
 from gateway.trials.buying import buy
@@ -33,7 +31,7 @@ from gateway.trials.holdout import Holdout
 from gateway.trials.judges import JUDGES, Blind, Choices, Judge
 from gateway.trials.plans import PlansOnTrial
 from gateway.trials.purse import Purse
-from gateway.trials.sample import Sample, cascaded, plain, sample
+from gateway.trials.sample import Sample, cascaded, choices_of, plain, sample
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ class Shadows:
         if record.answers and (found := cascaded(record, answer, self._learnt)) is not None:
             return found
         share = record.tenant.policy.trials.share
-        drawn = _drawn(record.request_id) if share else 1.0
+        drawn = share_of(record.request_id, b"compare") if share else 1.0
         if drawn >= share:
             return None
         return sample(request, record, answer, self._learnt, drawn / share)
@@ -175,19 +173,12 @@ class _Calls:
             answer = await buy(self._pipeline, self._purse, self._prices, route, request, record, most)
         finally:
             self._before += len(record.attempts)
-        body = answer.completion()
-        if body is None or not answer.complete:
-            return None
-        return answer.choices or DIALECTS[request.dialect].choices(orjson.loads(body)), answer.finish
+        choices = choices_of(answer, request.dialect)
+        return None if choices is None else (choices, answer.finish)
 
     async def judge(self, backend: Backend, request: CompletionRequest) -> Choices | None:
         answered = await self.ask(backend, request, Blind.tokens)
         return None if answered is None else answered[0]
-
-
-def _drawn(subject: str) -> float:
-    """A stable place in 0..1."""
-    return int.from_bytes(blake2b(subject.encode(), digest_size=7, person=b"compare").digest()) / 2**56
 
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:

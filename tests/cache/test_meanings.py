@@ -31,7 +31,7 @@ async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0, w
 async def find(meanings: Meanings, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:
     vector = await EMBEDDER.embed(text)
     assert vector is not None
-    return meanings.find(Question(partition, text), vector, max_error=0.01, now=now)
+    return meanings.seek(Question(partition, text), vector, max_error=0.01, now=now).found
 
 
 async def test_the_same_question_is_found_in_its_own_partition_alone(verifier: Verifier) -> None:
