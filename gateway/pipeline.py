@@ -72,11 +72,14 @@ class Pipeline:
             else:
                 reply.purchase = purchase = Purchase(self.till, request, record, reply.admitted, found)
                 buy = partial(self._buy, purchase, request, record, estimate, deadline)
-                if found.shared:
+                if found.shared and request.stream:
                     reply.shared = True
                     reply.answer = await self.cache.lead(found, request, deadline, partial(purchase.share, buy))
                 else:
-                    await buy()
+                    if found.shared:
+                        await purchase.lead(self.cache.announce(found, request, deadline), buy)
+                    else:
+                        await buy()
                     reply.answer = purchase.answer
             return reply
         except BaseException as error:

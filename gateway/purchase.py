@@ -90,6 +90,12 @@ class Purchase:
             return Paid(None, None, "", "")
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
+    async def lead(self, flight: Flight, buy: Callable[[], Awaitable[None]]) -> None:
+        """`buy` a plain answer, which all who follow `flight` get too, also when our own client leaves meanwhile."""
+        self._record.others = flight.outlives
+        self._after.append(flight.land)
+        await flight.bring(self, buy)
+
     async def share(self, buy: Callable[[], Awaitable[None]], flight: Flight) -> None:
         """`buy` it for all who follow `flight`, in a task of its own."""
         async with self:
@@ -104,6 +110,7 @@ class Purchase:
         if self.hold is not None:
             quietly(self.hold.release)
         self._closed = True
+        self._record.others = None
         if after := self._after:
             self._after = []
             for step in after:
@@ -151,7 +158,7 @@ class Purchase:
         answer, hold, attempt = self.answer, self.hold, self.answer.attempt
         if not answer.stream and answer.over:  # nothing comes before its ending
             self.settle()
-            self.ending += answer.ending
+            self.ending = answer.ending
             return False
         kept = b""
 

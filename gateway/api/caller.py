@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.wire import Headers, read_body, send_whole
+from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
 
 
@@ -85,12 +86,13 @@ class Wrapped:
 
 
 class HangUp:
-    """Cancels the task that serves a client when the client leaves, unless it has its answer."""
+    """Cancels the task that serves a client when the client leaves, unless it has its answer, or others want what the
+    task brings."""
 
-    __slots__ = ("_serving", "answered", "happened")
+    __slots__ = ("_record", "_serving", "answered", "happened")
 
-    def __init__(self, serving: asyncio.Task[Any]) -> None:
-        self._serving = serving
+    def __init__(self, serving: asyncio.Task[Any], record: Record | None = None) -> None:
+        self._serving, self._record = serving, record
         self.happened = False
         self.answered = False
         """Set before the last bytes go: servers call the end of an answer a disconnect too, and it is none."""
@@ -98,7 +100,9 @@ class HangUp:
     def __call__(self) -> None:
         if not self.answered and not self.happened:
             self.happened = True
-            self._serving.cancel()
+            others = None if self._record is None else self._record.others
+            if others is None or not others(self._serving):
+                self._serving.cancel()
 
 
 class AsgiCaller:

@@ -128,13 +128,15 @@ class Inference:
         record.session = request.controls.session
         task = asyncio.current_task()
         assert task is not None
-        hang_up = HangUp(task)
+        hang_up = HangUp(task, record)
         caller.listen(hang_up)
         begun, reply = "", None
         try:
             allowed_s = min(self._limits.deadline, request.controls.deadline_s or self._limits.deadline)
             deadline = asyncio.get_running_loop().time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
+                if hang_up.happened:  # what others wanted is theirs now
+                    raise asyncio.CancelledError
                 if reply.answer.stream:
                     begun = reply.answer.content_type
                     await self._stream(caller, reply, hang_up, request)

@@ -65,8 +65,10 @@ _UNPAID = Paid(None, None, "", "")
 class Flight:
     """One answer under way, and who follows it. It goes at the pace of its fastest follower, and ends with the last.
 
-    Belongs to one event loop. `carry` is for whoever brings the answer, `Followed` for those who want it. Nearly every
-    flight has a single follower: what is the same in the beginning of all stands in the class, since it costs nothing.
+    Belongs to one event loop. `carry` is for whoever brings the answer, `Followed` for those who want it. A stream is
+    brought in a task of its own (`start`), as its readers have a pace each, and whoever asked first is one of them. A
+    plain answer is brought by whoever asked first (`bring`, then `land`). Nearly every flight serves one alone: what is
+    the same in the beginning of all stands in the class, since it costs nothing.
     """
 
     error: Exception | None = None
@@ -124,16 +126,38 @@ class Flight:
         try:
             await work(self)
         except asyncio.CancelledError as end:
-            self._fail(StreamBroken("The gateway gave up this answer."))
-            raise end
+            self._fail(end)
+            raise
         except Exception as error:  # told to those who wait; whoever leads raises it
             self._fail(error)
         finally:
-            self._flights.landed(self)
-            self._task = None  # else a circle keeps all of it until garbage is looked for
-            if self._landed is not None:
-                _resolve(self._landed, None)
-            self._let_go()
+            self.land()
+
+    async def bring(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
+        """A plain answer, by whoever asked first, in the task that serves it: all of it is there when `buy` has
+        returned. `land` has to follow, however this ends. Raises what `buy` raises."""
+        try:
+            await buy()
+            await self.carry(source)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def outlives(self, serving: asyncio.Task[Any]) -> bool:
+        """The client of whoever brings it has left: does somebody else want what `serving` brings? The last one to
+        leave ends it then."""
+        if self.over or not self.followers:
+            return False
+        self._task = serving
+        return True
+
+    def land(self) -> None:
+        """Whoever brought it is done with it, and what is to be kept of it is kept."""
+        self._flights.landed(self)
+        self._task = None  # else a circle keeps all of it until garbage is looked for
+        if self._landed is not None:
+            _resolve(self._landed, None)
+        self._let_go()
 
     async def carry(self, source: Source) -> None:
         """All of it to all who want it. Raises what `source` raises."""
@@ -141,8 +165,9 @@ class Flight:
         while await source.pour(self._put):
             await self._wanted()
         self.ending, self.over = source.ending, True
-        self._tell()
-        await _TURN  # who waited for the end goes first: what follows is not theirs to wait for
+        if self.followers:
+            self._tell()
+            await _TURN  # who waited for the end goes first: what follows is not theirs to wait for
 
     def _put(self, piece: bytes) -> bool:
         """A piece to all who want it now; does anybody want the next one?"""
@@ -193,9 +218,9 @@ class Flight:
         if self._demand is not None and not self._demand.done():
             self._demand.set_result(None)
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         if not self.over:
-            self.error = error
+            self.error = error if isinstance(error, Exception) else StreamBroken("The gateway gave up this answer.")
             self._flights.forget(self)  # at once: whoever asks again begins anew
             self._tell()
 

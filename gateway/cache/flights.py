@@ -58,33 +58,29 @@ class Flights:
         now = asyncio.get_running_loop().time()
         return flight if flight.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
-    def launch(
-        self,
-        digest: bytes,
-        form: Form,
-        deadline: float,
-        work: Callable[[Flight], Awaitable[None]],
-        *,
-        leads: bool = True,
-        claimed: bool = False,
-    ) -> Followed:
-        """A new flight, and the place on it of who asked first. `work` brings its answer by `Flight.carry`.
-
-        `leads`: who asked first pays, and hears what the flight meets; else a neighbour does.
-        """
-        flight = Flight(self, digest, form, deadline)
-        if leads:
-            self._flights[digest] = flight
-        else:
-            self._visits[digest, form] = flight
+    def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> Flight:
+        """A new flight, for others to join. Who asks for this pays, and brings the answer."""
+        flight = self._flights[digest] = Flight(self, digest, form, deadline)
         flight.claimed = claimed
+        return flight
+
+    def launch(self, flight: Flight, work: Callable[[Flight], Awaitable[None]]) -> Followed:
+        """Have `work` bring the answer of what was announced, by `Flight.carry`; the place of who asked first."""
+        return self._start(flight, work, leads=True)
+
+    def visit(self, digest: bytes, form: Form, deadline: float, fetch: Callable[[Flight], Awaitable[None]]) -> Followed:
+        """As `launch`, for an answer that a neighbour pays for."""
+        flight = self._visits[digest, form] = Flight(self, digest, form, deadline)
+        return self._start(flight, fetch, leads=False)
+
+    def _start(self, flight: Flight, work: Callable[[Flight], Awaitable[None]], *, leads: bool) -> Followed:
         first = Followed(flight, leads=leads)
         self._aloft.add(flight)
         flight.start(work)
         return first
 
     def landed(self, flight: Flight) -> None:
-        """Its task is done with it."""
+        """Whoever brought it is done with it."""
         self._aloft.discard(flight)
         self.forget(flight)
 

@@ -60,4 +60,4 @@ class Miss:
     ticket: Ticket | None
     """None: the answer is not to be kept."""
     shared: bool = False
-    """Others may join its answer, so `Cache.lead` has it brought."""
+    """Others may join its answer: `Cache.lead` has it brought, or `Cache.announce` tells of it."""

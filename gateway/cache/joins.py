@@ -125,6 +125,13 @@ class Joins:
         await follower.aclose()
         return None if completion is None else Join(Replayed(request, completion), flight)
 
+    def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> Flight:
+        """An answer that whoever asks for this will bring, and others may join from now on."""
+        claimed = digest in self._claimed
+        if claimed:
+            self._claimed.remove(digest)
+        return self._flights.announce(digest, form(request), deadline, claimed=claimed)
+
     async def lead(
         self,
         digest: bytes,
@@ -135,9 +142,7 @@ class Joins:
         """Have `work` bring an answer that others may join. Returns it with its first bytes in hand, or raises what
         kept it from coming. Until the first await it is as good as done: who asks after that finds it under way.
         """
-        claimed = digest in self._claimed
-        self._claimed.discard(digest)
-        follower = self._flights.launch(digest, form(request), deadline, work, claimed=claimed)
+        follower = self._flights.launch(self.announce(digest, request, deadline), work)
         if not await follower.begin():
             assert follower.flight.error is not None
             raise follower.flight.error
@@ -189,7 +194,7 @@ class Joins:
         assert self._neighbours is not None
         self._counts["joined_neighbours"] += 1
         fetch = partial(self._neighbours.fetch, process, request=request, live=_alike(request), deadline=deadline)
-        return self._flights.launch(digest, form(request), deadline, fetch, leads=False)
+        return self._flights.visit(digest, form(request), deadline, fetch)
 
     def stats(self) -> dict[str, int | float | str]:
         return {"under_way": len(self._flights), "under_way_bytes": self._flights.bytes, **self._counts}

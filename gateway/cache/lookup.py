@@ -157,6 +157,14 @@ class Cache:
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
+    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> Flight:
+        """The plain answer to a shared miss, for others to join while whoever asks for this brings it.
+
+        Call it at once: what is asked in between is asked twice.
+        """
+        assert miss.ticket is not None
+        return self._joins.announce(miss.ticket.digest, request, deadline)
+
     async def lead(
         self,
         miss: Miss,
@@ -164,7 +172,7 @@ class Cache:
         deadline: float,
         work: Callable[[Flight], Awaitable[None]],
     ) -> Answer:
-        """The answer to a shared miss, with its first bytes in hand, while `work` brings it for all who join.
+        """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
 
         Call it at once: what is asked in between is asked twice. Raises what kept the answer from coming.
         """

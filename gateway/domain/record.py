@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -112,6 +113,8 @@ class Record:
     """Attempts that the same request had on another record."""
     answers: Sequence[Answered] = ()
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
+    others: Callable[[asyncio.Task[Any]], bool] | None = None
+    """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
     notes: list[dict[str, Any]] = field(default_factory=list)
     """Dated facts for the flight record; never prompts or keys."""
 
@@ -126,15 +129,17 @@ class Record:
     def attempt(self, backend: Backend) -> Attempt:
         """A new, numbered attempt on this record."""
         number = self.before + len(self.attempts) + 1
-        attempt = Attempt(self.next_id, number, backend, time.time(), kind=self.kind)
+        attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time(), kind=self.kind)
         self.attempts.append(attempt)
         return attempt
 
     @property
     def served_by(self) -> Attempt | None:
         """The attempt whose answer the client gets; the last one when none did answer."""
-        for outcomes in (("ok", "open"), ("interrupted",)):  # a stronger backend's may be, and the weak answer serves
-            for attempt in reversed(self.attempts):
-                if attempt.outcome in outcomes:
-                    return attempt
-        return self.attempts[-1] if self.attempts else None
+        attempts = self.attempts
+        if len(attempts) > 1:
+            for outcomes in (("ok", "open"), ("interrupted",)):  # a stronger one's may be, and the weak answer serves
+                for attempt in reversed(attempts):
+                    if attempt.outcome in outcomes:
+                        return attempt
+        return attempts[-1] if attempts else None

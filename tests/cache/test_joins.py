@@ -11,6 +11,7 @@ import orjson
 import pytest
 
 from gateway.admission.hold import BudgetHold
+from gateway.api.caller import HangUp
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
@@ -48,6 +49,8 @@ class Client:
         deadline = asyncio.get_running_loop().time() + self.within_s
         serving = self.house.pipeline.serve(self.request, self.record.tenant, self.record, deadline)
         async with await serving as reply:
+            if self.leave.happened:
+                raise asyncio.CancelledError
             async for piece in reply:
                 self.pieces.append(piece)
                 await self.may_read.wait()
@@ -55,6 +58,7 @@ class Client:
 
     def begin(self, tasks: Tasks) -> Client:
         self.task = tasks.spawn(self.read(), "client")
+        self.leave = HangUp(self.task, self.record)
         return self
 
     @property
@@ -64,10 +68,6 @@ class Client:
     async def end(self) -> bytes:
         assert self.task is not None
         return await self.task
-
-    def leave(self) -> None:
-        assert self.task is not None
-        self.task.cancel()
 
 
 @pytest.fixture
@@ -187,6 +187,35 @@ async def test_when_the_last_one_leaves_the_backend_is_hung_up_on_and_billed_onc
     paid = [row for row in rows if row["attempt"]]
     assert [(row["outcome"], row["cost_pico"] > 0) for row in paid] == [("interrupted", True)]
     assert len(rows) == 3
+
+
+@pytest.mark.parametrize("last", [0, 1])
+async def test_when_all_have_left_a_plain_answer_the_backend_is_hung_up_on(
+    house: House, tasks: Tasks, last: int
+) -> None:
+    house.provider.script(Reply(tokens=5, delay_s=30.0))
+    clients = [Client(house, ask()).begin(tasks) for _ in range(2)]
+    await until(lambda: house.provider.exchanges)
+    clients[1 - last].leave()
+    await asyncio.sleep(0.02)
+    assert not house.provider.last.hung_up
+    clients[last].leave()
+    await nothing_is_left(house)
+    assert house.provider.last.hung_up
+    assert sorted(row["outcome"] for row in await house.rows() if row["attempt"]) == ["interrupted"]
+    assert {client.record.status for client in clients} == {499}
+
+
+async def test_who_asks_after_a_plain_answer_ran_out_of_time_buys_another(house: House, tasks: Tasks) -> None:
+    house.provider.script(Reply(tokens=5, delay_s=30.0), Reply(tokens=5))
+    leader = Client(house, ask(), within_s=0.3).begin(tasks)
+    await until(lambda: house.provider.exchanges)
+    other = Client(house, ask(), within_s=0.5).begin(tasks)
+    with pytest.raises(DeadlineExceeded):
+        await leader.end()
+    assert orjson.loads(await other.end())["choices"]
+    assert [row["outcome"] for row in await house.rows() if row["attempt"]] == ["interrupted", "ok"]
+    await nothing_is_left(house)
 
 
 async def test_of_an_answer_that_fails_before_its_first_byte_those_who_joined_hear_nothing(
