@@ -44,6 +44,8 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
     """
     prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
     read, wrote = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
+    if read is None and wrote is None:
+        return Usage(prompt, output_tokens=completion) if prompt else None
     cached = written = reasoning = audio = heard = shown = drawn = 0
     if type(read) is dict:
         cached, written = token_count(read.get("cached_tokens")), token_count(read.get("cache_write_tokens"))

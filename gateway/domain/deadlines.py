@@ -27,9 +27,8 @@ class Deadlines:
         """
         return Deadline(self, when)
 
-    def bucket(self, when: float) -> set[Deadline]:
+    def bucket(self, when: float, loop: asyncio.AbstractEventLoop) -> set[Deadline]:
         """All that end in the moment to which `when` is rounded up."""
-        loop = asyncio.get_running_loop()
         step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
         due = (when // step + 1.0) * step
         found = self._due.get(due)
@@ -54,11 +53,12 @@ class Deadline:
         self.passed = False
 
     def __enter__(self) -> Self:
-        self._task = task = asyncio.current_task()
+        loop = asyncio.get_running_loop()  # asks the system for the process's id, so only once
+        self._task = task = asyncio.current_task(loop)
         assert task is not None
         self._before = task.cancelling()
-        self._bucket = self._deadlines.bucket(self._when)
-        self._bucket.add(self)
+        self._bucket = bucket = self._deadlines.bucket(self._when, loop)
+        bucket.add(self)
         return self
 
     def expire(self) -> None:

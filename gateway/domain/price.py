@@ -46,24 +46,20 @@ class Price:
         """Pico-dollars of `usage`. A class without its own price costs what its parent class does."""
         if self.beyond is not None and usage.all_input > self.beyond[0]:
             return self.beyond[1].cost(usage)
-        seen = 0
+        cost = usage.input_tokens * self.input + usage.output_tokens * self.output
+        if usage.cached_tokens:
+            cost += usage.cached_tokens * (self.input if self.cached_input is None else self.cached_input)
+        if usage.cache_write_5m_tokens or usage.cache_write_1h_tokens:
+            write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
+            write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h
+            cost += usage.cache_write_5m_tokens * write_5m + usage.cache_write_1h_tokens * write_1h
+        if usage.reasoning_tokens:
+            cost += usage.reasoning_tokens * (self.output if self.reasoning is None else self.reasoning)
+        if usage.audio_tokens:
+            cost += usage.audio_tokens * (self.output if self.audio is None else self.audio)
         if usage.audio_input_tokens or usage.image_input_tokens or usage.image_tokens:
-            seen = self._seen(usage)
-        cached = self.input if self.cached_input is None else self.cached_input
-        write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
-        write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h
-        reasoning = self.output if self.reasoning is None else self.reasoning
-        audio = self.output if self.audio is None else self.audio
-        return (
-            usage.input_tokens * self.input
-            + usage.cached_tokens * cached
-            + usage.cache_write_5m_tokens * write_5m
-            + usage.cache_write_1h_tokens * write_1h
-            + usage.output_tokens * self.output
-            + usage.reasoning_tokens * reasoning
-            + usage.audio_tokens * audio
-            + seen
-        )
+            cost += self._seen(usage)
+        return cost
 
     def _seen(self, usage: Usage) -> int:
         """Pico-dollars of what few calls have: sound and images going in, images coming out."""

@@ -15,6 +15,7 @@ from typing import Any
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
+from gateway.domain.route import Decision
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
@@ -146,16 +147,17 @@ class Journal:
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
         if terms is not None:
-            attempt.cost_pico = min(terms.price.cost(usage), rows.MOST_PICO)
+            cost = terms.price.cost(usage)
+            attempt.cost_pico = cost if cost < rows.MOST_PICO else rows.MOST_PICO
             attempt.price_source = terms.source
             prices = terms.flat or terms.text(usage.all_input)
-        decided = self._decided(attempt, record, usage)
+        decision = None if record.route is None else record.route.decided
+        decided = None if decision is None else self._decided(attempt, decision, usage)
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
 
-    def _decided(self, attempt: Attempt, record: Record, usage: Usage) -> rows.Decided | None:
+    def _decided(self, attempt: Attempt, decision: Decision, usage: Usage) -> rows.Decided | None:
         """What would have served a whole answer, where routing only looked on."""
-        decision = None if record.route is None else record.route.decided
-        if decision is None or attempt.outcome != "ok" or attempt.kind:
+        if attempt.outcome != "ok" or attempt.kind:
             return None
         cost: float | None = 0
         for backend, chance in decision.calls:
@@ -173,13 +175,12 @@ class Journal:
         """`slot` is free once the line is written."""
         line = segments.encode({"close": values})
         self._closed += 1
-        written = self._append(line)
-        if not written:
-            self._waiting.append(line)
-        if slot is not None and self._slots is not None:
-            if written:
+        if self._append(line):
+            if slot is not None and self._slots is not None:
                 self._slots.give_back(slot)
-            else:
+        else:
+            self._waiting.append(line)
+            if slot is not None:
                 self._ended_slots.append(slot)
 
     def _append(self, line: bytes) -> bool:

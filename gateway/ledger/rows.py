@@ -113,7 +113,7 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
         record.request_id,
         attempt.number,
         attempt.started_at,
-        tenant.policy.organisation,
+        tenant.organisation,
         key.team,
         key.id,
         record.session,
@@ -159,6 +159,7 @@ def ending(
     `prices`: those that the cost was reckoned with, as `applied.text_of` writes them.
     """
     started, first, ended = attempt.started_at, attempt.first_byte_at, attempt.ended_at
+    names, pico, ppm = _UNDECIDED if decided is None else decided
     rare = (
         record.stream,
         record.end_user,
@@ -180,7 +181,9 @@ def ending(
         usage.image_input_tokens,
         usage.image_tokens,
         "",
-        *(_UNDECIDED if decided is None else decided),
+        names,
+        pico,
+        ppm,
     )
     usual = (
         attempt.outcome,
@@ -230,7 +233,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         record.request_id,
         0,
         record.started_at,
-        tenant.policy.organisation,
+        tenant.organisation,
         tenant.key.team,
         tenant.key.id,
         record.session,
@@ -256,6 +259,8 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
 
 def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
     """Without the defaults at its end."""
+    if rare[1:] == _RARE[1:]:  # an ordinary stream
+        return rare[:1]
     length = len(rare)
     while length and rare[length - 1] == _RARE[length - 1]:
         length -= 1
@@ -269,12 +274,12 @@ def _tags(record: Record) -> str:
 def usage_of(attempt: Attempt) -> Usage:
     """What the attempt reported, else what it can be seen to have cost; a failed attempt delivered nothing."""
     usage = attempt.usage
+    if usage is not None and _believable(usage):
+        return usage
     if usage is None and attempt.outcome == "failed":
         return Usage()
-    if usage is None or not _believable(usage):
-        delivered = output_tokens(attempt.chunks, attempt.output_bytes)
-        return Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
-    return usage
+    delivered = output_tokens(attempt.chunks, attempt.output_bytes)
+    return Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
 
 
 def _believable(usage: Usage) -> bool:
