@@ -96,21 +96,19 @@ class Budgets:
     async def exhausted(self, tenant: Tenant, end_user: str = "") -> Budget | None:
         """A budget that is used up and whose policy then refuses everything, cache hits included."""
         for purse in self._purses(tenant, end_user):
-            if purse.refusing and (account := await self._spent(purse)):
+            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
                 return account.budget
         return None
 
     async def refuse_exhausted(self, tenant: Tenant, end_user: str = "") -> None:
         """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
         for purse in self._purses(tenant, end_user):
-            if purse.refusing and (account := await self._spent(purse)):
+            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
                 self._counts["exhausted"] += 1
                 raise purse.refuse(account)
 
     async def _spent(self, purse: Purse) -> Account | None:
-        account = purse.exhausted()
-        if account is None and purse.seen_within(_FRESH_S):
-            return None
+        """What is exhausted, after another look."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
                 await purse.look(max_age_s)

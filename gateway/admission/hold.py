@@ -48,6 +48,9 @@ class _Call:
     """Most tokens the answer can have, over all choices."""
     cache_writes: bool
     """May the backend charge for writing its prompt cache?"""
+    expectation: Expectation
+    paid: int = 0
+    """Output tokens of a stream that are held for."""
 
 
 class RequestHold(Hold, Protocol):
@@ -75,11 +78,9 @@ class BudgetHold:
         "_answers",
         "_call",
         "_earlier",
-        "_expectation",
         "_expectations",
         "_known",
         "_over",
-        "_paid",
         "_parts",
         "_patience_s",
         "_place",
@@ -108,27 +109,22 @@ class BudgetHold:
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → units held for it."""
         self._call: _Call | None = None
-        self._expectation: Expectation | None = None
-        self._paid = 0
-        """Output tokens of the coming answer that are held for."""
         self._known = False
         """Does `_call` tell of the last of `_parts`?"""
         self._place: int | None = None
         """Of the attempt that is served, where it is not the last one."""
-        self._earlier: dict[int, tuple[_Call | None, Expectation | None, int, float, int | None]] | None = None
+        self._earlier: dict[int, tuple[_Call | None, float, int | None]] | None = None
         """Place of an attempt → what was known when it was held for."""
         self._over = False
         self._answers = request.parallel if request else 1
 
     async def extend(self, backend: Backend, input_tokens: int) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
-        if self._known:
-            self._earlier = self._earlier or {}
-            self._earlier[max(self._parts)] = self._call, self._expectation, self._paid, self.covers, self.output_limit
-        self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
         purse = self._purse
         if purse is None:
             return
+        if self._known or self._call is not None:
+            self._begin_anew()
         price = purse.price(backend)
         if price is None and backend.kind != "simulated":
             self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
@@ -139,12 +135,19 @@ class BudgetHold:
             await self._look(purse)
         if purse.soft:
             purse.note_soft(self._record)
-        expectation = self._expectation = self._expectations.of(self._record.tenant.team, backend.name)
+        expectation = self._expectations.of(self._record.tenant.team, backend.name)
         tokens = expectation.input_tokens(input_tokens)
         request = self._request
         writes = price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw)
-        self._call = _Call(price, tokens, self._cap(backend, tokens), writes)
-        await self._open(purse, self._call, expectation)
+        self._call = call = _Call(price, tokens, self._cap(backend, tokens), writes, expectation)
+        await self._open(purse, call)
+
+    def _begin_anew(self) -> None:
+        """Another attempt follows: keep what is known of the one before, in case that its answer is served."""
+        if self._known:
+            self._earlier = self._earlier or {}
+            self._earlier[max(self._parts)] = self._call, self.covers, self.output_limit
+        self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
 
     async def _look(self, purse: Purse) -> None:
         try:
@@ -153,27 +156,27 @@ class BudgetHold:
             return  # taking meets it again and applies the budget's rule
 
     def _cap(self, backend: Backend, input_tokens: int) -> int | None:
-        cap = self._request.max_output_tokens if self._request else None
+        cap = self._request.max_output_tokens if self._request is not None else None
         if backend.max_output_tokens is not None:
             cap = _least(backend.max_output_tokens, cap)
         if backend.window_tokens:
             cap = _least(max(1, backend.window_tokens - input_tokens), cap)
         return None if cap is None else cap * self._answers
 
-    async def _open(self, purse: Purse, call: _Call, expectation: Expectation) -> None:
+    async def _open(self, purse: Purse, call: _Call) -> None:
         """Hold for an answer whose length is not known yet."""
-        expected = expectation.output_tokens * self._answers
         if self._record.stream:
             if purse.truncates:
-                await self._open_some(purse, call, self._begun(purse, call, expectation))
+                await self._open_some(purse, call, self._begun(purse, call))
             else:
-                tokens = _least(expected, call.cap)
+                tokens = _least(call.expectation.output_tokens * self._answers, call.cap)
                 await self._resize(self._cost(call, tokens))
                 self._pays(call, tokens)
             return
         tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
         worst = self._cost(call, tokens)
-        if purse.remaining < worst * _AMPLE and purse.known:
+        if not purse.ample(worst * _AMPLE):
+            expected = call.expectation.output_tokens * self._answers
             capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
             if purse.truncates:
                 await self._open_some(purse, call, capped)
@@ -183,11 +186,11 @@ class BudgetHold:
                 self.output_limit = capped // self._answers
         await self._resize(worst)
 
-    def _begun(self, purse: Purse, call: _Call, expectation: Expectation) -> int:
+    def _begun(self, purse: Purse, call: _Call) -> int:
         """What a stream that may be cut begins with: as much as half of them take, or, until that is known, a share of
         what there is."""
-        tokens = _least(expectation.becoming() * self._answers, call.cap)
-        if expectation.known or not purse.known:
+        tokens = _least(call.expectation.becoming() * self._answers, call.cap)
+        if call.expectation.known or not purse.known:
             return tokens
         return min(tokens, max(self._affordable(call, purse.remaining) // _SHARE, _LEAST_TOKENS))
 
@@ -211,7 +214,7 @@ class BudgetHold:
             self.output_limit = some // self._answers
 
     def _pays(self, call: _Call, tokens: int) -> None:
-        self._paid = tokens
+        call.paid = tokens
         if tokens == call.cap:
             self.covers = _EVER
         elif tokens >= 4 * _MARGIN_TOKENS:
@@ -232,30 +235,35 @@ class BudgetHold:
 
     async def _resize(self, part: int) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
-        assert self._purse is not None
-        attempts = self._record.attempts
+        purse, attempts = self._purse, self._record.attempts
+        assert purse is not None
         if not attempts and not self._parts:  # nearly always
-            await self._take(part)
-            self._parts, self._known = {0: part}, True
+            if self._over or not purse.try_take(part, self._record):
+                await self._take(part)
+            else:
+                self.held += part
+            self._parts[0], self._known = part, True
             return
         parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
-                took = self._purse.meter.of_attempt(attempts[place])
+                took = purse.meter.of_attempt(attempts[place])
                 parts[place] = held if took is None else took
         wanted = sum(parts.values())
         if wanted > self.held:
             await self._take(wanted - self.held)
         elif wanted < self.held:
-            self._purse.give(self.held - wanted)
+            purse.give(self.held - wanted)
             self.held = wanted
         self._parts, self._known = parts, True
 
     async def _take(self, units: int) -> None:
-        assert self._purse is not None
-        await self._purse.take(units, self.held, self._record, self._patience_s)
+        purse = self._purse
+        assert purse is not None
+        if not purse.try_take(units, self._record):
+            await purse.take(units, self.held, self._record, self._patience_s)
         if self._over:  # settled or released by another task meanwhile
-            self._purse.give(units)
+            purse.give(units)
         else:
             self.held += units
 
@@ -271,7 +279,7 @@ class BudgetHold:
             if refused is None:
                 return
         assert refused is not None
-        last = self._paid - _ON_THE_WAY
+        last = call.paid - _ON_THE_WAY
         if output_tokens >= last:
             raise refused
         self.covers = min(output_tokens + _PAUSE_TOKENS, last - 1)
@@ -279,13 +287,12 @@ class BudgetHold:
     def _steps(self, call: _Call, output_tokens: int) -> tuple[int, ...]:
         """How long the answer is to be paid for next: what is worth trying, the longer one first."""
         assert self._purse is not None
-        assert self._expectation is not None
-        least = max(self._paid, output_tokens) + _LEAST_TOKENS
-        if self._purse.truncates and self._expectation.known:
-            wanted = self._expectation.becoming(output_tokens // self._answers) * self._answers
+        least = max(call.paid, output_tokens) + _LEAST_TOKENS
+        if self._purse.truncates and call.expectation.known:
+            wanted = call.expectation.becoming(output_tokens // self._answers) * self._answers
         else:
             room = self._affordable(call, self._purse.remaining) // _SHARE
-            wanted = min(max(self._paid * 3 // 2, output_tokens + _STEP_TOKENS), self._paid + room)
+            wanted = min(max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS), call.paid + room)
         return (wanted, least) if wanted > least else (least,)
 
     async def _pay(self, call: _Call, tokens: int) -> BudgetExhausted | None:
@@ -310,25 +317,26 @@ class BudgetHold:
         """Of several attempts that were held for, this one's answer is served: `covers` and `grow` are about it."""
         place = self._record.attempts.index(attempt)
         if self._earlier and place in self._earlier and place in self._parts:
-            self._call, self._expectation, self._paid, self.covers, self.output_limit = self._earlier[place]
+            self._call, self.covers, self.output_limit = self._earlier[place]
             self._place = place
         if attempt.ended_at is not None:  # all of it is here
             self.covers = _EVER
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
         """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
-        if self._over or self._purse is None:
+        purse, record = self._purse, self._record
+        if self._over or purse is None:
             return
         self._over = True
-        self._purse.settle(self.held, self._purse.meter.of_request(cost_pico, self._record))
+        purse.settle(self.held, purse.meter.of_request(cost_pico, record))
         self.held = 0
         if not learn:
             return
-        for attempt in self._record.attempts:
-            if attempt.outcome in ("ok", "escalated") and attempt.usage is not None and not attempt.usage.estimated:
-                self._expectations.of(self._record.tenant.team, attempt.backend.name).learn(
-                    attempt.input_tokens, attempt.usage, self._answers
-                )
+        for attempt in record.attempts:
+            usage = attempt.usage
+            if usage is not None and not usage.estimated and attempt.outcome in ("ok", "escalated"):
+                expectation = self._expectations.of(record.tenant.team, attempt.backend.name)
+                expectation.learn(attempt.input_tokens, usage, self._answers)
 
     def release(self) -> None:
         """Give everything back, unless it was settled."""

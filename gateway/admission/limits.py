@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from gateway.domain.policy import Policy, Rates
 from gateway.domain.record import Record
@@ -42,13 +42,16 @@ class _Rule:
     lease: Lease
 
 
-class _Shown(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class _Shown:
     """The names of three headers, and the rules of team and key that they may tell about."""
 
     limit: str
     remaining: str
     reset: str
     rules: tuple[_Rule, ...]
+    only: _Rule | None
+    """Of `rules`, where there is one: nothing has to be compared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +66,8 @@ class _Account:
     gauges: tuple[Lease, ...]
     shown: tuple[_Shown, ...]
     """What headers tell about."""
+    headers: dict[str, str]
+    """What they say before anything is used."""
 
 
 class Limits:
@@ -93,8 +98,8 @@ class Limits:
         if not account.rules:
             return Admitted(self._leases, account, 0)
         wants = account.ones
-        if account.tokens:
-            wants = (*wants, *[(rule.lease, tokens) for rule in account.tokens])
+        for rule in account.tokens:
+            wants += ((rule.lease, tokens),)
         if tenant.team in self._leases.away:
             record.degraded.add("state")
         if not self._leases.try_take(wants):
@@ -143,17 +148,17 @@ class Limits:
             *self._rules(limits, f"Team {tenant.team}", "limits", tenant.team, ("team",)),
             *self._rules(limits.per_key, f"Key {key.name or key.id}", "limits.per_key", tenant.team, ("key", key.id)),
         )
+        shown = tuple(
+            _shown(what, found) for what in _RATES if (found := [rule for rule in rules if rule.what == what])
+        )
         account = self._accounts[key.id] = _Account(
             tenant.policy,
             rules,
             tuple((rule.lease, 1) for rule in rules if rule.what != "tokens"),
             tuple(rule for rule in rules if rule.what == "tokens"),
             tuple(rule.lease for rule in rules if rule.what == "concurrent"),
-            tuple(
-                _Shown(f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}", found)
-                for what in _RATES
-                if (found := tuple(rule for rule in rules if rule.what == what))
-            ),
+            shown,
+            {name: text for each in shown for name, text in _unused(each).items()},
         )
         return account
 
@@ -176,7 +181,7 @@ class Admitted:
     def __init__(self, leases: Leases, account: _Account, tokens: int) -> None:
         self._leases, self._account = leases, account
         self._tokens: int | None = tokens if account.tokens else None
-        self._step = leases.step if account.tokens else 0
+        self._step = leases.taken_at
 
     def settle(self, tokens: int) -> None:
         """What it really took, input and output; 0 for an answer from the cache. The first call counts."""
@@ -187,23 +192,35 @@ class Admitted:
 
     def leave(self) -> None:
         """Free its place. Nothing settled means that no backend was asked."""
-        self.settle(0)
+        if self._tokens is not None:
+            self.settle(0)
         for lease in self._account.gauges:
             self._leases.give(lease, 1)
 
 
+def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
+    """As OpenAI names them."""
+    names = (f"x-ratelimit-limit-{what}", f"x-ratelimit-remaining-{what}", f"x-ratelimit-reset-{what}")
+    return _Shown(*names, tuple(rules), rules[0] if len(rules) == 1 else None)
+
+
+def _unused(shown: _Shown) -> dict[str, str]:
+    """What was used just now is back in a minute."""
+    limit = str(shown.rules[0].limit)
+    return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
+
+
 def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
-    """As OpenAI names them; of team and key the one with less left. What was used just now is back in a minute."""
-    headers = {}
+    """Of team and key the one with less left."""
+    headers = account.headers.copy()
     for shown in account.shown:
-        rule = shown.rules[0]
-        if len(shown.rules) > 1:
+        rule = shown.only
+        if rule is None:
             rule = min(shown.rules, key=_remaining)
-        lease = rule.lease
-        waits = short.retry_after_s if short is not None and short.lease is lease else None
-        headers[shown.limit] = str(rule.limit)
-        headers[shown.remaining] = str(lease.remaining)
-        headers[shown.reset] = duration(waits) if waits else _WHOLE_AGAIN
+            headers[shown.limit] = str(rule.limit)
+        headers[shown.remaining] = str(rule.lease.remaining)
+        if short is not None and short.lease is rule.lease and short.retry_after_s:
+            headers[shown.reset] = duration(short.retry_after_s)
     return headers
 
 

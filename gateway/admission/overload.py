@@ -44,6 +44,10 @@ def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: 
     return ""
 
 
+def _calm(bound: int) -> int:
+    return bound * 4 // 5
+
+
 class Overload:
     """Counts what is in progress, and looks ten times a second how late the loop runs its timers."""
 
@@ -51,6 +55,8 @@ class Overload:
         """At most `concurrent` requests in progress, fewer while the loop is never less than `lag_s` late."""
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
+        self._calm = _calm(concurrent)
+        """Below it nobody is refused."""
         self._total = self._most_lately = self._batches = 0
         self._teams: dict[str, int] = {}
         self._ended = self._refused = 0
@@ -81,7 +87,7 @@ class Overload:
     def enter(self, team: str, *, batch: bool) -> None:
         """A request begins; `leave` has to follow. Raises Overloaded."""
         mine, total = self._teams.get(team, 0), self._total
-        if total >= self._bound * 4 // 5:
+        if total >= self._calm:
             teams = len(self._teams) + (not mine)
             reason = refuses(self._bound, self._most, total, mine, teams, batch=batch, batches=self._batches)
             if reason:
@@ -89,12 +95,14 @@ class Overload:
         self._total = total = total + 1
         if total > self._most_lately:
             self._most_lately = total
-        self._batches += batch
+        if batch:
+            self._batches += 1
         self._teams[team] = mine + 1
 
     def leave(self, team: str, *, batch: bool) -> None:
         self._total -= 1
-        self._batches -= batch
+        if batch:
+            self._batches -= 1
         self._ended += 1
         left = self._teams[team] - 1
         if left:
@@ -121,6 +129,7 @@ class Overload:
         elif self._bound < self._most:
             bound = max(self._bound, self._total)
             self._bound = min(self._most, bound + max(1, bound // 20))
+        self._calm = _calm(self._bound)
         self._most_lately = self._total
 
     def _measure(self, loop: asyncio.AbstractEventLoop, due: float) -> None:

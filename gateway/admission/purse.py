@@ -101,10 +101,20 @@ class Purse:
         """What the tightest budget has not spent, holds or not."""
         return min([lease.left for lease in self.leases])
 
-    def seen_within(self, age_s: float) -> bool:
-        """Are the counters known, and that lately?"""
+    def ample(self, units: int) -> bool:
+        """Has every budget so much left beside all holds? True while that is unknown."""
+        for lease in self.leases:
+            if lease.remaining < units:
+                return not self.known
+        return True
+
+    def sound(self, age_s: float) -> bool:
+        """Were the counters seen within `age_s`, and is nothing `exhausted`?"""
         oldest = self._leases.now - age_s
-        return min([lease.seen for lease in self.leases]) > oldest
+        for lease in self.leases:
+            if lease.seen <= oldest:
+                return False
+        return self.exhausted() is None
 
     async def look(self, max_age_s: float) -> None:
         """Know the counters. Raises StateUnavailable."""
@@ -126,16 +136,18 @@ class Purse:
     def refuse(self, account: Account) -> BudgetExhausted:
         return refusal.spent(self._named(account), self._time())
 
+    def try_take(self, units: int, record: Record) -> bool:
+        """Set `units` aside from what is leased already."""
+        if self.tag in self._leases.away:
+            record.degraded.add("state")
+        return self._leases.try_hold(self.leases, units)
+
     async def take(self, units: int, held: int, record: Record, patience_s: float) -> None:
-        """Set `units` aside on top of the `held` that the request already has.
+        """Set `units` aside that `try_take` could not, on top of the `held` that the request already has.
 
         Waits up to `patience_s` while only the holds of other requests are in the way. Raises BudgetExhausted.
         """
         wants = [(lease, units) for lease in self.leases]
-        if self.tag in self._leases.away:
-            record.degraded.add("state")
-        if self._leases.try_take(wants):
-            return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + patience_s
         while True:

@@ -30,8 +30,11 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     value = record.request_id.encode()
     found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:
-        found += _of_backend(served.backend.name, served.backend.model)
-        found += [pair for pair in served.headers if pair[0][:4] in _OF_BACKENDS and _may_pass(pair[0], record)]
+        backend = served.backend
+        found += _of_backend(backend.name, backend.model)
+        for pair in served.headers:
+            if pair[0][:4] in _OF_BACKENDS and _may_pass(pair[0], record):
+                found.append(pair)
     if record.difficulty is not None:
         found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
     if record.trimmed_tokens:
@@ -44,10 +47,11 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-degraded", ",".join(sorted(record.degraded)).encode()))
     if record.over_budget:
         found.append((b"x-thriftgate-over-budget", ",".join(record.over_budget).encode("latin-1", "replace")))
-    for name, text in record.ratelimit.items():
-        found.append((name.encode(), text.encode()))
-    if record.ratelimit and record.dialect == "anthropic_messages":
-        found += _as_anthropic(record.ratelimit)
+    if ratelimit := record.ratelimit:
+        for name, text in ratelimit.items():
+            found.append((name.encode(), text.encode()))
+        if record.dialect == "anthropic_messages":
+            found += _as_anthropic(ratelimit)
     return found
 
 

@@ -49,8 +49,9 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
 def check_json(headers: Mapping[bytes, bytes]) -> None:
     """Raises UnsupportedMediaType unless the body says it is JSON."""
     kind = headers.get(b"content-type", b"")
-    if kind != b"application/json":
-        kind = kind.split(b";", 1)[0].strip().lower()
+    if kind == b"application/json":
+        return
+    kind = kind.split(b";", 1)[0].strip().lower()
     if kind != b"application/json" and not kind.endswith(b"+json"):
         shown = kind.decode("latin-1")[:80] or "nothing"
         raise UnsupportedMediaType(f"Content-Type must be application/json, not {shown}.")

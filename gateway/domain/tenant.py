@@ -31,11 +31,14 @@ class Tenant:
     """Fingerprint of the policy: a changed policy never answers from the old one's cache."""
     team: str = field(init=False)
     organisation: str = field(init=False)
+    yields: bool = field(init=False)
+    """Does all that it asks give way to interactive requests?"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "team", self.key.team)  # every room asks, some several times a request
         object.__setattr__(self, "organisation", self.policy.organisation)
+        object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:
         """Does a request with these controls give way to interactive ones? It may lower itself, not raise."""
-        return controls.priority == "batch" or self.policy.limits.priority == "batch"
+        return self.yields or controls.priority == "batch"

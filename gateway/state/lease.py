@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -46,6 +47,13 @@ class Short:
 class Lease:
     """Made by `Leases.counter`. Every method is synchronous and touches memory only."""
 
+    __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
+        *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
+        *("_taken", "_unreported", "_window", "ahead", "busy", "free", "generation", "held", "idle", "key", "kind"),
+        *("life_ms", "limit", "rebuild", "refused_least", "refused_until", "repair_at", "rest", "retry_at", "seen"),
+        *("settled", "settling", "stale", "tag", "tight", "touched", "valid_until", "waiting", "watched", "workers"),
+    )
+
     def __init__(
         self, tag: str, key: str, kind: Kind, limit: int, life_ms: int, rebuild: Rebuild | None, *, ahead: bool = True
     ) -> None:
@@ -65,10 +73,13 @@ class Lease:
         self.retry_at = float("-inf")
         self.waiting: list[int] = []
         """What requests wait for, one entry each."""
+        self.watched = False
+        """Is it among those that are reported?"""
         self.touched = False
+        """Since the last report, in a way that `_pending` does not tell."""
         self.generation = ""
-        self._window: dict[int, int] = {}
-        self._pending: dict[int, int] = {}
+        self._window: defaultdict[int, int] = defaultdict(int)
+        self._pending: defaultdict[int, int] = defaultdict(int)
         """Not reported yet: uses by step for a rate, costs by mark for a sum."""
         self._sent: dict[int, int] = {}
         self._unreported = 0
@@ -84,17 +95,17 @@ class Lease:
     # ── on the hot path ────────────────────────────────────────────────────────────────────────────────────────────
 
     def take(self, units: int, step: int) -> None:
-        """Use `units`, which must be `free`."""
+        """Use `units`, which must be `free`. Only a rate asks when."""
         self.free -= units
         self._taken += units
-        self.touched = True
         if units > self._biggest:
             self._biggest = units
         if self.kind == "rate":
-            self._pending[step] = self._pending.get(step, 0) + units
-            self._window[step] = self._window.get(step, 0) + units
+            self._pending[step] += units
+            self._window[step] += units
         else:
             self.busy += units
+            self.touched = True
 
     def force(self, units: int, step: int) -> None:
         """Use `units` without having them: the server is out of reach and the rule says go on."""
@@ -113,16 +124,17 @@ class Lease:
         self.free += held - cost
         self.touched = True
         if cost:
-            self._pending[mark] = self._pending.get(mark, 0) + cost
+            self._pending[mark] += cost
             self._unreported += cost
 
     def correct(self, units: int, step: int) -> None:
         """A rate's use at `step` was `units` more (or, below zero, less) than was taken then."""
-        self._pending[step] = self._pending.get(step, 0) + units
-        self._window[step] = max(0, self._window.get(step, 0) + units)
-        self.touched = True
+        self._pending[step] += units
         if units > 0:
+            self._window[step] += units
             self.free -= units
+        else:
+            self._window[step] = max(0, self._window[step] + units)
 
     def resize(self, limit: int) -> None:
         limit = min(limit, MOST)
@@ -134,7 +146,8 @@ class Lease:
     @property
     def remaining(self) -> int:
         """What this worker believes that everyone together may still use."""
-        return max(0, self.rest + self.free)
+        units = self.rest + self.free
+        return units if units > 0 else 0
 
     @property
     def left(self) -> int:
@@ -185,20 +198,20 @@ class Lease:
             self._demand, self._biggest = 0.0, 0
         if len(self._window) > WINDOW_STEPS // 2:
             oldest = step - WINDOW_STEPS
-            self._window = {at: units for at, units in self._window.items() if at > oldest}
+            self._window = _counting({at: units for at, units in self._window.items() if at > oldest})
         if len(self._pending) > WINDOW_STEPS:  # the server has been away for long
             self._fold(step)
 
     def _fold(self, step: int) -> None:
         if self.kind == "rate":
-            self._pending = {at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS}
+            self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
-            self._pending = {max(self._pending): sum(self._pending.values())}
+            self._pending = _counting({max(self._pending): sum(self._pending.values())})
 
     def report(self, base: str) -> list[str | int]:
         """The arguments of one counter. From here until the reply only what is kept may be taken."""
         if self._acknowledged:
-            self._sent, self._pending = self._pending, {}
+            self._sent, self._pending = self._pending, defaultdict(int)
             self._seq += 1
             self._acknowledged = False
         target = 0 if self.tight else self._target()
@@ -247,14 +260,14 @@ class Lease:
     def _begin_anew(self, reply: Reply) -> None:
         """The counter was made anew: what its base holds must not be reported again."""
         if self.kind == "rate":
-            self._pending = dict(self._window)
+            self._pending = _counting(self._window)
         else:
             since = reply.since - _MARGIN_MARKS
             every = [*self._sent.items(), *self._pending.items()]
-            self._pending = {}
+            self._pending = defaultdict(int)
             for at, units in every:
                 if at >= since:
-                    self._pending[at] = self._pending.get(at, 0) + units
+                    self._pending[at] += units
         self._unreported = sum(self._pending.values())
         self._sent, self._acknowledged = {}, True
         self.generation = reply.generation
@@ -263,3 +276,7 @@ class Lease:
         """The server has given our lease to others when it has not heard of us for so long."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
+
+
+def _counting(known: Mapping[int, int]) -> defaultdict[int, int]:
+    return defaultdict(int, known)

@@ -45,6 +45,8 @@ _REBUILD_S = 5.0
 _READS = 8
 _CLOCK_S = 10.0
 """Clocks drift: after so long another round trip tells the server's."""
+_STEPS_A_SECOND = 1000 // STEP_MS
+_MARKS_A_SECOND = 1000 // MARK_MS
 
 
 class _Group:
@@ -76,7 +78,10 @@ class Leases:
         """At least so many workers share a limit when the server cannot tell."""
         self._period_s, self._ttl_s = period_s, ttl_s
         self._worker, self._peers = name_of_mine(), Peers(ttl_s)
-        self._ahead_ms = time.time() * 1000 - monotonic() * 1000
+        self._ahead_s = time.time() - monotonic()
+        """The server's clock is ahead of ours by so much."""
+        self.taken_at = 0
+        """The step of the last `try_take` or `force`."""
         self._quickest_s, self._told_at = float("inf"), float("-inf")
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
@@ -137,11 +142,10 @@ class Leases:
     @property
     def step(self) -> int:
         """The server's clock in steps of 100 ms, as well as it is known."""
-        return int((self._monotonic() * 1000 + self._ahead_ms) // STEP_MS)
+        return self._clock(_STEPS_A_SECOND)
 
-    @property
-    def _mark(self) -> int:
-        return int((self._monotonic() * 1000 + self._ahead_ms) // MARK_MS)
+    def _clock(self, ticks_a_second: int) -> int:
+        return int((self._monotonic() + self._ahead_s) * ticks_a_second)
 
     # ── using ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -150,9 +154,18 @@ class Leases:
         for lease, units in wants:
             if lease.free < units:
                 return False
-        step = self.step
+        self.taken_at = step = self._clock(_STEPS_A_SECOND)
         for lease, units in wants:
             lease.take(units, step)
+        return True
+
+    def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
+        """As `try_take`, for the same from each of several sums."""
+        for lease in leases:
+            if lease.free < units:
+                return False
+        for lease in leases:
+            lease.take(units, 0)
         return True
 
     async def take(self, wants: Sequence[Want]) -> Short | None:
@@ -179,19 +192,21 @@ class Leases:
 
     def settle(self, lease: Lease, held: int, cost: int) -> None:
         """`held` units of a sum are no longer in use; `cost` were spent."""
-        lease.settle(held, cost, self._mark)
+        lease.settle(held, cost, self._clock(_MARKS_A_SECOND))
         if lease.tight:
             self._hurry.set()
 
     def force(self, lease: Lease, units: int) -> None:
         """Use what was not granted, because the server is out of reach and the rule says go on."""
-        lease.force(units, self.step)
-        self._group(lease.tag).active[lease] = None
+        self.taken_at = step = self.step
+        lease.force(units, step)
+        self._watch(lease)
 
     def correct(self, lease: Lease, units: int, step: int) -> None:
         """A rate's use at `step` was too high or too low by `units`. What comes on top counts from now."""
         lease.correct(units, step if units < 0 else self.step)
-        self._group(lease.tag).active[lease] = None
+        if not lease.watched:
+            self._watch(lease)
         if lease.tight:
             self._hurry.set()
 
@@ -201,7 +216,8 @@ class Leases:
         old = [lease for lease in leases if now - lease.seen > max_age_s]
         if old:
             group = self._group(old[0].tag)
-            group.active.update(dict.fromkeys(old))
+            for lease in old:
+                self._watch(lease)
             async with group.lock:
                 await self._call(old)
 
@@ -213,6 +229,10 @@ class Leases:
             group = self._groups[tag] = _Group(tag)
         return group
 
+    def _watch(self, lease: Lease) -> None:
+        self._group(lease.tag).active[lease] = None
+        lease.watched = True
+
     async def _ask(self, wants: Sequence[Want]) -> Short | None:
         """One round trip for everyone who waits at the same time."""
         if short := self._refused(wants):
@@ -220,7 +240,7 @@ class Leases:
         group = self._group(wants[0][0].tag)
         for lease, units in wants:
             lease.waiting.append(units)
-            group.active[lease] = None
+            self._watch(lease)
             if not lease.ahead:
                 group.quiet_s = _SELDOM_S
         registered = group.rounds
@@ -289,11 +309,11 @@ class Leases:
         now = self._monotonic()
         if now - sent < self._quickest_s or now - self._told_at > _CLOCK_S:
             self._quickest_s, self._told_at = now - sent, now
-            self._ahead_ms = clock_ms - (sent + now) * 500
+            self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
         """What was settled so far, and since when it is known. Raises StateUnavailable."""
-        base = await read_base(lease, lambda: self._mark, reads)
+        base = await read_base(lease, lambda: self._clock(_MARKS_A_SECOND), reads)
         self._counts["rebuilt"] += 1
         return base
 
@@ -320,6 +340,7 @@ class Leases:
                 lease.expire(now)
                 if lease.done:
                     del group.active[lease]
+                    lease.watched = False
             if not group.active:
                 if not group.lock.locked():
                     del self._groups[tag]

@@ -100,6 +100,34 @@ async def test_all_counters_of_a_request_are_taken_or_none(state: State) -> None
         assert (wide.remaining, narrow.busy) == (99, 1)
 
 
+async def test_of_several_sums_the_same_is_held_or_nothing(state: State) -> None:
+    async with worker(state) as leases:
+        first, second = (
+            leases.counter("team", name, kind="sum", limit=1000, rebuild=Books()) for name in ("day", "month")
+        )
+        assert await leases.take([(first, 10)]) is None
+        leases.give(first, 10)
+        assert not leases.try_hold([first, second], 5)
+        assert (first.busy, second.busy) == (0, 0)
+        assert await leases.take([(second, 10)]) is None
+        leases.give(second, 10)
+        assert leases.try_hold([first, second], 5)
+        assert (first.busy, second.busy) == (5, 5)
+
+
+async def test_a_counter_that_was_put_away_is_reported_when_it_is_corrected(state: State, until: Until) -> None:
+    async with worker(state) as leases:
+        lease = rate(leases, 1000)
+        assert await leases.take([(lease, 10)]) is None
+        then = leases.taken_at
+        lease.withdraw()
+        await until(lambda: leases.stats()["leases"] == 0)
+        leases.correct(lease, -4, then)
+        assert leases.stats()["leases"] == 1
+        await until(lambda: leases.stats()["leases"] == 0)
+        assert await stored(state, lease) == 6
+
+
 async def test_a_use_leaves_the_window_after_sixty_seconds(state: State, until: Until) -> None:
     async with worker(state) as leases:
         lease = rate(leases, 10)
