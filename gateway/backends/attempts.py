@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 from gateway.backends.exchange import Exchange
@@ -99,8 +98,10 @@ class Attempts:
         """
         met = _Met()
         for backend in backends:
-            if answer := await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure):
-                self.totals.fallbacks += backend is not backends[0]
+            answer = await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure)
+            if answer is not None:
+                if backend is not backends[0]:
+                    self.totals.fallbacks += 1
                 return answer
         if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
@@ -117,24 +118,25 @@ class Attempts:
         before = len(errand.record.attempts)
         for again in (False, True):
             try:
-                answer = await self._once(exchange, errand, logprobs, last_resort)
+                return await self._once(exchange, errand, logprobs, last_resort)
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
                 errand.record.note("backend skipped", backend=exchange.backend.name, why=obstacle.code)
-                (met.busy if isinstance(obstacle, Overloaded) else met.misfits).append(obstacle)
+                if isinstance(obstacle, Overloaded):
+                    met.busy += (obstacle,)
+                else:
+                    met.misfits += (obstacle,)
                 return None
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded":
                     raise
-                met.misfits.append(refused)
+                met.misfits += (refused,)
                 return None
             except BackendError as failure:
-                met.failures.append(failure)
+                met.failures += (failure,)
                 met.asked = met.asked or len(errand.record.attempts) > before
                 if again or not await self._pause(exchange, errand, failure):
                     return None
                 self.totals.retries += 1
-            else:
-                return answer
         return None
 
     async def _pause(self, exchange: Exchange, errand: Errand, failure: BackendError) -> bool:
@@ -151,33 +153,25 @@ class Attempts:
         self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
-        loop = asyncio.get_running_loop()
-        left_s = errand.deadline - loop.time()
+        left_s = errand.deadline - asyncio.get_running_loop().time()
         if left_s <= 0:
             raise _too_late()
         tenant = errand.record.tenant
-        place = await exchange.health.enter(
-            left_s, tenant.team, batch=tenant.batch(errand.request.controls), last_resort=last_resort
-        )
+        place = exchange.health.at_once(tenant.team)
+        if place is None:
+            place = await exchange.health.enter(
+                left_s, tenant.team, batch=tenant.batch(errand.request.controls), last_resort=last_resort
+            )
         if place is None:
             errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
             return None
         try:
-            backend = exchange.backend
-            plan = await errand.plan_for(backend)
-            async with errand.turn or nullcontext():
-                await errand.hold.extend(backend, plan.tokens_after)
-                paid = errand.hold.output_limit
-                call = exchange.call(
-                    errand.request,
-                    plan,
-                    now=loop.time(),
-                    deadline=errand.deadline,
-                    logprobs=logprobs,
-                    paid_output=paid,
-                    attempt_id=errand.record.next_id,
-                )
-                attempt = self._open(errand, backend, plan)
+            plan = await errand.plan_for(exchange.backend)
+            if errand.turn is None:
+                call, attempt = await self._open(exchange, errand, plan, logprobs)
+            else:
+                async with errand.turn:
+                    call, attempt = await self._open(exchange, errand, plan, logprobs)
             return await self._booked(exchange, errand, call, attempt, place)
         except BaseException:
             if errand.kind == HEDGE:
@@ -186,16 +180,30 @@ class Attempts:
                 place.left()
             raise
 
-    def _open(self, errand: Errand, backend: Backend, plan: ContextPlan) -> Attempt:
-        attempt = errand.record.attempt(backend)
+    async def _open(
+        self, exchange: Exchange, errand: Errand, plan: ContextPlan, logprobs: bool
+    ) -> tuple[Call, Attempt]:
+        """What to send and the attempt that is opened for it, once it is paid for and can be said."""
+        backend, record, hold = exchange.backend, errand.record, errand.hold
+        await hold.extend(backend, plan.tokens_after)
+        call = exchange.call(
+            errand.request,
+            plan,
+            now=asyncio.get_running_loop().time(),
+            deadline=errand.deadline,
+            logprobs=logprobs,
+            paid_output=hold.output_limit,
+        )
+        attempt = record.attempt(backend)
+        call.attempt_id = attempt.id
         attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
         self.totals.attempts += 1
         try:
-            errand.books.open(attempt, errand.record)
+            errand.books.open(attempt, record)
         except LedgerUnavailable as error:
             attempt.outcome, attempt.error = "failed", error.code  # never called, so there is nothing to close
             raise
-        return attempt
+        return call, attempt
 
     async def _booked(
         self, exchange: Exchange, errand: Errand, call: Call, attempt: Attempt, place: Place
@@ -272,11 +280,10 @@ def _delivered(answer: Relayed | Whole | Held) -> int:
 class _Met:
     """What stood in the way so far."""
 
-    def __init__(self) -> None:
-        self.failures: list[GatewayError] = []
-        self.misfits: list[GatewayError] = []
-        self.busy: list[GatewayError] = []
-        self.asked = False
+    failures: tuple[GatewayError, ...] = ()
+    misfits: tuple[GatewayError, ...] = ()
+    busy: tuple[GatewayError, ...] = ()
+    asked = False
 
     def verdict(self) -> GatewayError:
         """Real failures first; then what the client can change; then what only time can.

@@ -79,7 +79,6 @@ class Exchange:
         deadline: float,
         logprobs: bool,
         paid_output: int | None = None,
-        attempt_id: str = "",
     ) -> Call:
         """What to send `now`, to be answered before `deadline` (both loop time) in at most `paid_output` tokens.
 
@@ -90,22 +89,24 @@ class Exchange:
             self._unspoken.clear()
             self._wires.clear()
         way = self._wires.get(request.dialect) or self._way(request.dialect)
+        most_output = self._most_output(request, paid_output)
+        body = way.body(
+            request,
+            backend.model,
+            plan if plan.drop or plan.replace else None,
+            logprobs=logprobs,
+            max_output_tokens=most_output,
+        )
+        ends = now + backend.timeout
         return Call(
             request,
             way,
-            way.body(
-                request,
-                backend.model,
-                plan if plan.touched else None,
-                logprobs=logprobs,
-                max_output_tokens=self._most_output(request, paid_output),
-            ),
-            min(deadline, now + backend.timeout),
+            body,
+            ends if ends < deadline else deadline,
             self._begin_s[request.stream],
             backend.stall_timeout if request.stream else math.inf,
             deadline,
             self._key,
-            attempt_id,
         )
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:

@@ -31,10 +31,11 @@ class FairQueue(Generic[Waiter]):
         self._interactive: dict[str, dict[Waiter, None]] = {}
         self._batch: dict[str, dict[Waiter, None]] = {}
         self._turns = 0
-        self._length = 0
+        self.length = 0
+        """As `len` has it, for who asks at every request."""
 
     def __len__(self) -> int:
-        return self._length
+        return self.length
 
     def shares(self) -> int:
         """How many shares wait."""
@@ -45,7 +46,7 @@ class FairQueue(Generic[Waiter]):
 
     def push(self, waiter: Waiter) -> None:
         self._class(waiter).setdefault(waiter.share, {})[waiter] = None
-        self._length += 1
+        self.length += 1
 
     def discard(self, waiter: Waiter) -> None:
         """Forget one that waits no longer; nothing happens when it is not here."""
@@ -91,6 +92,6 @@ class FairQueue(Generic[Waiter]):
 
     def _remove(self, shares: dict[str, dict[Waiter, None]], line: dict[Waiter, None], waiter: Waiter) -> None:
         del line[waiter]
-        self._length -= 1
+        self.length -= 1
         if not line:
             del shares[waiter.share]

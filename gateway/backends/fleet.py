@@ -105,6 +105,8 @@ class Fleet:
         in the books by then, also when this is cancelled.
         """
         errand = Errand(request, record, plan_for, hold, books, deadline)
+        if self._loads.looks:
+            self._loads.used(route.backends)
         answer: Served
         if route.asking is not None:
             answer = await Cascade(self._attempts, route.asking, route, errand).answer()

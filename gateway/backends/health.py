@@ -42,7 +42,8 @@ class Breaker:
         self._tripping = tripping or Tripping()
         self._in_a_row = 0
         self._half_window = -1
-        self._recent = (0, 0)
+        self._half_ends = 0.0
+        self._calls = self._failures = 0
         self._earlier = (0, 0)
         self.open = False
         self._rest_s = self._tripping.rest_s
@@ -84,14 +85,19 @@ class Breaker:
         if not self.open:
             self._in_a_row = 0
             self._rest_s = self._tripping.rest_s
-            self._count(now, 0)
+            if now >= self._half_ends:
+                self._next_half(now)
+            self._calls += 1
 
     def failed(self, now: float, probe: bool) -> None:
         if probe:
             self._trip(now)
         elif not self.open:  # a call that started before the breaker opened proves nothing new
             self._in_a_row += 1
-            self._count(now, 1)
+            if now >= self._half_ends:
+                self._next_half(now)
+            self._calls += 1
+            self._failures += 1
             if self._in_a_row >= self._tripping.failures_in_a_row or self._too_many():
                 self._trip(now)
 
@@ -107,19 +113,20 @@ class Breaker:
         self.open, self._probing = True, False
         self._rests_until = now + self._rest_s
         self._rest_s = min(self._rest_s * 2, self._tripping.longest_rest_s)
-        self._recent = self._earlier = (0, 0)
+        self._calls = self._failures = 0
+        self._earlier = (0, 0)
 
-    def _count(self, now: float, failures: int) -> None:
+    def _next_half(self, now: float) -> None:
         """Two half windows: cheap, and old calls fade."""
-        half = int(now / (self._tripping.window_s / 2))
-        if half != self._half_window:
-            self._earlier = self._recent if half == self._half_window + 1 else (0, 0)
-            self._recent, self._half_window = (0, 0), half
-        self._recent = (self._recent[0] + 1, self._recent[1] + failures)
+        half_s = self._tripping.window_s / 2
+        half = max(int(now / half_s), self._half_window + 1)  # whichever way the quotient was rounded
+        self._earlier = (self._calls, self._failures) if half == self._half_window + 1 else (0, 0)
+        self._calls = self._failures = 0
+        self._half_window, self._half_ends = half, (half + 1) * half_s
 
     def _too_many(self) -> bool:
-        calls = self._recent[0] + self._earlier[0]
-        failures = self._recent[1] + self._earlier[1]
+        calls = self._calls + self._earlier[0]
+        failures = self._failures + self._earlier[1]
         return calls >= self._tripping.least_calls and failures >= calls * self._tripping.error_share
 
 
@@ -160,6 +167,14 @@ class Health:
     def waited(self, seconds: float) -> None:
         """So long for a first token, or for so long in vain."""
         self._waits.append(seconds)
+
+    def at_once(self, share: str) -> Place | None:
+        """A place without a wait; None where there is more to it, as `enter` has it."""
+        breaker = self.breaker
+        if breaker.open or breaker.limited_until or not self.places.take(share):
+            return None
+        self.in_flight += 1
+        return Place(self, False, share)
 
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
@@ -202,10 +217,6 @@ class Health:
             )
         return bool(self.breaker.closed_to(now))
 
-    def give_back(self, share: str) -> None:
-        self.in_flight -= 1
-        self.places.give_back(share)
-
 
 class Place:
     """One call in progress; its first verdict counts, and gives the place back."""
@@ -236,9 +247,8 @@ class Place:
             now = health.monotonic()
             health.breaker.succeeded(now)
             if answered:
-                took = now - self._started
-                before = took if health.whole_s is None else health.whole_s
-                health.whole_s = before + (took - before) * _NEWEST
+                took, before = now - self._started, health.whole_s
+                health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
     def failed(self) -> None:
         if self._leave():
@@ -262,7 +272,10 @@ class Place:
             self._health.breaker.probe_left()
 
     def _leave(self) -> bool:
-        was_open, self._open = self._open, False
-        if was_open:
-            self._health.give_back(self._share)
-        return was_open
+        if not self._open:
+            return False
+        self._open = False
+        health = self._health
+        health.in_flight -= 1
+        health.places.give_back(self._share)
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import Health
@@ -23,6 +23,8 @@ class Loads:
         self._healths, self.drains = healths, drains
         self._scrapes = {name: Scrape(backend, drains) for name, (backend, _) in healths.items() if watched(backend)}
         self._capacities = {name: _capacity(backend) for name, (backend, _) in healths.items()}
+        self.looks = bool(self._scrapes)
+        """Is there a server that is looked at?"""
         self._tasks = Tasks()
 
     async def open(self) -> None:
@@ -38,17 +40,24 @@ class Loads:
         for scrape in self._scrapes.values():
             await scrape.aclose()
 
+    def used(self, backends: Iterable[Backend]) -> None:
+        """They are called, though perhaps nobody had to choose and asked how busy they are: look all the same."""
+        for backend in backends:
+            if (scrape := self._scrapes.get(backend.name)) is not None:
+                scrape.want()
+
     def state(self, backend: Backend, health: Health) -> BackendState:
         """As `health` has it, and more."""
         state, name = health.state(), backend.name
         if self.drains.any and (drained := self.drains.reason(name)):
             state.available, state.reason = False, state.reason or drained
         scrape = self._scrapes.get(name)
-        state.load = scrape.load(health.in_flight) if scrape is not None else None
-        if state.load is None and (capacity := self._capacities[name]) is not None:
-            state.load = own_view(health, capacity)
-        if state.load is not None:
-            state.wait_s = wait_s(state.load, health.whole_s)
+        load = scrape.load(health.in_flight) if scrape is not None else None
+        if load is None and (capacity := self._capacities[name]) is not None:
+            load = own_view(health, capacity)
+        if load is not None:
+            state.load = load
+            state.wait_s = wait_s(load, health.whole_s)
         return state
 
     def stats(self) -> dict[str, float]:

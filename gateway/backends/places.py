@@ -45,14 +45,16 @@ class Places:
 
     @property
     def waiting(self) -> int:
-        return len(self._queue)
+        return self._queue.length
 
     def take(self, share: str) -> bool:
         """A place at once, if one is free; `share` is whose."""
-        if self._free == 0:
+        free = self._free
+        if free == 0:
             return False
-        self._free -= 1
-        self._held[share] = self._held.get(share, 0) + 1
+        self._free = free - 1
+        held = self._held
+        held[share] = held.get(share, 0) + 1
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
@@ -78,12 +80,13 @@ class Places:
 
     def give_back(self, share: str) -> None:
         """The place goes to the next in line, if anybody waits."""
-        left = self._held[share] - 1
+        held = self._held
+        left = held[share] - 1
         if left:
-            self._held[share] = left
+            held[share] = left
         else:
-            del self._held[share]
-        if not self._queue:
+            del held[share]
+        if not self._queue.length:
             self._free += 1
             return
         self._measure()

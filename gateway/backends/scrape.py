@@ -63,7 +63,7 @@ def tells_load(backend: Backend) -> bool:
 
 
 class Scrape:
-    """One server. `load` is what is known of it now; asking for it is what keeps the looks coming."""
+    """One server. `load` is what is known of it now; asking for it, or being used, is what keeps the looks coming."""
 
     def __init__(
         self,
@@ -94,11 +94,14 @@ class Scrape:
     def load(self, in_flight: int) -> Load | None:
         """None while it is not known. `in_flight`: this worker's calls there; those that began or ended since the last
         look are taken into account."""
-        now = self._monotonic()
-        self._wanted_at = now
+        self.want()
+        return self.known(in_flight)
+
+    def want(self) -> None:
+        """Somebody is interested."""
+        self._wanted_at = self._monotonic()
         if not self._wanted.is_set():
             self._wanted.set()
-        return self.known(in_flight)
 
     def known(self, in_flight: int) -> Load | None:
         """As `load`, for whoever is only curious."""

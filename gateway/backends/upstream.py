@@ -14,7 +14,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 
 @dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call
 class Call:
-    """One call of one backend, its body already in the backend's dialect. Nobody changes it."""
+    """One call of one backend, its body already in the backend's dialect. Nobody changes it once it is sent."""
 
     request: CompletionRequest
     wire: Wire
@@ -32,7 +32,8 @@ class Call:
     """The backend's key, which no message may carry."""
 
     attempt_id: str = ""
-    """The ledger entry's id too: the backend is told it, so that its books can be compared with ours."""
+    """The ledger entry's id too: the backend is told it, so that its books can be compared with ours. Known when the
+    attempt is opened, which is after the call was found to be possible."""
 
     def conceal(self, message: str) -> str:
         """`message` without the backend's key, should the backend have repeated it."""

@@ -6,6 +6,7 @@ import asyncio
 import re
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from gateway.context import vocabulary
@@ -26,11 +27,13 @@ _FAMILIES: tuple[tuple[re.Pattern[str], float], ...] = (
 )
 
 
+@lru_cache(maxsize=256)
 def encoding_of(model: str) -> EncodingName:
     """GPT-4 and GPT-3.5 split as cl100k_base; everything else is counted with o200k_base."""
     return "cl100k_base" if _CL100K.search(model.lower()) else "o200k_base"
 
 
+@lru_cache(maxsize=256)
 def family_factor(model: str) -> float:
     """Tokens in the model's own tokenizer per token counted here; 1.0 for OpenAI's and for unknown models.
 

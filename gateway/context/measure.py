@@ -20,6 +20,7 @@ IMAGE_TOKENS = 1600
 """An upper bound that needs no look at the image: Claude's most is about 1,570, GPT-4o's in high detail 1,445."""
 
 _DECLARED = ("tools", "functions", "response_format")
+_DECLARING = frozenset(_DECLARED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,17 +54,16 @@ def estimated(request: CompletionRequest) -> int:
     known = request.estimated_tokens
     if known is None:
         turns = request.turns
-        parts, images = [], 0
+        around = TURN_TOKENS * len(turns) + REQUEST_TOKENS if request.one_context else 0
+        parts = []
         for turn in turns:
             parts.append(turn.text)
-            images += turn.images
+            if turn.images:
+                around += IMAGE_TOKENS * turn.images
             if turn.calls:
                 parts.append(calls(request, turn))
-        if more := declared(request):
+        if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
             parts.append(more)
-        around = IMAGE_TOKENS * images
-        if request.one_context:
-            around += TURN_TOKENS * len(turns) + REQUEST_TOKENS
         known = request.estimated_tokens = estimate("\n".join(parts)) + around
     return known
 

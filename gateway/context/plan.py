@@ -35,8 +35,8 @@ class _Bounds:
     most: int
     """Above this the request is refused; between the two the backend's own tokenizer decides."""
     trims: bool
-    says: str
-    remedy: str
+    answer: int | None
+    """Tokens of the window that are kept for the answer; None where it is the team's policy that limits."""
 
 
 class Contexts:
@@ -83,11 +83,11 @@ class Contexts:
         if sizes.total <= (bounds.aim if bounds.trims else bounds.most):
             return ContextPlan(sizes.total, sizes.total)
         if not bounds.trims:
-            raise self._too_long(request, sizes.total, bounds)
-        return await self._trim(request, sizes, bounds, encoding)
+            raise self._too_long(request, backend, sizes.total, bounds)
+        return await self._trim(request, backend, sizes, bounds, encoding)
 
     async def _trim(
-        self, request: CompletionRequest, sizes: Sizes, bounds: _Bounds, encoding: EncodingName
+        self, request: CompletionRequest, backend: Backend, sizes: Sizes, bounds: _Bounds, encoding: EncodingName
     ) -> ContextPlan:
         total = sizes.total
         grouped = groups(request.turns)
@@ -97,7 +97,7 @@ class Contexts:
         if left > bounds.aim:
             replace, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
         if left > bounds.most:
-            raise self._too_long(request, left, bounds, trimmed=True)
+            raise self._too_long(request, backend, left, bounds, trimmed=True)
         self._counts["trimmed"] += bool(drop or replace)
         self._counts["shortened"] += len(replace)
         self._counts["trimmed_tokens"] += total - left
@@ -153,35 +153,31 @@ class Contexts:
         return replace, left
 
     def _too_long(
-        self, request: CompletionRequest, tokens: int, bounds: _Bounds, *, trimmed: bool = False
+        self, request: CompletionRequest, backend: Backend, tokens: int, bounds: _Bounds, *, trimmed: bool = False
     ) -> ContextTooLong:
         self._counts["refused"] += 1
         still = " even with earlier turns left out" if trimmed else ""
+        says, remedy = _words(request, backend, bounds)
         return ContextTooLong(
-            f"The request has {tokens} tokens of input{still}; {bounds.says} {bounds.most}. {bounds.remedy}",
+            f"The request has {tokens} tokens of input{still}; {says} {bounds.most}. {remedy}",
             param=request.input_field,
         )
 
 
 def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend) -> _Bounds | None:
     """None: nothing limits this request here."""
+    limit = policy.max_input_tokens
+    if limit is None and backend.window_tokens is None:
+        return None
     trims = policy.enabled and not request.controls.untouched
     window = _window_bounds(request, backend, trims)
-    limit = policy.max_input_tokens
     if not trims or limit is None:
         return window
-    own = _Bounds(
-        limit,
-        limit,
-        trims,
-        "the team's policy allows",
-        "Shorten the system prompt or the last message, or have context.max_input_tokens raised.",
-    )
     if window is None or limit <= window.aim:
-        return own
+        return _Bounds(limit, limit, trims, None)
     if limit >= window.most:
         return window
-    return _Bounds(window.aim, limit, trims, own.says, own.remedy)
+    return _Bounds(window.aim, limit, trims, None)
 
 
 def _window_bounds(request: CompletionRequest, backend: Backend, trims: bool) -> _Bounds | None:
@@ -193,8 +189,18 @@ def _window_bounds(request: CompletionRequest, backend: Backend, trims: bool) ->
     answer = min(asked, backend.max_output_tokens or asked, window // 2) if asked else 0
     most = window - max(answer, 1)
     aim = int(window / family_factor(backend.model)) - (answer or min(_ANSWER_TOKENS, window // 4))
+    return _Bounds(max(1, min(aim, most)), most, trims, max(answer, 1))
+
+
+def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:
+    """What limits a request, and what to do about it."""
+    if bounds.answer is None:
+        return (
+            "the team's policy allows",
+            "Shorten the system prompt or the last message, or have context.max_input_tokens raised.",
+        )
     remedy = f"Shorten {request.input_field}, or ask for fewer output tokens"
-    if not trims:
+    if not bounds.trims:
         remedy += ", or let the gateway trim (context.enabled, without x-thriftgate-context: untouched)"
-    says = f"the window of {backend.name} ({window} tokens, {max(answer, 1)} of them for the answer) allows"
-    return _Bounds(max(1, min(aim, most)), most, trims, says, f"{remedy}, or use a backend with a larger window.")
+    room = f"{backend.window_tokens} tokens, {bounds.answer} of them for the answer"
+    return f"the window of {backend.name} ({room}) allows", f"{remedy}, or use a backend with a larger window."

@@ -14,18 +14,25 @@ from gateway.dialects.usage import openai_usage
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BackendGarbage
 
+_NO_COMPLETION = "The backend answered with JSON that is not a chat completion."
+
 
 def read(request: CompletionRequest, body: bytes) -> Plain:
     """The client gets `body` as it came, without log-probabilities that only the gateway asked for."""
     reply = load_reply(body)
-    choices = _choices(reply)
-    confidence = None
+    choices = reply.get("choices")
+    if type(choices) is not list or not choices:
+        raise BackendGarbage(_NO_COMPLETION)
+    confidence, sure = None, False
     for choice in choices:
+        if type(choice) is not dict or type(choice.get("message")) is not dict:
+            raise BackendGarbage(_NO_COMPLETION)
         if choice.get("logprobs"):
-            confidence = mean_probability(choices)
-            if not request.body.get("logprobs"):
-                body = without_logprobs(body)
-            break
+            sure = True
+    if sure:
+        confidence = mean_probability(choices)
+        if not request.body.get("logprobs"):
+            body = without_logprobs(body)
     finish = choices[0].get("finish_reason")
     if len(choices) > 1 or type(finish) is not str:
         finish = overall_finish([choice.get("finish_reason") for choice in choices])
@@ -43,17 +50,6 @@ def load_reply(body: bytes) -> dict[str, Any]:
     if said := find_error(reply):
         raise BackendGarbage(f"The backend answered 200 with an error: {said.message}")
     return reply
-
-
-def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:
-    choices = reply.get("choices")
-    if type(choices) is list and choices:
-        for choice in choices:
-            if type(choice) is not dict or type(choice.get("message")) is not dict:
-                break
-        else:
-            return choices
-    raise BackendGarbage("The backend answered with JSON that is not a chat completion.")
 
 
 def without_logprobs(body: bytes) -> bytes:

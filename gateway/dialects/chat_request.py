@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -19,6 +20,8 @@ MAX_ANSWERS = 128
 FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
 """What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
 
+_NONE: Mapping[bytes, bytes] = MappingProxyType({})
+
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
     """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
@@ -29,6 +32,10 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         raise BadRequest("model is required: the name of a model, for example 'auto'.", param="model")
     turns = read_turns(fields.get("messages"))
     stream = fields.get("stream") is True
+    most: int | None = fields.get("max_completion_tokens")
+    forwarded = _NONE
+    if not FORWARDED.isdisjoint(headers):
+        forwarded = {name: headers[name] for name in headers if name in FORWARDED}
     return CompletionRequest(
         id=request_id,
         dialect="openai_chat",
@@ -37,12 +44,12 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=turns,
         stream=stream,
-        max_output_tokens=_max_output_tokens(fields),
+        max_output_tokens=fields.get("max_tokens") if most is None else most,
         temperature=fields.get("temperature"),
         needs=_needs(fields, turns),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
         controls=controls,
-        headers={name: headers[name] for name in headers if name in FORWARDED},
+        headers=forwarded,
         parallel=fields.get("n") or 1,
     )
 
@@ -61,16 +68,10 @@ def load_object(body: bytes) -> dict[str, Any]:
 
 
 def _few_brackets(body: bytes) -> bool:
-    """Too few to be nested too deep, as in most bodies: `find` gets from one to the next much faster than `count`."""
-    found = 0
-    for bracket in (b"{", b"["):
-        at = body.find(bracket)
-        while at >= 0:
-            found += 1
-            if found > MAX_DEPTH:
-                return False
-            at = body.find(bracket, at + 1)
-    return True
+    """Too few to be nested too deep, as in most bodies. `replace` gets from one to the next much faster than `count`,
+    and stops once there are too many."""
+    without = body.replace(b"{", b"", MAX_DEPTH + 1).replace(b"[", b"", MAX_DEPTH + 1)
+    return len(body) - len(without) <= MAX_DEPTH
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
@@ -101,11 +102,6 @@ WANTED = {
     "logprobs": Wanted((bool,), "true or false"),
     "reasoning_effort": Wanted((str,), "a string such as 'low'"),
 }
-
-
-def _max_output_tokens(fields: dict[str, Any]) -> int | None:
-    value: int | None = fields.get("max_completion_tokens")
-    return value if value is not None else fields.get("max_tokens")
 
 
 _NEEDY = frozenset({"tools", "functions", "response_format", "logprobs", "reasoning_effort"})

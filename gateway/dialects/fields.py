@@ -19,13 +19,12 @@ class Wanted(NamedTuple):
 
 def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
     """Raises BadRequest naming the first field that is of a wrong type."""
-    for name, value in fields.items():
-        if value is None or name not in wanted:
-            continue
-        types, words, least, most = wanted[name]
-        right = type(value) in types  # also tells true from 1
-        if not right or (least is not None and value < least) or (most is not None and value > most):
-            raise BadRequest(f"{name} must be {words}.", param=name)
+    for name in fields:
+        if name in wanted and (value := fields[name]) is not None:
+            types, words, least, most = wanted[name]
+            right = type(value) in types  # also tells true from 1
+            if not right or (least is not None and value < least) or (most is not None and value > most):
+                raise BadRequest(f"{name} must be {words}.", param=name)
 
 
 def read_model(fields: Mapping[str, Any]) -> str:

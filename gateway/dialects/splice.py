@@ -137,9 +137,11 @@ def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes])
     # Most clients write as orjson does. Then writing it anew changes no other byte, and takes a third of searching it;
     # not so where characters have to be encoded.
     if raw.isascii() and orjson.dumps(body) == raw:
-        values = {key: orjson.Fragment(value) for key, value in changes.items()}
-        added = {key: value for key, value in values.items() if key not in body}
-        return orjson.dumps({**added, **body, **values})
+        changed: dict[str, object] = {**body}
+        added: dict[str, object] = {}
+        for key, value in changes.items():
+            (changed if key in body else added)[key] = orjson.Fragment(value)
+        return orjson.dumps({**added, **changed} if added else changed)
     return _searched(raw, body, changes)
 
 

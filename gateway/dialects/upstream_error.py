@@ -25,17 +25,16 @@ class UpstreamError:
 
 def find_error(body: Any) -> UpstreamError | None:
     """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}`, `{"detail": …}`; None if none."""
-    if type(body) is list and body:
-        body = body[0]
     if type(body) is not dict:
-        return None
+        body = body[0] if type(body) is list and body else None
+        if type(body) is not dict:
+            return None
     error = body.get("error")
-    if not error and (body.get("object") == "error" or (body.get("type") == "error" and "message" in body)):
-        error = body
-    if not error and "choices" not in body:
-        error = body.get("detail") or body.get("errors")
     if not error:
-        return None
+        if body.get("object") == "error" or (body.get("type") == "error" and "message" in body):
+            error = body
+        elif "choices" in body or not (error := body.get("detail") or body.get("errors")):
+            return None
     if type(error) is not dict:
         return UpstreamError(error[:MAX_MESSAGE] if type(error) is str else _dump(error))
     message, code = error.get("message"), error.get("code")

@@ -58,7 +58,7 @@ def examine(
     """Every backend with its expected cost and, if it cannot serve, the first reason."""
     found = []
     for backend in backends:
-        cause, excluded = _against(backend, demand)
+        cause, excluded = against(backend, demand)
         state = None
         if not cause:
             state = fleet.state(backend)
@@ -84,16 +84,21 @@ def expected_cost(
     price = prices.price(backend)
     if price is None:
         return None
-    tokens, output = demand.input.tokens, min(demand.output_tokens, backend.max_output_tokens or demand.output_tokens)
+    tokens, output, most = demand.input.tokens, demand.output_tokens, backend.max_output_tokens
+    if most is not None and output > most:
+        output = most
+    if state is None and demand.prefix is None:
+        return price.plain(tokens, output)
     warm = sessions.warm_tokens(demand.prefix, backend, tokens) if sessions and demand.prefix else 0
     return occupancy.expected_cost(backend, price, tokens, output, warm_tokens=warm, load=state.load if state else None)
 
 
-def _against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
+def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
+    """Why it cannot serve, however it fares: a cause and its words, both empty when it can."""
     data = demand.data
     if not ways(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
-    if backend.hosted and data.hosted == "forbidden":
+    if data.hosted == "forbidden" and backend.hosted:
         return "data", "the policy forbids hosted backends"
     if data.regions and backend.region not in data.regions:
         where = f"region {backend.region}" if backend.region else "no region is given for it"

@@ -16,11 +16,12 @@ from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate, Grade, Prefix, Route
+from gateway.domain.route import Considered, ContextEstimate, Grade, Prefix, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
+from gateway.routing import occupancy
 from gateway.routing.adequacy import Adequacy
-from gateway.routing.candidates import Candidate, Demand, considered, examine, refusal
+from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
 from gateway.routing.continuity import Continuity
 from gateway.routing.counterfactual import Case
 from gateway.routing.decide import Choice, by_cost, choose
@@ -71,6 +72,7 @@ def followed(artefact: str | None) -> Plan | None:
 
 
 _MOST_NAMES = 4096
+_NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
 """The need that gives way where no candidate can be told how hard to think."""
 
@@ -113,9 +115,10 @@ class Router:
 
         Raises UnknownModel, NoBackend, NoAdequateBackend, ContextTooLong, or Forbidden for the data rule.
         """
-        if not self._judge.ready and self._chooses(request.model, tenant.policy):
+        named = self._named(request.model, tenant.policy)
+        if named.rule is not None and len(named.backends) > 1 and not self._judge.ready:
             await self._judge.load()
-        route = self.decide(request, tenant, estimate, record.session)
+        route = self._decide(named, request, tenant, estimate, record.session)
         record.route = route
         record.difficulty = route.grade.difficulty if route.grade else None
         return route
@@ -131,31 +134,36 @@ class Router:
     def _chooses(self, model: str, policy: Policy) -> bool:
         try:
             named = self._named(model, policy)
-        except UnknownModel:
+        except (UnknownModel, NoBackend):
             return False
         return named.rule is not None and len(named.backends) > 1
 
     def _named(self, model: str, policy: Policy) -> Named:
-        """As `resolve`, which gives the same answer as long as the policy is the same object."""
-        known = self._names.get((model, id(policy)))
+        """As `resolve`, which gives the same answer as long as the policy is the same object. Raises NoBackend too."""
+        key = model, id(policy)
+        known = self._names.get(key)
         if known is not None and known[0] is policy:
             return known[1]
-        named = resolve(model, policy, self._backends)
-        if len(self._names) >= _MOST_NAMES:
-            self._names.clear()
-        self._names[model, id(policy)] = policy, named
-        return named
-
-    def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
-        """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
-        `route` does."""
         if not self._backends:
             raise NoBackend(
                 "No backend is configured. Name one under `backends:` in gateway.yaml, set a provider's key such as "
                 "OPENAI_API_KEY, or install the local model (`pip install thriftgate[local]`, "
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
-        named = self._named(request.model, tenant.policy)
+        named = resolve(model, policy, self._backends)
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[key] = policy, named
+        return named
+
+    def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
+        """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
+        `route` does."""
+        return self._decide(self._named(request.model, tenant.policy), request, tenant, estimate, session)
+
+    def _decide(
+        self, named: Named, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
+    ) -> Route:
         if request.one_model and len({each.model for each in named.backends}) > 1:
             raise BadRequest(
                 f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
@@ -164,6 +172,8 @@ class Router:
             )
         prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
         demand = self._demand(request, tenant, estimate, named, prefix)
+        if named.rule is None and len(named.backends) == 1:
+            return self._only(named.backends[0], demand, request)
         sessions = self._continuity.sessions
         candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
         if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
@@ -187,10 +197,30 @@ class Router:
             route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
         return self._continuity.keep(route, prefix, candidates)
 
+    def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
+        """The one that the client asked for itself. How it fares is not asked: nobody could take its place."""
+        cause, excluded = against(backend, demand)
+        if cause:
+            self._counts["refused"] += 1
+            raise refusal([Candidate(backend, excluded, cause)], input_field=request.input_field)
+        self._counts["routed"] += 1
+        state = self._fleet.state(backend) if occupancy.by_the_hour(backend) else None
+        prefix = demand.prefix
+        cost = expected_cost(backend, demand, self._prices, state, self._continuity.sessions)
+        route = Route(
+            (backend,),
+            _asked_by(demand),
+            considered=(Considered(backend.name, cost_pico=cost),),
+            input_tokens=demand.input.tokens,
+            output_tokens=demand.output_tokens,
+        )
+        return route if prefix is None else self._continuity.keep(route, prefix, ())
+
     def learn(self, record: Record) -> None:
         """Take the length of a finished answer into account for later costs."""
         self._lengths.learn(record)
-        self._continuity.learn(record)
+        if (route := record.route) is not None and route.prefix is not None:
+            self._continuity.learn(record)
 
     def stats(self) -> dict[str, int | float | str]:
         strategies = len(self.plan.strategies) if self.plan else 0
@@ -205,13 +235,13 @@ class Router:
         named: Named,
         prefix: Prefix | None,
     ) -> Demand:
-        expected = self._lengths.expected(tenant.team, request.model, request.max_output_tokens)
+        most = request.max_output_tokens
         return Demand(
             request.dialect,
-            request.needs if named.rule else frozenset(),  # a backend asked for itself may refuse for itself
+            request.needs if named.rule else _NOTHING,  # a backend asked for itself may refuse for itself
             estimate,
-            expected * request.parallel,
-            request.max_output_tokens,
+            self._lengths.expected(tenant.team, request.model, most) * request.parallel,
+            most,
             tenant.policy.data,
             request.controls.tier,
             prefix,
@@ -307,14 +337,18 @@ def _judge(grader: Grader) -> Judge:
 
 def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
     """Cheapest first among the backends that the client named, by name, model or tier."""
-    able = [each for each in candidates if not each.excluded]
+    able = sorted([each for each in candidates if not each.excluded], key=by_cost)
     return Route(
-        tuple([each.backend for each in (sorted(able, key=by_cost) if len(able) > 1 else able)]),
-        f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name",
+        tuple([each.backend for each in able]),
+        _asked_by(demand),
         considered=tuple([considered(each) for each in candidates]),
         input_tokens=demand.input.tokens,
         output_tokens=demand.output_tokens,
     )
+
+
+def _asked_by(demand: Demand) -> str:
+    return f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name"
 
 
 def _asked_for(choice: Choice, model: str) -> Candidate:

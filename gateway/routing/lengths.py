@@ -13,17 +13,24 @@ MEMORY = 20
 MOST_KEYS = 4096
 
 
+class _Mean:
+    __slots__ = ("seen", "tokens")
+
+    def __init__(self) -> None:
+        self.tokens, self.seen = float(PRIOR_TOKENS), 0
+
+
 class OutputLengths:
     """Running means per team and model name as asked for; the least recently used names are forgotten."""
 
     def __init__(self) -> None:
-        self._means: OrderedDict[tuple[str, str], tuple[float, int]] = OrderedDict()
+        self._means: OrderedDict[tuple[str, str], _Mean] = OrderedDict()
 
     def expected(self, team: str, model: str, limit: int | None) -> int:
         """Tokens, never above the request's own limit."""
-        mean, _ = self._means.get((team, model), (float(PRIOR_TOKENS), 0))
-        tokens = max(1, round(mean))
-        return tokens if limit is None else min(tokens, limit)
+        known = self._means.get((team, model))
+        tokens = PRIOR_TOKENS if known is None else max(1, round(known.tokens))
+        return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
         """Take the served answer's length into account, if it came to its end."""
@@ -31,11 +38,16 @@ class OutputLengths:
         if attempt is None or attempt.outcome != "ok" or attempt.usage is None:
             return
         key = (record.tenant.team, record.model)
-        mean, seen = self._means.pop(key, (float(PRIOR_TOKENS), 0))
-        seen = min(seen + 1, MEMORY)
-        self._means[key] = (mean + (attempt.usage.all_output - mean) / (seen + 1), seen)
-        if len(self._means) > MOST_KEYS:
-            self._means.popitem(last=False)
+        mean = self._means.get(key)
+        if mean is None:
+            mean = self._means[key] = _Mean()
+            if len(self._means) > MOST_KEYS:
+                self._means.popitem(last=False)
+        else:
+            self._means.move_to_end(key)
+        if mean.seen < MEMORY:
+            mean.seen += 1
+        mean.tokens += (attempt.usage.all_output - mean.tokens) / (mean.seen + 1)
 
     def __len__(self) -> int:
         return len(self._means)

@@ -34,7 +34,7 @@ def expected_cost(
 ) -> int:
     """Pico-dollars of one call: `warm_tokens` of the input at the price of cached ones, a machine's tokens at what they
     cost at its `load`."""
-    if load is not None and backend.price is not None and priced_by_load(backend, load):
+    if load is not None and backend.price is not None and by_the_hour(backend):
         price = at_load(price, float(backend.price.machine_hour_usd or 0), load)
     warm = min(warm_tokens, input_tokens)
     if not warm or price.tier(input_tokens).cached_input is None:
@@ -44,7 +44,11 @@ def expected_cost(
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
     """Is it a machine by the hour whose load is known?"""
-    return load is not None and backend.price is not None and bool(backend.price.machine_hour_usd)
+    return load is not None and by_the_hour(backend)
+
+
+def by_the_hour(backend: Backend) -> bool:
+    return backend.price is not None and bool(backend.price.machine_hour_usd)
 
 
 def at_load(price: Price, hour_usd: float, load: Load) -> Price:

@@ -83,7 +83,9 @@ class Shadows:
         return self._holdout.holdout(request)
 
     def offer(self, request: CompletionRequest, record: Record, answer: Answer) -> None:
-        """Cheap for what is not drawn: a hash."""
+        """Cheap for what is not drawn: a hash, and nothing where none is."""
+        if not record.answers and not record.tenant.policy.trials.share:
+            return
         try:
             found = self._wanted(request, record, answer)
         except Exception:  # an answer that cannot be read is not compared

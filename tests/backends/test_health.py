@@ -176,6 +176,19 @@ async def test_calls_above_the_limit_wait_for_a_place_and_get_it(clock: StoppedC
     assert subject.in_flight == 1
 
 
+async def test_a_place_is_had_at_once_while_there_is_nothing_to_wait_for(clock: StoppedClock) -> None:
+    subject = health(clock, concurrent=1, failures_in_a_row=1)
+    first = subject.at_once("")
+    assert first is not None
+    assert (subject.in_flight, subject.at_once("")) == (1, None)
+    first.failed()
+    assert (subject.in_flight, subject.at_once("")) == (0, None)  # it rests
+    clock.pass_(6)
+    assert subject.at_once("") is None  # a probe is not had in passing
+    (await entered(subject)).began(streaming=False)
+    assert not subject.breaker.open
+
+
 async def test_the_wait_for_a_place_is_bounded(clock: StoppedClock) -> None:
     subject = health(clock, concurrent=1)
     first = await entered(subject)

@@ -50,6 +50,13 @@ async def test_places_that_the_operator_counted_tell_a_load_too(small: Provider,
     assert caller.fleet.state(uncounted).load is None
 
 
+async def test_a_server_that_is_only_ever_called_is_looked_at_too(small: Provider, caller_of: CallerOf) -> None:
+    caller = caller_of(backend_at(small, "small", metrics=True))
+    await caller.fleet.open()
+    await caller.call(chat())
+    await until(lambda: any(each.path == "/metrics" for each in small.exchanges))
+
+
 async def test_a_503_that_names_a_time_drains_for_so_long(small: Provider, caller_of: CallerOf) -> None:
     caller = caller_of(backend_at(small, "small"))
     (backend,) = caller.fleet.backends

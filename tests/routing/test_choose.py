@@ -113,6 +113,22 @@ def test_a_backend_asked_for_by_name_is_left_to_refuse_what_it_cannot_do(decide:
     assert decide(request(HARD, model="small", needs=frozenset({"tools"}))).backends == (SMALL,)
 
 
+def test_a_resting_backend_asked_for_by_name_is_asked_all_the_same(decide: Decide, fleet: Fleet) -> None:
+    well = decide(request(HARD, model="small"))
+    fleet.down = {"small"}
+    resting = decide(request(HARD, model="small"))
+    assert (resting.backends, resting.considered) == (well.backends, well.considered)
+    assert resting.considered[0].cost_pico
+
+
+def test_a_backend_asked_for_by_name_that_the_policy_rules_out_is_refused(decide: Decide, router: Router) -> None:
+    with pytest.raises(NoAdequateBackend, match="its tier is small"):
+        decide(request(HARD, model="small", controls=Controls(tier="large")))
+    with pytest.raises(ContextTooLong):
+        decide(request(HARD, model="small"), least=5000)
+    assert (router.stats()["refused"], router.stats()["routed"]) == (2, 0)
+
+
 def test_the_same_model_elsewhere_stands_by_cheapest_first(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
     twin = backend("twin", "hosted", "2", model="hosted-model")
     router = Router(lambda: grader, catalogue, fleet, [HOSTED, twin])

@@ -145,6 +145,18 @@ def test_an_idle_machine_is_nearly_free_and_a_full_one_costs_its_break_even(buil
     assert cost(decide(router, request()), "gpu") == pytest.approx(full / 2, rel=0.01)
 
 
+def test_a_machine_asked_for_by_name_costs_what_its_load_says(build: Build, fleet: Fleet) -> None:
+    router = build(machine("gpu"), ONE)
+    fleet.busy("gpu", Load(0, 0, 8))
+    idle = decide(router, request(model="gpu"))
+    assert names(idle) == ["gpu"]
+    assert cost(idle, "gpu") == cost(decide(router, request()), "gpu")
+    fleet.busy("gpu", Load(8, 5, 8), wait_s=60)
+    full = decide(router, request(model="gpu"))
+    assert (names(full), full.considered[0].excluded) == (["gpu"], "")
+    assert cost(full, "gpu") > cost(idle, "gpu")
+
+
 def test_it_fills_the_machine_and_spills_where_that_is_cheaper_or_sooner(build: Build, fleet: Fleet) -> None:
     cheap = backend("cheap", "hosted", "0.1", model="qwen")
     gpu = machine("gpu")
