@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, ClassVar, Protocol, cast
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -20,6 +20,7 @@ from gateway.api.headers import of_error, of_id
 from gateway.api.wire import Headers, stalled, too_large
 from gateway.dialects.clients import of_path
 from gateway.domain.deadlines import Deadlines
+from gateway.domain.outgoing import Outgoing
 from gateway.domain.record import new_request_id
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed
 
@@ -47,6 +48,8 @@ class Application(Protocol):
 class DirectProtocol(HttpToolsProtocol):
     """One connection of a client."""
 
+    outgoing: ClassVar[Outgoing]
+    """Of all connections of one server."""
     _idle_since = 0.0
     url = b""
 
@@ -122,6 +125,7 @@ class DirectProtocol(HttpToolsProtocol):
         headers = [(b"content-type", b"application/json"), *of_error(error), *of_id(request_id)]
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
         framing = b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
+        self.outgoing.flush()
         self.transport.write(b"%b%b%b%b" % (STATUS_LINE[dialect.status(error)], lines, framing, body))
         self.transport.close()
 
@@ -146,6 +150,10 @@ class DirectProtocol(HttpToolsProtocol):
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        self.outgoing.flush()
+        super().shutdown()
 
     # -- one timer per connection instead of one per request -------------------------------------------------------
 
@@ -196,7 +204,7 @@ class Call(RequestResponseCycle):
         self._most = HIGH_WATER_LIMIT
         self.more_body = True
         self.message_event = self  # type: ignore[assignment]
-        self._endpoint, self._loop = endpoint, protocol.loop
+        self._endpoint, self._loop, self._outgoing = endpoint, protocol.loop, protocol.outgoing
         self._waiting: asyncio.Future[None] | None = None
         self._react: Callable[[], None] | None = None
         self._unsent = b""
@@ -216,7 +224,7 @@ class Call(RequestResponseCycle):
         finally:
             self.on_response = _nothing
             if not self.response_complete and not self.disconnected:
-                self.transport.close()  # whoever waits must not go on waiting
+                self._hang_up()  # whoever waits must not go on waiting
 
     # -- the request -----------------------------------------------------------------------------------------------
 
@@ -310,15 +318,19 @@ class Call(RequestResponseCycle):
 
     def _write(self, data: bytes) -> None:
         if not self.disconnected:
-            self.transport.write(data)
+            self._outgoing.add(self.transport, data, self._loop)
 
     def _complete(self) -> None:
         self.response_complete = True
         if self.disconnected:
             return
         if not self.keep_alive:
-            self.transport.close()
+            self._hang_up()
         self.on_response()
+
+    def _hang_up(self) -> None:
+        self._outgoing.flush()
+        self.transport.close()
 
 
 def _nothing() -> None:

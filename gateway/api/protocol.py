@@ -6,6 +6,7 @@ import asyncio
 from typing import ClassVar
 
 from gateway.api.direct import Call, DirectProtocol
+from gateway.domain.outgoing import Outgoing
 from gateway.errors import HeadTooLarge
 
 MAX_HEAD_BYTES = 64 * 2**10
@@ -97,5 +98,6 @@ def _headers_of(cycle: object) -> object:
 
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
-    """What uvicorn makes for every connection."""
-    return type("Protocol", (GuardedProtocol,), {"head_timeout_s": head_timeout_s, "stall_s": stall_s})
+    """What one server of uvicorn's makes for every connection."""
+    own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": Outgoing()}
+    return type("Protocol", (GuardedProtocol,), own)

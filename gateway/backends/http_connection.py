@@ -10,6 +10,7 @@ import httptools
 
 from gateway.backends.http_response import Response
 from gateway.backends.http_wire import MAX_HEAD_BYTES, check_head
+from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
 _ONE_WRITE_BYTES = 64 * 1024
@@ -24,6 +25,7 @@ class Owner(Protocol):
     """The pool, as a connection sees it."""
 
     name: str
+    outgoing: Outgoing
 
     def release(self, connection: Connection) -> None:
         """Its response is whole and it can serve again."""
@@ -104,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._heard_at = 0.0
         self._begun = self._interim = self._complete = self._surplus = False
         if len(body) <= _ONE_WRITE_BYTES:
-            transport.write(head + body)
+            self._owner.outgoing.add(transport, head + body, self.loop)
         else:
             transport.writelines((head, body))
         return response
@@ -146,6 +148,7 @@ class Connection(asyncio.Protocol):
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
         self._reusable = False
+        self._owner.outgoing.flush()
         transport.write_eof()
         return True
 

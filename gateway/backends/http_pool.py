@@ -14,6 +14,7 @@ from aiohappyeyeballs import start_connection
 from gateway.backends.http_connection import Connection, Stale
 from gateway.backends.http_response import Response
 from gateway.backends.http_wire import Origin
+from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendTimeout, BackendUnreachable
 
 _CONNECT_S = 10.0
@@ -38,6 +39,7 @@ class PooledClient:
         self, origin: Origin, *, concurrent: int, name: str, tls: ssl.SSLContext | None, idle_timeout_s: float
     ) -> None:
         self.name = name
+        self.outgoing = Outgoing()
         self._origin = origin
         self._concurrent = concurrent
         self._tls = tls

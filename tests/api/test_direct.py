@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.api.caller import Caller, HangUp
 from gateway.api.direct import Call, DirectProtocol
 from gateway.domain.deadlines import Deadlines
+from gateway.domain.outgoing import Outgoing
 from gateway.errors import BadRequest, BodyTooLarge
 from tests.fakes.line import HEAD, Line
 
@@ -46,7 +47,7 @@ async def serving(answer: Answer, **settings: Any) -> AsyncIterator[Callable[[],
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         Application(answer),
-        http=DirectProtocol,
+        http=type("Protocol", (DirectProtocol,), {"outgoing": Outgoing()}),
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -84,6 +85,9 @@ class Tapped:
     def write(self, data: bytes) -> None:
         self.written.append(data)
         self.transport.write(data)
+
+    def is_closing(self) -> bool:
+        return self.transport.is_closing()
 
 
 class NoSignals:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gateway.backends.http_connection import Connection
 from gateway.backends.http_response import Response
+from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, StreamBroken
 
 HEAD = b"HTTP/1.1 200 OK\r\nX-One: 1\r\n"
@@ -38,6 +39,7 @@ class Owner:
     def __init__(self) -> None:
         self.released = 0
         self.losses = 0
+        self.outgoing = Outgoing()
 
     def release(self, connection: Connection) -> None:
         self.released += 1

@@ -268,7 +268,7 @@ async def test_the_real_local_model_tells_how_busy_it_is(model: int) -> None:
     seen: list[Load] = []
 
     async def ask(caller: Caller) -> bytes:
-        asked = chat("Tell me a very long story about ships.", max_tokens=60)
+        asked = chat("Tell me a very long story about ships.", max_tokens=200, ignore_eos=True)  # for several looks
         return await read(await caller.call(asked, within_s=100))
 
     asking = [asyncio.create_task(ask(caller)) for caller in callers]
