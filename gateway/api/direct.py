@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, ClassVar, Protocol
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
@@ -17,7 +17,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.caller import Caller
 from gateway.api.headers import of_error, of_id
-from gateway.api.wire import Headers, stalled, too_large
+from gateway.api.wire import Headers, by_name, stalled, too_large
 from gateway.dialects.clients import of_path
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.outgoing import Outgoing
@@ -27,6 +27,8 @@ from gateway.errors import BadRequest, GatewayError, MethodNotAllowed
 log = logging.getLogger(__name__)
 
 _OFFERS = frozenset((b"upgrade", b"http2-settings"))
+_CHUNKED = (b"transfer-encoding", b"chunked")
+_CLOSE = (b"connection", b"close")
 
 
 class Endpoint(Protocol):
@@ -55,8 +57,10 @@ class DirectProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.expect_100_continue = False
         self.headers = []
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers.append((name.lower(), value))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -92,13 +96,14 @@ class DirectProtocol(HttpToolsProtocol):
             return
         if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
             path, _, query = self.url.partition(b"?")
-            endpoint = cast(Application, self.app).endpoint(path)
+            app: Any = self.app  # an Application
+            endpoint = app.endpoint(path)
             if endpoint is not None:
                 self._answer(endpoint, path, query)
                 return
-        url, expects, headers = self.url, self.expect_100_continue, self.headers
+        url, headers = self.url, self.headers
         super().on_message_begin()
-        self.url, self.expect_100_continue = url, expects
+        self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
 
@@ -164,7 +169,8 @@ class DirectProtocol(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
-        self.flow.resume_reading()
+        if self.flow.read_paused:
+            self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
             self._start_asgi_task(cycle, app)
@@ -191,6 +197,9 @@ class DirectProtocol(HttpToolsProtocol):
 class Call(RequestResponseCycle):
     """Implements `Caller`. To the protocol it looks like uvicorn's own cycle, whose attributes it uses."""
 
+    _continued = False
+    """Was it told to send its body?"""
+
     def __init__(self, protocol: DirectProtocol, endpoint: Endpoint, path: str, query: bytes) -> None:
         # Not uvicorn's own: that makes an event and keeps a scope, which nobody would use.
         self.method, self.path, self.query, self.headers = "POST", path, query, protocol.headers
@@ -198,16 +207,19 @@ class Call(RequestResponseCycle):
         self.on_response = protocol.on_response_complete
         self.default_headers = protocol.server_state.default_headers
         self.keep_alive = protocol.parser.should_keep_alive()
-        self.waiting_for_100_continue = protocol.expect_100_continue
         self.disconnected = self.response_started = self.response_complete = False
         self.body: bytearray | bytes = b""  # type: ignore[assignment]
         self._most = HIGH_WATER_LIMIT
         self.more_body = True
-        self.message_event = self  # type: ignore[assignment]
         self._endpoint, self._loop, self._outgoing = endpoint, protocol.loop, protocol.outgoing
         self._waiting: asyncio.Future[None] | None = None
         self._react: Callable[[], None] | None = None
         self._unsent = b""
+
+    @property
+    def message_event(self) -> Call:  # type: ignore[override]
+        """Not kept: a call that holds itself would be left to the garbage collector, with all of its request."""
+        return self
 
     def set(self) -> None:
         """Stands in for the event that the protocol sets when a piece of the body came or the client left."""
@@ -242,8 +254,8 @@ class Call(RequestResponseCycle):
 
     async def read(self, limit: int, timeout_s: float) -> bytes:
         if self.more_body:
-            if self.waiting_for_100_continue:
-                self.waiting_for_100_continue = False
+            if self._waits_for_100_continue():
+                self._continued = True
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             try:
                 with self._endpoint.deadlines.at(self._loop.time() + timeout_s):
@@ -254,6 +266,10 @@ class Call(RequestResponseCycle):
         if len(body) > limit:
             raise too_large(limit)
         return bytes(body)
+
+    def _waits_for_100_continue(self) -> bool:
+        """With the body that is still to come."""
+        return not self._continued and _expects_100_continue(self.headers)
 
     async def _rest(self, limit: int) -> None:
         self._most = limit  # whoever reads is woken once
@@ -275,7 +291,8 @@ class Call(RequestResponseCycle):
     # -- the answer ------------------------------------------------------------------------------------------------
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        self._write(self._head(status, headers, b"content-length: %d\r\n" % len(body)) + body)
+        head = self._head(status, headers, (b"content-length", b"%d" % len(body)))
+        self._outgoing.add(self.transport, head + body, self._loop)
         if pause_s:
             self.flow.pause_reading()
             await asyncio.sleep(pause_s)
@@ -284,11 +301,11 @@ class Call(RequestResponseCycle):
             await self.flow.drain()
 
     def begin(self, headers: Headers) -> None:
-        self._unsent = self._head(200, headers, b"transfer-encoding: chunked\r\n")
+        self._unsent = self._head(200, headers, _CHUNKED)
 
     def put(self, piece: bytes) -> bool:
         if piece:
-            self._write(self._framed(piece))
+            self._outgoing.add(self.transport, self._framed(piece), self._loop)
         return not self.flow.write_paused
 
     async def drain(self) -> None:
@@ -297,7 +314,7 @@ class Call(RequestResponseCycle):
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
         await self.drain()
-        self._write(self._framed(last) + b"0\r\n\r\n")
+        self._outgoing.add(self.transport, self._framed(last) + b"0\r\n\r\n", self._loop)
         self._complete()
 
     def _framed(self, piece: bytes) -> bytes:
@@ -305,20 +322,15 @@ class Call(RequestResponseCycle):
         head, self._unsent = self._unsent, b""
         return b"%b%x\r\n%b\r\n" % (head, len(piece), piece) if piece else head
 
-    def _head(self, status: int, headers: Headers, framing: bytes) -> bytes:
-        if self.default_headers or self.waiting_for_100_continue:
+    def _head(self, status: int, headers: Headers, framing: tuple[bytes, bytes]) -> bytes:
+        if self.default_headers or (self.more_body and self._waits_for_100_continue()):
             self.keep_alive = False  # it is to be left; or nobody knows whether the body will come after all
-        lines = [b"%b: %b\r\n" % pair for pair in headers]
-        head = b"".join(lines)
-        if head.count(b"\n") != len(lines) or head.count(b"\r") != len(lines):
+        lines = [*headers, framing] if self.keep_alive else [*headers, _CLOSE, framing]
+        head, breaks = b"\r\n".join(map(b": ".join, lines)), len(lines) - 1
+        if head.count(b"\n") != breaks or head.count(b"\r") != breaks:
             raise ValueError("a line break in a header would tear the answer's head apart")
         self.response_started = True
-        close = b"" if self.keep_alive else b"connection: close\r\n"
-        return b"%b%b%b%b\r\n" % (STATUS_LINE[status], head, close, framing)
-
-    def _write(self, data: bytes) -> None:
-        if not self.disconnected:
-            self._outgoing.add(self.transport, data, self._loop)
+        return b"%b%b\r\n\r\n" % (STATUS_LINE[status], head)
 
     def _complete(self) -> None:
         self.response_complete = True
@@ -331,6 +343,10 @@ class Call(RequestResponseCycle):
     def _hang_up(self) -> None:
         self._outgoing.flush()
         self.transport.close()
+
+
+def _expects_100_continue(headers: Headers) -> bool:
+    return by_name(headers).get(b"expect", b"").lower() == b"100-continue"
 
 
 def _nothing() -> None:

@@ -48,8 +48,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     if record.over_budget:
         found.append((b"x-thriftgate-over-budget", ",".join(record.over_budget).encode("latin-1", "replace")))
     if ratelimit := record.ratelimit:
-        for name, text in ratelimit.items():
-            found.append((name.encode(), text.encode()))
+        found += zip(map(str.encode, ratelimit), map(str.encode, ratelimit.values()), strict=True)
         if record.dialect == "anthropic_messages":
             found += _as_anthropic(ratelimit)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -185,10 +186,36 @@ async def test_bodies_in_pieces_and_chunks_and_after_100_continue_are_read() -> 
         await asyncio.sleep(0.02)
         line.say(b"1\r\ng\r\n0\r\n\r\n")
         assert (await line.hear())[2] == b"2 efg"
-        line.say(HEAD, b"content-length: 2\r\nexpect: 100-continue\r\n\r\n")
-        assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
-        line.say(b"hi")
-        assert (await line.hear())[2] == b"3 hi"
+        for expect in (b"expect: 100-continue", b"Expect: 100-Continue"):
+            line.say(HEAD, b"content-length: 2\r\n", expect, b"\r\n\r\n")
+            assert await line.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            line.say(b"hi")
+            assert (await line.hear())[2] == b"3 hi"
+
+
+async def test_a_body_that_comes_without_100_continue_leaves_the_connection_open() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        for _ in range(2):
+            line.say(HEAD, b"content-length: 2\r\nexpect: 100-continue\r\n\r\nhi")
+            status, headers, body = await line.hear()
+            assert (status, body) == (200, b"3 hi")
+            assert b"connection" not in headers
+
+
+async def test_a_request_is_gone_with_its_answer_and_not_left_to_the_garbage_collector() -> None:
+    async with serving(echo) as connect:
+        line = await connect()
+        gc.collect()
+        gc.disable()
+        try:
+            for body in (b"one", b"two", b"three"):
+                line.ask(body)
+                assert (await line.hear())[2].endswith(body)
+            calls = [each for each in gc.get_objects() if type(each) is Call]
+        finally:
+            gc.enable()
+        assert len(calls) <= 1  # the connection keeps its last
 
 
 async def test_a_body_of_many_pieces_arrives_as_it_was_sent() -> None:
