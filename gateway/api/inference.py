@@ -75,11 +75,11 @@ class Inference:
         if b"accept-encoding" in headers or b"origin" in headers:
             caller = self._envelope.around(caller, headers)
         try:
-            tenant, controls = self._admit(caller, headers)
+            tenant, controls, batch = self._admit(caller, headers)
         except Exception as error:
             await self._turn_away(caller, dialect, _told(error, request_id), request_id)
             return
-        batch, going = tenant.batch(controls), None
+        going = None
         try:
             try:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
@@ -104,8 +104,8 @@ class Inference:
             else:
                 going.add_done_callback(lambda _: self._overload.leave(tenant.team, batch=batch))
 
-    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls]:
-        """All that can be told without the body; what it admits has to `leave`."""
+    def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
+        """All that can be told without the body; what it admits has to `leave`. The last: does it give way to others?"""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")
@@ -119,21 +119,29 @@ class Inference:
             )
         check_length(headers, self._limits.max_body_bytes)
         controls = parse_controls(headers)
-        self._overload.enter(tenant.team, batch=tenant.batch(controls))
-        return tenant, controls
+        batch = tenant.batch(controls)
+        self._overload.enter(tenant.team, batch=batch)
+        return tenant, controls, batch
 
     async def _serve(self, caller: Caller, dialect: ClientDialect, tenant: Tenant, request: CompletionRequest) -> None:
-        record = Record(request.id, tenant, request.model, request.dialect, request.stream)
-        record.tags.update(request.controls.tags)
-        record.session = request.controls.session
-        task = asyncio.current_task()
+        controls, loop = request.controls, self.deadlines.loop
+        record = Record(
+            request.id,
+            tenant,
+            request.model,
+            request.dialect,
+            request.stream,
+            tags=dict(controls.tags),
+            session=controls.session,
+        )
+        task = asyncio.current_task(loop)
         assert task is not None
         hang_up = HangUp(task, record)
         caller.listen(hang_up)
         begun, reply = "", None
         try:
-            allowed_s = min(self._limits.deadline, request.controls.deadline_s or self._limits.deadline)
-            deadline = asyncio.get_running_loop().time() + allowed_s
+            allowed_s = min(self._limits.deadline, controls.deadline_s or self._limits.deadline)
+            deadline = loop.time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if hang_up.happened:  # what others wanted is theirs now
                     raise asyncio.CancelledError

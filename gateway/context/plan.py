@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 
 from gateway.context import measure
 from gateway.context.count import Counter, encoding_of, family_factor
@@ -28,7 +28,7 @@ _SMALL = 512
 """Requests below this many tokens are not worth a look at what trimming could reach."""
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Bounds:
     aim: int
     """Trimming goes down to this."""
@@ -166,11 +166,13 @@ class Contexts:
 
 def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend) -> _Bounds | None:
     """None: nothing limits this request here."""
-    limit = policy.max_input_tokens
-    if limit is None and backend.window_tokens is None:
+    limit, window_tokens = policy.max_input_tokens, backend.window_tokens
+    if limit is None and window_tokens is None:
         return None
-    trims = policy.enabled and not request.controls.untouched
-    window = _window_bounds(request, backend, trims)
+    trims, window = policy.enabled and not request.controls.untouched, None
+    if window_tokens is not None:
+        asked = request.max_output_tokens
+        window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
@@ -180,15 +182,13 @@ def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend)
     return _Bounds(window.aim, limit, trims, None)
 
 
-def _window_bounds(request: CompletionRequest, backend: Backend, trims: bool) -> _Bounds | None:
-    window = backend.window_tokens
-    if window is None:
-        return None
-    asked = request.max_output_tokens
+@lru_cache(maxsize=1024)
+def _window_bounds(window: int, model: str, longest: int | None, asked: int | None, trims: bool) -> _Bounds:
+    """`longest`: answer of the model's, `asked`: for by the client; clients ask for the same few lengths."""
     # An answer may be given half the window at most: clients that always ask for the maximum must not be shut out.
-    answer = min(asked, backend.max_output_tokens or asked, window // 2) if asked else 0
+    answer = min(asked, longest or asked, window // 2) if asked else 0
     most = window - max(answer, 1)
-    aim = int(window / family_factor(backend.model)) - (answer or min(_ANSWER_TOKENS, window // 4))
+    aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
     return _Bounds(max(1, min(aim, most)), most, trims, max(answer, 1))
 
 

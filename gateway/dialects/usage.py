@@ -32,20 +32,20 @@ def openai_usage(value: object) -> Usage | None:
     if type(value) is not dict:
         return None
     try:
-        return _openai_usage(value)
+        prompt, completion = token_count(value.get("prompt_tokens")), token_count(value.get("completion_tokens"))
+        read, wrote = value.get("prompt_tokens_details"), value.get("completion_tokens_details")
+        if read is None and wrote is None:
+            return Usage(prompt, output_tokens=completion) if prompt else None
+        return _divided(prompt, completion, read, wrote, value.get("total_tokens"))
     except ValueError:
         return None
 
 
-def _openai_usage(usage: dict[str, object]) -> Usage | None:
+def _divided(prompt: int, completion: int, read: object, wrote: object, total: object) -> Usage | None:
     """Cache reads and writes are parts of the prompt, reasoning of the completion.
 
     Except where the numbers show that a backend counts reasoning or writes beside.
     """
-    prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
-    read, wrote = usage.get("prompt_tokens_details"), usage.get("completion_tokens_details")
-    if read is None and wrote is None:
-        return Usage(prompt, output_tokens=completion) if prompt else None
     cached = written = reasoning = audio = heard = shown = drawn = 0
     if type(read) is dict:
         cached, written = token_count(read.get("cached_tokens")), token_count(read.get("cache_write_tokens"))
@@ -53,7 +53,7 @@ def _openai_usage(usage: dict[str, object]) -> Usage | None:
     if type(wrote) is dict:
         reasoning, audio = token_count(wrote.get("reasoning_tokens")), token_count(wrote.get("audio_tokens"))
         drawn = token_count(wrote.get("image_tokens"))
-    beside = reasoning > 0 and usage.get("total_tokens") == prompt + completion + reasoning
+    beside = reasoning > 0 and total == prompt + completion + reasoning
     output = completion - audio - drawn - (0 if beside else reasoning)
     if prompt == 0 or cached > prompt or output < 0:
         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -18,6 +19,11 @@ class Deadlines:
     def __init__(self) -> None:
         self._due: dict[float, set[Deadline]] = {}
 
+    @cached_property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Whose time it goes by. asyncio asks the system for the process's id whenever it is asked for the loop."""
+        return asyncio.get_running_loop()
+
     def __len__(self) -> int:
         return sum(map(len, self._due.values()))
 
@@ -27,8 +33,9 @@ class Deadlines:
         """
         return Deadline(self, when)
 
-    def bucket(self, when: float, loop: asyncio.AbstractEventLoop) -> set[Deadline]:
+    def bucket(self, when: float) -> set[Deadline]:
         """All that end in the moment to which `when` is rounded up."""
+        loop = self.loop
         step = COARSE_S if when - loop.time() >= COARSE_FROM_S else FINE_S
         due = (when // step + 1.0) * step
         found = self._due.get(due)
@@ -53,11 +60,11 @@ class Deadline:
         self.passed = False
 
     def __enter__(self) -> Self:
-        loop = asyncio.get_running_loop()  # asks the system for the process's id, so only once
-        self._task = task = asyncio.current_task(loop)
+        deadlines = self._deadlines
+        self._task = task = asyncio.current_task(deadlines.loop)
         assert task is not None
         self._before = task.cancelling()
-        self._bucket = bucket = self._deadlines.bucket(self._when, loop)
+        self._bucket = bucket = deadlines.bucket(self._when)
         bucket.add(self)
         return self
 

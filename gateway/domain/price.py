@@ -47,6 +47,8 @@ class Price:
         if self.beyond is not None and usage.all_input > self.beyond[0]:
             return self.beyond[1].cost(usage)
         cost = usage.input_tokens * self.input + usage.output_tokens * self.output
+        if usage.all_input == usage.input_tokens and usage.all_output == usage.output_tokens:
+            return cost
         if usage.cached_tokens:
             cost += usage.cached_tokens * (self.input if self.cached_input is None else self.cached_input)
         if usage.cache_write_5m_tokens or usage.cache_write_1h_tokens:
@@ -91,4 +93,4 @@ class Price:
 
     @property
     def free(self) -> bool:
-        return not any((self.input, self.output))
+        return not (self.input or self.output)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -25,15 +25,15 @@ class Usage:
     image_input_tokens: int = 0
     image_tokens: int = 0
     """Of images that were made, as `audio_tokens` are of speech that was."""
+    all_input: int = field(init=False, repr=False, compare=False)
+    all_output: int = field(init=False, repr=False, compare=False)
 
-    @property
-    def all_input(self) -> int:
+    def __post_init__(self) -> None:
+        """Added up once: half a dozen rooms ask for the sums of each."""
         written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
-        return self.input_tokens + self.cached_tokens + written + self.audio_input_tokens + self.image_input_tokens
-
-    @property
-    def all_output(self) -> int:
-        return self.output_tokens + self.reasoning_tokens + self.audio_tokens + self.image_tokens
+        heard_and_seen = self.audio_input_tokens + self.image_input_tokens
+        self.all_input = self.input_tokens + self.cached_tokens + written + heard_and_seen
+        self.all_output = self.output_tokens + self.reasoning_tokens + self.audio_tokens + self.image_tokens
 
     @property
     def total(self) -> int:

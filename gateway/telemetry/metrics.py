@@ -65,7 +65,9 @@ class Totals:
         self._teams: set[str] = set()
 
     def add(self, record: Record) -> None:
-        team = self._named(record.tenant.team)
+        team = record.tenant.team
+        if team not in self._teams:
+            team = self._new(team)
         served = record.served_by
         self.requests[team, served.backend.name if served else "", record.cache, str(record.status)] += 1
         self.duration[(record.cache,)].add((record.duration_ms or 0.0) / 1000)
@@ -92,12 +94,11 @@ class Totals:
         for part in record.degraded:
             self.degraded[(part,)] += 1
 
-    def _named(self, team: str) -> str:
-        """Its own name, for the first `MOST_TEAMS`."""
-        if team not in self._teams:
-            if len(self._teams) >= MOST_TEAMS:
-                return OTHERS
-            self._teams.add(team)
+    def _new(self, team: str) -> str:
+        """What it is called: by its own name, of the first `MOST_TEAMS`."""
+        if len(self._teams) >= MOST_TEAMS:
+            return OTHERS
+        self._teams.add(team)
         return team
 
     def told(self) -> dict[str, Any]:

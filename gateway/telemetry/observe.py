@@ -101,16 +101,13 @@ class Telemetry:
             _failed(record, error)
         record.duration_ms = round((time.perf_counter() - record.started) * 1000, 3)
         try:
-            self._emit(record)
+            self.totals.add(record)
+            self._access.request(record)
+            self.flights.add(record)
+            if self._exporter.is_open and (self._eventful(record) or random.random() < self._settings.sample):  # noqa: S311
+                self._exporter.emit(record)
         except Exception:  # the answer is with the client already
             log.exception("request %s is missing from the figures", record.request_id)
-
-    def _emit(self, record: Record) -> None:
-        self.totals.add(record)
-        self._access.request(record)
-        self.flights.add(record)
-        if self._exporter.is_open and (self._eventful(record) or random.random() < self._settings.sample):  # noqa: S311
-            self._exporter.emit(record)
 
     def _eventful(self, record: Record) -> bool:
         return bool(

@@ -35,6 +35,7 @@ class Exporter:
         self._traces: TracerProvider | None = None
         self._metrics: MeterProvider | None = None
         self._senders: list[OTLPSpanExporter | OTLPMetricExporter] = []
+        self.is_open = False
         self.spans = 0
 
     def open(self, version: str) -> None:
@@ -59,6 +60,7 @@ class Exporter:
             shutdown_on_exit=False,
         )
         self._observe()
+        self.is_open = True
 
     def _observe(self) -> None:
         from opentelemetry.metrics import Observation
@@ -89,10 +91,6 @@ class Exporter:
                 yield Observation(value, {"room": room, "figure": figure})
 
         meter.create_observable_gauge("thriftgate.room", [rooms], description="Figures of each part.")
-
-    @property
-    def is_open(self) -> bool:
-        return self._traces is not None
 
     def emit(self, record: Record) -> None:
         """One span for the request and a child for each attempt, with their true times."""
