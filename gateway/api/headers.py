@@ -11,9 +11,9 @@ from gateway.domain.record import Record
 from gateway.domain.units import usd_text
 from gateway.errors import GatewayError
 
-_OF_BACKENDS = frozenset((b"open", b"x-ra", b"anth"))
-"""How the names begin of what a backend's response headers may tell a client; most begin otherwise."""
 _LIMITS = (b"x-ratelimit-", b"anthropic-ratelimit-")
+_OF_BACKENDS = (b"openai-", *_LIMITS)
+"""How the names begin of what a backend's response headers may tell a client; most begin otherwise."""
 _WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
 """The gateway's, not the client's."""
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
@@ -33,7 +33,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         backend = served.backend
         found += _of_backend(backend.name, backend.model)
         for pair in served.headers:
-            if pair[0][:4] in _OF_BACKENDS and _may_pass(pair[0], record):
+            if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record):
                 found.append(pair)
     if record.difficulty is not None:
         found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
@@ -58,7 +58,7 @@ def _may_pass(name: bytes, record: Record) -> bool:
     """A backend's limits are the client's only while its team has none of its own."""
     if name.startswith(_LIMITS):
         return not record.ratelimit
-    return name.startswith(b"openai-") and name not in _WHOSE_ACCOUNT
+    return name not in _WHOSE_ACCOUNT
 
 
 def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:

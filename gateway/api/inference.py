@@ -105,7 +105,7 @@ class Inference:
                 going.add_done_callback(lambda _: self._overload.leave(tenant.team, batch=batch))
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
-        """All that can be told without the body; what it admits has to `leave`. The last: does it give way to others?"""
+        """All that can be told without the body. What it admits has to `leave`; the last says: as a batch."""
         tenant = self._tenants.authenticate(secret(headers))
         if "inference" not in tenant.key.scopes:
             raise Forbidden("This key may not ask for completions; create one with the scope inference.")

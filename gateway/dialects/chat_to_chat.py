@@ -9,7 +9,6 @@ import orjson
 
 from gateway.dialects import chat_plain, splice, upstream_error
 from gateway.dialects.chat_stream import ChatStream
-from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
@@ -63,8 +62,7 @@ class ChatToChat:
     def reader(self, request: CompletionRequest) -> ChatStream:
         return ChatStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))
 
-    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        return chat_plain.read(request, body)
+    plain = staticmethod(chat_plain.read)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         return upstream_error.refusal(status, upstream_error.error_in(body), backend)
