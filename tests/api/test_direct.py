@@ -492,3 +492,16 @@ async def test_other_protocols_are_declined() -> None:
         line.say(b"CONNECT example.com:443 HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (await line.hear())[0] == 405
         assert await line.closed()
+
+
+@pytest.mark.parametrize("value", [b"1\r\nx-b: 2", b"1\nx-b: 2", b"1\rx-b: 2", b"1\r\n", b"\n"])
+async def test_a_header_with_a_line_break_is_not_sent(value: bytes) -> None:
+    async def torn(caller: Caller) -> None:
+        with pytest.raises(ValueError, match="line break"):
+            await caller.whole(200, [(b"x-a", value)], b"")
+        await caller.whole(200, [(b"x-a", b"1")], b"whole")
+
+    async with serving(torn) as connect:
+        line = await connect()
+        line.ask(b"")
+        assert (await line.hear())[2] == b"whole"
