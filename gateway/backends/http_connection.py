@@ -243,18 +243,22 @@ class Connection(asyncio.Protocol):
             del pieces[self._body_end :]
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
+        if self._complete:  # there is nothing left to wait for, nor to pause
+            response.push(data)
+            return
         now = self.loop.time()
         if not self._heard_at:
             self.limit = min(self._deadline, now + self._stall_s)
             self._owner.watch(self.limit)
         self._heard_at = now
-        if response.push(data) and not self._complete and not self._paused and self._transport:
+        if response.push(data) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
 
     def _finish(self, response: Response) -> None:
         self._response = None
-        self.resume()
+        if self._paused:
+            self.resume()
         transport = self._transport
         if (
             self._reusable

@@ -51,6 +51,8 @@ class PooledClient:
         """Slots in use: busy connections and those being opened."""
         self._line: dict[asyncio.Future[Connection | None], float] = {}
         """Who waits → until when (loop time), first come first. None as a result: open one of your own."""
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """That of the first request, and of all others."""
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._closed = False
@@ -100,12 +102,22 @@ class PooledClient:
     async def _exchange(
         self, head: bytes, body: bytes, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Response:
-        loop = asyncio.get_running_loop()
-        limit = min(deadline, loop.time() + first_byte_timeout)
+        loop = self._loop
+        if loop is None:  # asked once: the answer takes a system call
+            loop = self._loop = asyncio.get_running_loop()
+        limit = loop.time() + first_byte_timeout
+        if limit > deadline:
+            limit = deadline
         self._requests += 1
         for fresh in (False, True):
-            connection = await self._acquire(loop, limit) if fresh or not self._idle else self._reuse()
-            self.watch(limit)
+            if fresh or not self._idle:
+                connection = await self._acquire(loop, limit)
+            else:
+                connection, _ = self._idle.popitem()
+                self._busy.add(connection)
+                self._taken += 1
+            if limit < self._wake_at:
+                self.watch(limit)
             try:
                 response = connection.send(head, body, limit=limit, deadline=deadline, stall_timeout=stall_timeout)
                 await response.begun
@@ -135,13 +147,6 @@ class PooledClient:
 
     # slots
 
-    def _reuse(self) -> Connection:
-        """The connection used last; ours alone now, in `_busy`."""
-        connection, _ = self._idle.popitem()
-        self._busy.add(connection)
-        self._taken += 1
-        return connection
-
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
         """A connection that is ours alone, in `_busy`: newly opened, or handed over by whoever used it just now."""
         if self._closed:
@@ -166,25 +171,10 @@ class PooledClient:
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
                 handed = waiter.result()  # it came, but nobody is there to take it
                 if handed is None or not handed.gone:
-                    self._pass_on(handed)
+                    self.release(handed)
             raise
         finally:
             self._line.pop(waiter, None)
-
-    def _pass_on(self, connection: Connection | None) -> None:
-        """A slot, and the connection in it if it is any good, for the next in line; else back to the shelf."""
-        while self._line:
-            waiter = next(iter(self._line))
-            del self._line[waiter]
-            if not waiter.done():
-                waiter.set_result(connection)
-                return
-        self._taken -= 1
-        if connection:
-            self._busy.discard(connection)
-            now = connection.loop.time()
-            self._idle[connection] = now
-            self.watch(now + self._idle_timeout_s)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
         """A new connection, in a slot already taken; the slot is given back when it fails."""
@@ -219,15 +209,27 @@ class PooledClient:
 
     # what connections tell (http_connection.Owner)
 
-    def release(self, connection: Connection) -> None:
-        self._pass_on(connection)
+    def release(self, connection: Connection | None) -> None:
+        """A slot, and the connection in it if it is any good, for the next in line; else back to the shelf."""
+        while self._line:
+            waiter = next(iter(self._line))
+            del self._line[waiter]
+            if not waiter.done():
+                waiter.set_result(connection)
+                return
+        self._taken -= 1
+        if connection is not None:
+            self._busy.discard(connection)
+            self._idle[connection] = now = connection.loop.time()
+            if now + self._idle_timeout_s < self._wake_at:
+                self.watch(now + self._idle_timeout_s)
 
     def lost(self, connection: Connection) -> None:
         if connection in self._idle:
             del self._idle[connection]
             return
         self._busy.discard(connection)
-        self._pass_on(None)
+        self.release(None)
 
     # time
 

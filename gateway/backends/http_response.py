@@ -165,10 +165,12 @@ class Response:
             self._hand_on(data, self._take)
             return False
         self._ready.append(data)
-        self._size += len(data)
-        if self._size >= self._wanted:
+        self._size = size = self._size + len(data)
+        if size < self._wanted:
+            return False
+        if self._waiter is not None:
             self._wake()
-        return self._size >= max(_BUFFER_BYTES, self._wanted)
+        return size >= _BUFFER_BYTES
 
     def _hand_on(self, data: bytes, take: Take) -> None:
         try:
@@ -206,7 +208,8 @@ class Response:
         self._failure = failure
         self.whole = failure is None
         self.start()
-        self._wake()
+        if self._waiter is not None:
+            self._wake()
 
     def refuse(self, reason: Exception) -> None:
         """It never began: the request itself fails."""
