@@ -15,6 +15,7 @@ from typing import Any
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
+from gateway.domain.request import DialectName
 from gateway.domain.route import Decision
 from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
@@ -30,6 +31,8 @@ SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The same file can be written again once there is room; after any other error its disk may be gone."""
 CLOSE_S = 5.0
+_UNTOLD: frozenset[DialectName] = frozenset({"openai_other"})
+"""Whose answers may come in pieces though no stream was asked for."""
 
 
 @dataclass(slots=True)
@@ -44,9 +47,10 @@ class _Open:
 class Journal:
     """`Books` of one worker: an *opened* line before the call, progress while it streams, a *closed* line at its end.
 
-    Progress is stored in the attempt's slot at every piece, and marked in the journal now and then. Lines go straight
-    to the kernel, so a killed process loses none; every second or so they are flushed to the disk itself. `open`
-    refuses when a line cannot be written; a *closed* line waits in memory until it can.
+    Progress of an answer that comes in pieces is stored in its attempt's slot at every one of them, and marked in the
+    journal now and then. Lines go straight to the kernel, so a killed process loses none; every second or so they are
+    flushed to the disk itself. `open` refuses when a line cannot be written; a *closed* line waits in memory until it
+    can.
     """
 
     def __init__(
@@ -111,7 +115,8 @@ class Journal:
         """Journal that `attempt` is about to be called. Raises LedgerUnavailable; then it must not be."""
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
-        terms, opening, slot = self._terms_of(attempt.backend), rows.opening(attempt, record), self._slots.take()
+        terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
+        slot = self._slots.take() if record.stream or record.dialect in _UNTOLD else None
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)

@@ -61,7 +61,7 @@ def encode(entry: dict[str, Any]) -> bytes:
         payload = orjson.dumps(entry)
     except TypeError:
         payload = orjson.dumps({name: _readable(value) for name, value in entry.items()})
-    return b"".join((b"%08x " % crc32(payload), payload, b"\n"))
+    return b"%08x %b\n" % (crc32(payload), payload)
 
 
 def _readable(value: Any) -> Any:

@@ -14,6 +14,7 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Policy
 from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Record, new_request_id
+from gateway.domain.request import DialectName
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.usage import Usage
 from gateway.ledger.append import append
@@ -46,8 +47,8 @@ def tenant(team: str = "search") -> Tenant:
     return Tenant(Key(f"key-{team}", team), Policy(team=team, organisation="acme"))
 
 
-def record(team: str = "search", **facts: Any) -> Record:
-    return Record(new_request_id(), tenant(team), "auto", "openai_chat", False, **facts)
+def record(team: str = "search", *, dialect: DialectName = "openai_chat", stream: bool = False, **facts: Any) -> Record:
+    return Record(new_request_id(), tenant(team), "auto", dialect, stream, **facts)
 
 
 def begin(record: Record, backend: Backend = LARGE, *, at: float | None = None, tokens: int = 10) -> Attempt:

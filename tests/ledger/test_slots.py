@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.record import Attempt
+from gateway.domain.request import DialectName
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import slots
 from gateway.ledger.journal import Journal
@@ -54,7 +55,7 @@ async def drain(directory: Path, database: Database) -> list[dict[str, object]]:
 
 async def started(directory: Path) -> tuple[Journal, Attempt]:
     """A journal without marks, and an attempt that has received 7 chunks."""
-    books, entry = journal(directory), record()
+    books, entry = journal(directory), record(stream=True)
     await books.start()
     attempt = begin(entry)
     books.open(attempt, entry)
@@ -65,7 +66,7 @@ async def started(directory: Path) -> tuple[Journal, Attempt]:
 
 def test_a_word_holds_chunks_and_bytes(tmp_path: Path) -> None:
     table = slots.Slots(tmp_path / "lane.slots")
-    attempt = begin(record())
+    attempt = begin(record(stream=True))
     number = table.take()
     assert number is not None
     attempt.progress = table.word(number)
@@ -111,7 +112,7 @@ async def test_without_a_whole_table_the_marks_count(database: Database, directo
 
 async def test_a_slot_is_used_again_from_nothing(database: Database, directory: Path) -> None:
     books, attempt = await started(directory)
-    number, entry = number_of(attempt, books), record()
+    number, entry = number_of(attempt, books), record(stream=True)
     books.close(finish(attempt), entry)
     following = begin(entry)
     books.open(following, entry)
@@ -127,7 +128,7 @@ async def test_a_slot_is_kept_until_its_attempts_end_is_written(
     database: Database, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     books, attempt = await started(directory)
-    entry = record()
+    entry = record(stream=True)
     with full_disk(monkeypatch):
         books.close(finish(attempt), entry)
         with pytest.raises(LedgerUnavailable):
@@ -144,6 +145,21 @@ async def test_a_slot_is_kept_until_its_attempts_end_is_written(
     await books.aclose()
 
 
+@pytest.mark.parametrize(
+    ("dialect", "stream", "taken"),
+    [("openai_chat", False, False), ("openai_chat", True, True), ("openai_other", False, True)],
+)
+async def test_only_an_answer_that_may_come_in_pieces_takes_a_slot(
+    directory: Path, dialect: DialectName, stream: bool, taken: bool
+) -> None:
+    books, entry = journal(directory), record(dialect=dialect, stream=stream)
+    await books.start()
+    attempt = begin(entry)
+    books.open(attempt, entry)
+    assert (number_of(attempt, books) is not None, attempt.progress is not None) == (taken, taken)
+    await books.aclose()
+
+
 async def test_attempts_beyond_the_table_are_known_by_their_marks(
     database: Database, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,7 +167,7 @@ async def test_attempts_beyond_the_table_are_known_by_their_marks(
     assert books._slots is not None
     while books._slots.take() is not None:
         pass
-    entry = record()
+    entry = record(stream=True)
     attempt = begin(entry)
     books.open(attempt, entry)
     attempt.came(250, 3)

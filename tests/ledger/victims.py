@@ -39,7 +39,7 @@ async def worker(directory: Path) -> None:
 
 async def stream(directory: Path) -> None:
     """Passes on chunks of one attempt, without an end and without marks; says each once it is passed on."""
-    books, entry = journal(directory), record()
+    books, entry = journal(directory), record(stream=True)
     await books.start()
     attempt = begin(entry)
     books.open(attempt, entry)
