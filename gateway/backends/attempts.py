@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gateway.backends.exchange import Exchange
-from gateway.backends.health import SHORT_PAUSE_S, Health, Place
+from gateway.backends.health import SHORT_PAUSE_S, Health
 from gateway.backends.holdback import Held
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
@@ -153,10 +153,11 @@ class Attempts:
         self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
-        left_s = errand.deadline - asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        left_s = errand.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()
-        tenant = errand.record.tenant
+        tenant, turn = errand.record.tenant, errand.turn
         place = exchange.health.at_once(tenant.team)
         if place is None:
             place = await exchange.health.enter(
@@ -167,12 +168,19 @@ class Attempts:
             return None
         try:
             plan = await errand.plan_for(exchange.backend)
-            if errand.turn is None:
-                call, attempt = await self._open(exchange, errand, plan, logprobs)
-            else:
-                async with errand.turn:
-                    call, attempt = await self._open(exchange, errand, plan, logprobs)
-            return await self._booked(exchange, errand, call, attempt, place)
+            if turn is not None:
+                await turn.acquire()
+            try:
+                await errand.hold.extend(exchange.backend, plan.tokens_after)
+                call, attempt = self._open(exchange, errand, plan, logprobs, loop.time())
+            finally:
+                if turn is not None:
+                    turn.release()
+            try:
+                return await exchange.ask(call, attempt, place)
+            except BaseException as end:
+                self._unanswered(errand, call, attempt, end)
+                raise
         except BaseException:
             if errand.kind == HEDGE:
                 place.outrun()
@@ -180,22 +188,22 @@ class Attempts:
                 place.left()
             raise
 
-    async def _open(
-        self, exchange: Exchange, errand: Errand, plan: ContextPlan, logprobs: bool
+    def _open(
+        self, exchange: Exchange, errand: Errand, plan: ContextPlan, logprobs: bool, now: float
     ) -> tuple[Call, Attempt]:
-        """What to send and the attempt that is opened for it, once it is paid for and can be said."""
-        backend, record, hold = exchange.backend, errand.record, errand.hold
-        await hold.extend(backend, plan.tokens_after)
+        """What to send `now` and the attempt that is opened for it. It is paid for; raises BadRequest when it cannot be
+        said, LedgerUnavailable."""
+        record = errand.record
         call = exchange.call(
             errand.request,
             plan,
-            now=asyncio.get_running_loop().time(),
+            now=now,
             deadline=errand.deadline,
             logprobs=logprobs,
-            paid_output=hold.output_limit,
+            paid_output=errand.hold.output_limit,
         )
-        attempt = record.attempt(backend)
-        call.attempt_id = attempt.id
+        attempt = record.attempt(exchange.backend)
+        call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
         self.totals.attempts += 1
         try:
@@ -205,22 +213,16 @@ class Attempts:
             raise
         return call, attempt
 
-    async def _booked(
-        self, exchange: Exchange, errand: Errand, call: Call, attempt: Attempt, place: Place
-    ) -> Relayed | Whole:
-        """Ask; whatever keeps the answer from coming closes the attempt in the books."""
-        attempt.sent_bytes = len(call.body)
-        try:
-            return await exchange.ask(call, attempt, place)
-        except GatewayError as error:
-            self._failed(errand, attempt, error)
-            if isinstance(error, BackendTimeout) and call.out_of_time:
-                raise _too_late() from error
-            raise
-        except BaseException as end:
+    def _unanswered(self, errand: Errand, call: Call, attempt: Attempt, end: BaseException) -> None:
+        """Whatever keeps the answer from coming closes the attempt in the books. Raises DeadlineExceeded where it was
+        the request that ran out of time."""
+        if not isinstance(end, GatewayError):
             attempt.error = errand.kind or type(end).__name__
             self._interrupted(errand, attempt)
-            raise
+            return
+        self._failed(errand, attempt, end)
+        if isinstance(end, BackendTimeout) and call.out_of_time:
+            raise _too_late() from end
 
     def _failed(self, errand: Errand, attempt: Attempt, error: GatewayError) -> None:
         attempt.error = error.code

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Coroutine
+from typing import Any
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
@@ -151,7 +153,10 @@ class Exchange:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
         try:
             upstream = await self.kind.send(call)
+            attempt.status, attempt.headers = upstream.status, upstream.headers
             try:
+                if not 200 <= upstream.status < 300:
+                    raise await self._failure(call, upstream)
                 return await self._answer(call, upstream, attempt, place)
             except BaseException:
                 await upstream.aclose()
@@ -168,8 +173,7 @@ class Exchange:
         if isinstance(error, BackendRateLimited):
             place.limited(error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
-            place.began(streaming=False)  # alive and well; it is the request that is at fault
-            place.succeeded(answered=False)
+            place.succeeded(answered=False)  # alive and well; it is the request that is at fault
         elif isinstance(error, BackendTimeout) and call.out_of_time:
             place.left()  # the client was in a hurry; that proves nothing
         else:
@@ -177,18 +181,14 @@ class Exchange:
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
-    async def _answer(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Relayed | Whole:
-        attempt.status, attempt.headers = upstream.status, upstream.headers
-        if not 200 <= upstream.status < 300:
-            failure = await self._failure(call, upstream)
-            if not isinstance(failure, NotSpoken):
-                failure.heed(upstream.header(b"x-should-retry"))
-            raise failure
+    def _answer(
+        self, call: Call, upstream: Upstream, attempt: Attempt, place: Place
+    ) -> Coroutine[Any, Any, Relayed | Whole]:
         if type(call.wire) is OtherToOther:
-            return await self._whatever(call, call.wire, upstream, attempt, place)
+            return self._whatever(call, call.wire, upstream, attempt, place)
         if call.request.stream:
-            return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
-        return await self._whole(call, upstream, attempt, place)
+            return self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
+        return self._whole(call, upstream, attempt, place)
 
     async def _whatever(
         self, call: Call, wire: OtherToOther, upstream: Upstream, attempt: Attempt, place: Place
@@ -214,7 +214,6 @@ class Exchange:
         attempt.first_byte_at = self._clock.time()
         body = await upstream.read(_MOST_PLAIN_BYTES)
         plain = call.wire.plain(call.request, body)
-        place.began(streaming=False)
         place.succeeded()
         if not upstream.whole:
             await upstream.aclose()
@@ -224,7 +223,14 @@ class Exchange:
         return Whole(plain, attempt)
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
-        """What a status means. Only a refusal says more than the status: its words are meant for the client."""
+        """What a status means, and whether the backend says that it is worth another call."""
+        failure = await self._meaning(call, upstream)
+        if not isinstance(failure, NotSpoken):
+            failure.heed(upstream.header(b"x-should-retry"))
+        return failure
+
+    async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
+        """Only a refusal says more than the status: its words are meant for the client."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if status == 429:

@@ -227,22 +227,26 @@ class Place:
         self._health, self._probe, self._share, self._open = health, probe, share, True
         self._started = health.monotonic()
 
-    def began(self, *, streaming: bool) -> None:
-        """First bytes are there."""
+    def began(self) -> None:
+        """A stream's first bytes are there. A plain answer's come after its last token, and say something else."""
         health = self._health
         if self._probe:
-            health.breaker.began()
-            self._probe = False
-        if streaming:  # a plain answer's first byte comes after its last token, and would say something else
-            seconds = health.monotonic() - self._started
-            health.waited(seconds)
-            ms = seconds * 1000
-            before = ms if health.first_byte_ms is None else health.first_byte_ms
-            health.first_byte_ms = before + (ms - before) * _NEWEST
+            self._proved()
+        seconds = health.monotonic() - self._started
+        health.waited(seconds)
+        ms = seconds * 1000
+        before = ms if health.first_byte_ms is None else health.first_byte_ms
+        health.first_byte_ms = before + (ms - before) * _NEWEST
+
+    def _proved(self) -> None:
+        self._health.breaker.began()
+        self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
-        """The whole answer arrived, or a refusal; `began` was called before."""
+        """The whole answer arrived, or a refusal."""
         if self._leave():
+            if self._probe:
+                self._proved()
             health = self._health
             now = health.monotonic()
             health.breaker.succeeded(now)

@@ -67,7 +67,7 @@ class Relayed:
             self._reader.eof()
         if not self._first and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
-        self._place.began(streaming=True)
+        self._place.began()
 
     def _begins(self, piece: bytes) -> bool:
         """Keep the first pieces; returns whether the beginning is still to come."""

@@ -33,7 +33,7 @@ async def fail(subject: Health, times: int) -> None:
 async def succeed(subject: Health, times: int) -> None:
     for _ in range(times):
         place = await entered(subject)
-        place.began(streaming=True)
+        place.began()
         place.succeeded()
 
 
@@ -86,7 +86,7 @@ async def test_after_the_rest_one_probe_goes_through_and_closes_the_breaker(cloc
     probe = await entered(subject)
     assert subject.state().reason == "being probed"
     assert await subject.enter(1.0) is None
-    probe.began(streaming=True)
+    probe.began()
     assert subject.state().available
     probe.succeeded()
     await succeed(subject, 3)
@@ -107,7 +107,7 @@ async def test_a_probe_that_breaks_after_its_first_bytes_opens_the_breaker_again
     await fail(subject, 5)
     clock.pass_(5.1)
     probe = await entered(subject)
-    probe.began(streaming=True)
+    probe.began()
     probe.failed()
     assert not subject.state().available
 
@@ -137,7 +137,7 @@ async def test_a_late_success_of_a_call_from_before_does_not_shorten_the_next_re
     subject = health(clock)
     early = await entered(subject)
     await fail(subject, 5)
-    early.began(streaming=True)
+    early.began()
     early.succeeded()
     assert not subject.state().available
     clock.pass_(5.1)
@@ -185,7 +185,7 @@ async def test_a_place_is_had_at_once_while_there_is_nothing_to_wait_for(clock: 
     assert (subject.in_flight, subject.at_once("")) == (0, None)  # it rests
     clock.pass_(6)
     assert subject.at_once("") is None  # a probe is not had in passing
-    (await entered(subject)).began(streaming=False)
+    (await entered(subject)).succeeded()  # a plain answer is whole when it begins
     assert not subject.breaker.open
 
 
@@ -240,7 +240,8 @@ async def test_the_time_to_a_first_byte_is_averaged_over_streams_alone(clock: St
     for pause_s, streaming in ((0.1, True), (30.0, False), (0.2, True)):
         place = await entered(subject)
         clock.pass_(pause_s)
-        place.began(streaming=streaming)
+        if streaming:
+            place.began()
         place.succeeded()
     assert subject.state().first_byte_ms == pytest.approx(120.0)
 
@@ -251,7 +252,7 @@ async def test_nearly_all_first_tokens_are_known_once_there_are_enough(clock: St
         assert (subject.slow_after_s is None) == (number <= 20)
         place = await entered(subject)
         clock.pass_(number / 100)
-        place.began(streaming=True)
+        place.began()
         place.succeeded()
     assert subject.slow_after_s == pytest.approx(0.95)
 
@@ -265,7 +266,7 @@ async def test_a_call_that_was_outrun_counts_with_the_time_that_it_took_in_vain(
             place.outrun()
             place.outrun()
         else:
-            place.began(streaming=True)
+            place.began()
             place.succeeded()
     assert subject.slow_after_s == pytest.approx(2.0)
     assert subject.in_flight == 0
@@ -277,6 +278,5 @@ async def test_the_time_to_a_whole_answer_is_averaged_over_answers_alone(clock: 
     for pause_s, answered in ((1.0, True), (60.0, False), (2.0, True)):
         place = await entered(subject)
         clock.pass_(pause_s)
-        place.began(streaming=False)
         place.succeeded(answered=answered)
     assert subject.whole_s == pytest.approx(1.2)
