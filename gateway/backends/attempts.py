@@ -80,6 +80,8 @@ class Attempts:
         self.totals = Totals()
         self._exchanges = exchanges
         self._clock = clock
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Asked for once: to find it out takes a system call."""
 
     async def first_of(
         self,
@@ -153,7 +155,9 @@ class Attempts:
         self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         left_s = errand.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()

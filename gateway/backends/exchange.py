@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Coroutine
-from typing import Any
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
@@ -157,7 +155,11 @@ class Exchange:
             try:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)
-                return await self._answer(call, upstream, attempt, place)
+                if type(call.wire) is OtherToOther:
+                    return await self._whatever(call, call.wire, upstream, attempt, place)
+                if call.request.stream:
+                    return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
+                return await self._whole(call, upstream, attempt, place)
             except BaseException:
                 await upstream.aclose()
                 raise
@@ -180,15 +182,6 @@ class Exchange:
             place.failed()
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
-
-    def _answer(
-        self, call: Call, upstream: Upstream, attempt: Attempt, place: Place
-    ) -> Coroutine[Any, Any, Relayed | Whole]:
-        if type(call.wire) is OtherToOther:
-            return self._whatever(call, call.wire, upstream, attempt, place)
-        if call.request.stream:
-            return self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
-        return self._whole(call, upstream, attempt, place)
 
     async def _whatever(
         self, call: Call, wire: OtherToOther, upstream: Upstream, attempt: Attempt, place: Place

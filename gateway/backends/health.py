@@ -144,7 +144,6 @@ class Health:
         queue_timeout_s: float = 5.0,
     ) -> None:
         self.name = name
-        self.in_flight = 0
         self.first_byte_ms: float | None = None
         self.whole_s: float | None = None
         """From a call to its whole answer, on average."""
@@ -157,6 +156,10 @@ class Health:
         breaker = self.breaker
         reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
+
+    @property
+    def in_flight(self) -> int:
+        return self.places.taken
 
     @property
     def slow_after_s(self) -> float | None:
@@ -173,7 +176,6 @@ class Health:
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.places.take(share):
             return None
-        self.in_flight += 1
         return Place(self, False, share)
 
     async def enter(
@@ -202,7 +204,6 @@ class Health:
         return None if resting else self._start(share)
 
     def _start(self, share: str) -> Place:
-        self.in_flight += 1
         breaker = self.breaker
         return Place(self, (breaker.open or breaker.limited_until > 0) and breaker.start(), share)
 
@@ -279,7 +280,5 @@ class Place:
         if not self._open:
             return False
         self._open = False
-        health = self._health
-        health.in_flight -= 1
-        health.places.give_back(self._share)
+        self._health.places.give_back(self._share)
         return True

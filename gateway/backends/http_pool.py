@@ -52,7 +52,7 @@ class PooledClient:
         self._line: dict[asyncio.Future[Connection | None], float] = {}
         """Who waits → until when (loop time), first come first. None as a result: open one of your own."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """That of the first request, and of all others."""
+        """Asked for once: to find it out takes a system call."""
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._closed = False
@@ -103,7 +103,7 @@ class PooledClient:
         self, head: bytes, body: bytes, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Response:
         loop = self._loop
-        if loop is None:  # asked once: the answer takes a system call
+        if loop is None:
             loop = self._loop = asyncio.get_running_loop()
         limit = loop.time() + first_byte_timeout
         if limit > deadline:

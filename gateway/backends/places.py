@@ -44,6 +44,10 @@ class Places:
         return {"waiting": len(self._queue), **self._counts}
 
     @property
+    def taken(self) -> int:
+        return self._concurrent - self._free
+
+    @property
     def waiting(self) -> int:
         return self._queue.length
 

@@ -190,20 +190,19 @@ class Journal:
 
     def _append(self, line: bytes) -> bool:
         """One write of `line`, after what waits. False: the disk took nothing, or not all of it."""
-        data = line
         if self._waiting or self._torn:
             # What was torn must not become whole by the newline that ends it.
-            data = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
+            line = b"".join((b"~\n" if self._torn else b"", *self._waiting, line))
         try:
-            written = os.write(self._fd, data)
+            written = os.write(self._fd, line)
         except OSError as error:
             self._lost = error.errno not in _FULL
             return self._refuse(error.strerror or str(error))
         self._size += written
-        if written != len(data):
+        if written != len(line):
             self._torn = True
             return self._refuse("the disk took only a part")
-        self._unflushed.append(data)
+        self._unflushed.append(line)
         if self._refused or self._waiting:
             self._recovered()
         return True

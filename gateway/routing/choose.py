@@ -16,7 +16,7 @@ from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Considered, ContextEstimate, Grade, Prefix, Route
+from gateway.domain.route import Considered, ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing import occupancy
@@ -171,7 +171,17 @@ class Router:
                 param="model",
             )
         prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
-        demand = self._demand(request, tenant, estimate, named, prefix)
+        most = request.max_output_tokens
+        demand = Demand(
+            request.dialect,
+            request.needs if named.rule else _NOTHING,  # a backend asked for itself may refuse for itself
+            estimate,
+            self._lengths.expected(tenant.team, request.model, most) * request.parallel,
+            most,
+            tenant.policy.data,
+            request.controls.tier,
+            prefix,
+        )
         if named.rule is None and len(named.backends) == 1:
             return self._only(named.backends[0], demand, request)
         sessions = self._continuity.sessions
@@ -226,26 +236,6 @@ class Router:
         strategies = len(self.plan.strategies) if self.plan else 0
         learned = {"lengths_known": len(self._lengths), "strategies": strategies}
         return {**self._counts, **learned, **self._continuity.stats()}
-
-    def _demand(
-        self,
-        request: CompletionRequest,
-        tenant: Tenant,
-        estimate: ContextEstimate,
-        named: Named,
-        prefix: Prefix | None,
-    ) -> Demand:
-        most = request.max_output_tokens
-        return Demand(
-            request.dialect,
-            request.needs if named.rule else _NOTHING,  # a backend asked for itself may refuse for itself
-            estimate,
-            self._lengths.expected(tenant.team, request.model, most) * request.parallel,
-            most,
-            tenant.policy.data,
-            request.controls.tier,
-            prefix,
-        )
 
     def _by_rule(
         self,

@@ -29,7 +29,7 @@ class OutputLengths:
     def expected(self, team: str, model: str, limit: int | None) -> int:
         """Tokens, never above the request's own limit."""
         known = self._means.get((team, model))
-        tokens = PRIOR_TOKENS if known is None else max(1, round(known.tokens))
+        tokens = PRIOR_TOKENS if known is None else round(known.tokens) or 1
         return tokens if limit is None or tokens < limit else limit
 
     def learn(self, record: Record) -> None:
