@@ -18,6 +18,7 @@ _BEGINNING = 64 * 2**10
 
 _CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
 _NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
+_APART = frozenset({"index", "delta"})
 
 
 class Assembly:
@@ -28,6 +29,8 @@ class Assembly:
         """The last usage object as the backend sent it."""
         self.unreadable = 0
         self._top: dict[str, Any] = {}
+        self._known = set(_CHUNK_ONLY)
+        """Names at a chunk's top of which another one says nothing new."""
         self._choices: dict[int, _Choice] = {}
         self._size = 0
         """Of what the choices keep, about."""
@@ -56,7 +59,8 @@ class Assembly:
         except orjson.JSONDecodeError:
             self.unreadable += 1
         else:
-            self.add_parsed({"choices": [{"index": choice, "delta": {field: said}}]}, len(text))
+            self._choice(choice).say(field, said)
+            self._grow(len(said))
 
     def add_parsed(self, chunk: Any, size: int) -> None:
         """An event's data, which was `size` bytes."""
@@ -64,22 +68,36 @@ class Assembly:
             self._add(chunk, size)
         except (AttributeError, TypeError, KeyError, RecursionError):
             self.unreadable += 1
-        if self._size > MAX_BYTES:
-            self._let_go()
 
     def _add(self, chunk: dict[str, Any], size: int) -> None:
         if type(chunk.get("usage")) is dict:
             self.usage = chunk["usage"]
-        top = self._top
-        for key, value in chunk.items():
-            if key not in _CHUNK_ONLY and not top.get(key):
-                top[key] = value
+        if not chunk.keys() <= self._known:
+            self._add_top(chunk)
         for choice in chunk.get("choices") or ():
-            index = _number(choice.get("index", 0))
-            if index not in self._choices:
-                self._choices[index] = _Choice()
-            self._choices[index].add(choice)
-            self._size += _weight(choice, size)
+            self._grow(self._choice(choice.get("index", 0)).add(choice, size))
+
+    def _add_top(self, chunk: dict[str, Any]) -> None:
+        """Of each field the first value that says something."""
+        top, known = self._top, self._known
+        for key, value in chunk.items():
+            if key not in known:
+                top[key] = value
+                if value:
+                    known.add(key)
+
+    def _choice(self, index: object) -> _Choice:
+        if type(index) is not int:
+            raise TypeError("an index must be a number")
+        found = self._choices.get(index)
+        if found is None:
+            found = self._choices[index] = _Choice()
+        return found
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_BYTES:
+            self._let_go()
 
     def cut(self) -> dict[str, Any]:
         """The chunk that says of every choice under way that it has reached its length."""
@@ -106,7 +124,10 @@ class Assembly:
     @property
     def finished(self) -> bool:
         """Has every choice that began said why it ended?"""
-        return bool(self._choices) and all(choice.finish for choice in self._choices.values())
+        for choice in self._choices.values():
+            if not choice.finish:
+                return False
+        return bool(self._choices)
 
     @property
     def confidence(self) -> float | None:
@@ -163,23 +184,42 @@ class _Choice:
         self._calls: dict[int, _Call] = {}
         self._function: _Call | None = None
 
-    def add(self, choice: dict[str, Any]) -> None:
+    def add(self, choice: dict[str, Any], size: int) -> int:
+        """How much of a chunk of `size` bytes is kept of it: its text, or all when there is more to it."""
+        kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
-            if key == "delta":
-                self._delta(value or {})
+            if key == "finish_reason":
+                if type(value) is str and value:
+                    self.finish = value
             elif key == "logprobs":
-                self._add_logprobs(value)
-            elif key == "finish_reason":
-                self.finish = value if type(value) is str and value else self.finish
-            elif key != "index" and (value is not None or key not in self._fields):
+                if value:
+                    self._add_logprobs(value)
+                    kept = size
+                elif value is not None and self._logprobs is None:
+                    self._logprobs = {}
+            elif key not in _APART and (value is not None or key not in self._fields):
                 self._fields[key] = value
+        return kept
 
-    def _delta(self, delta: dict[str, Any]) -> None:
+    def say(self, field: str, text: str) -> None:
+        texts = self._texts.get(field)
+        if texts is None:
+            self._texts[field] = [text]
+        else:
+            texts.append(text)
+
+    def _delta(self, delta: dict[str, Any], size: int) -> int:
+        """What `add` returns."""
+        characters, more = 0, False
         if type(delta.get("content")) is list:
-            delta = flattened(delta)
+            delta, more = flattened(delta), True
         for key, value in delta.items():
+            if type(value) is str:
+                characters += len(value)
+            elif value:
+                more = True
             if key in TEXT_FIELDS and type(value) is str:
-                self._texts.setdefault(key, []).append(value)
+                self.say(key, value)
             elif key == "tool_calls":
                 self._tool_calls(value or [])
             elif key == "function_call" and value:
@@ -187,6 +227,7 @@ class _Choice:
                 self._function.add({"function": value})
             elif value is not None or key not in self._message:
                 self._message[key] = _merged(self._message.get(key), value, key)
+        return size if more else characters
 
     def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
@@ -195,9 +236,7 @@ class _Choice:
                 index = len(self._calls)
             self._calls.setdefault(_number(index), _Call()).add(call)
 
-    def _add_logprobs(self, value: dict[str, Any] | None) -> None:
-        if value is None:
-            return
+    def _add_logprobs(self, value: dict[str, Any]) -> None:
         if self._logprobs is None:
             self._logprobs = {}
         for key, entries in value.items():
@@ -259,19 +298,6 @@ def _merged(known: Any, value: Any, name: str = "") -> Any:
     if type(known) is dict:
         return known | {key: _merged(known.get(key), inner, key) for key, inner in value.items()}
     return known + value if type(known) in (str, list) else value
-
-
-def _weight(choice: dict[str, Any], size: int) -> int:
-    """How much of a chunk of `size` bytes is kept of a choice: its text, or all when there is more to it."""
-    if choice.get("logprobs"):
-        return size
-    characters = 0
-    for value in (choice.get("delta") or {}).values():
-        if type(value) is str:
-            characters += len(value)
-        elif value:
-            return size
-    return characters
 
 
 def _number(index: object) -> int:

@@ -94,13 +94,15 @@ class ChatStream(ChatReader):
 
     def _note(self, chunk: dict[str, Any]) -> bool:
         raw_usage, choices = chunk.get("usage"), chunk.get("choices")
-        self.usage = openai_usage(raw_usage) or self.usage
+        if raw_usage is not None:
+            self.usage = openai_usage(raw_usage) or self.usage
         if type(choices) is not list:
             return True
         reasons = [choice.get("finish_reason") for choice in choices if type(choice) is dict]
-        if any(reasons) and not self._transcript.says(chunk):
-            self._transcript.silent += 1
-        self.finish = overall_finish((self.finish, *reasons))
+        if any(reasons):
+            if not self._transcript.says(chunk):
+                self._transcript.silent += 1
+            self.finish = overall_finish((self.finish, *reasons))
         only_usage = not choices and type(raw_usage) is dict
         return self._wants_usage or not only_usage
 

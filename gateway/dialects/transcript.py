@@ -54,8 +54,10 @@ class Transcript:
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None
-            if type(delta) is dict and any(value for key, value in delta.items() if key != "role"):
-                return True
+            if type(delta) is dict:
+                for key, value in delta.items():
+                    if value and key != "role":
+                        return True
         return False
 
     @property
