@@ -81,7 +81,8 @@ class Bodies:
 
     def keep(self, digest: bytes, stored: Stored) -> None:
         """At hand from now on, for as long as there is room."""
-        self.forget(digest)
+        if digest in self._at_hand:
+            self.forget(digest)
         self._at_hand[digest] = stored
         self._at_hand_bytes += len(stored.completion) + BESIDE_BYTES
         while self._at_hand_bytes > self._limit:

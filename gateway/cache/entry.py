@@ -134,8 +134,9 @@ def encode_flush(flush: Flush) -> dict[str | bytes, bytes]:
     return {"op": b"flush", "meta": orjson.dumps(told)}
 
 
-def encode_gone(entries: Iterable[Entry]) -> dict[str | bytes, bytes]:
-    return {"op": b"gone", "meta": orjson.dumps([(entry.digest.hex(), entry.place) for entry in entries])}
+def encode_gone(name: str, entries: Iterable[Entry]) -> dict[str | bytes, bytes]:
+    meta = orjson.dumps([(entry.digest.hex(), entry.place) for entry in entries])
+    return {"name": name.encode(), "op": b"gone", "meta": meta}
 
 
 def encode_wrong(wrong: Wrong) -> dict[str | bytes, bytes]:
@@ -150,7 +151,7 @@ def encode_judged(judged: Judged) -> dict[str | bytes, bytes]:
 
 
 def name_of(fields: Mapping[bytes, bytes]) -> bytes:
-    """The batch's name, read without reading the batch; empty for what is no batch."""
+    """Its author's name for it, read without reading the rest; empty for what has none."""
     return fields.get(b"name", b"")
 
 

@@ -154,5 +154,6 @@ class Known:
 
 def _least(entries: OrderedDict[bytes, Entry]) -> bytes:
     """The one that saves least per byte among those least lately asked for, and never the newest beside others."""
-    oldest = islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1)))
-    return min(oldest, key=lambda entry: entry.worth_pico / max(1, entry.size)).digest
+    oldest = list(islice(entries.values(), min(_COMPARED, max(1, len(entries) - 1))))
+    worths = [entry.worth_pico / (entry.size or 1) for entry in oldest]
+    return oldest[worths.index(min(worths))].digest

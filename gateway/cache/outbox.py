@@ -71,7 +71,7 @@ class Outbox:
         self._doomed: list[Entry] = []
         """To be deleted from the server."""
         self._own: dict[bytes, None] = {}
-        """Batches on the log that this worker need not read."""
+        """Names of what is on the log and this worker need not read."""
         self._answers = self._bytes = 0
         self._wake = asyncio.Event()
         self._turn = asyncio.Lock()
@@ -202,20 +202,24 @@ class Outbox:
         await self._tell(Batch(parcel.place, parcel.place, parcel.epoch, [entry for _, (entry, _) in items]))
 
     async def _tell(self, batch: Batch) -> None:
-        """On the log, which this worker then need not read again."""
-        name = batch.name.encode()
-        if len(self._own) >= _MOST_OWN:
-            self._own.clear()
-        self._own[name] = None
-        try:
-            await self._log.append(encode(batch), weight=len(batch.entries))
-        except BaseException:
-            self._own.pop(name, None)  # if it arrived all the same, it is news
-            raise
+        await self._append(batch.name, encode(batch), len(batch.entries))
         self._counts["batches"] += 1
 
     async def _bury(self, entries: list[Entry]) -> None:
-        await self._log.append(encode_gone(entries))
+        name = self._name()
+        await self._append(name, encode_gone(name, entries), 1)
+
+    async def _append(self, name: str, fields: dict[str | bytes, bytes], weight: int) -> None:
+        """To the log, where this worker need not read it again."""
+        own = name.encode()
+        if len(self._own) >= _MOST_OWN:
+            self._own.clear()
+        self._own[own] = None
+        try:
+            await self._log.append(fields, weight=weight)
+        except BaseException:
+            self._own.pop(own, None)  # if it arrived all the same, it is news
+            raise
 
     def _finish(self, parcel: _Parcel) -> None:
         """It is gone, and what is still in it is lost."""

@@ -58,7 +58,7 @@ def test_a_flush_comes_back_too() -> None:
 
 def test_what_was_let_go_and_what_was_wrong_come_back() -> None:
     entry = Entry(b"d" * 16, "a", (), 1.0, 2.0, 3, place="place")
-    assert decode(as_read(encode_gone([entry]))) == Gone([(b"d" * 16, "place")])
+    assert decode(as_read(encode_gone("author-1", [entry]))) == Gone([(b"d" * 16, "place")])
     assert decode(as_read(encode_wrong(Wrong("req_1", "a")))) == Wrong("req_1", "a")
 
 
