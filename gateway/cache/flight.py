@@ -292,6 +292,8 @@ class Followed:
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
     """As the answer's, once it has begun."""
+    _answer: Answer
+    """Whose this is, from then on."""
     ending = b""
     complete = False
 
@@ -314,16 +316,12 @@ class Followed:
         if flight.error is not None:
             await self.aclose()
             return False
-        answer = self._answer
+        assert flight.answer is not None
+        self._answer = answer = flight.answer
         self.stream, self.status, self.content_type = answer.stream, answer.status, answer.content_type
         if flight.over and not flight.count:
             self._end()
         return True
-
-    @property
-    def _answer(self) -> Answer:
-        assert self.flight.answer is not None
-        return self.flight.answer
 
     @property
     def over(self) -> bool:
