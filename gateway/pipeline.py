@@ -141,7 +141,8 @@ class Reply:
             error = late = DeadlineExceeded(
                 "The request's deadline passed before its answer was whole; allow more with x-thriftgate-deadline."
             )
-        self.settle()
+        if not self._settled:
+            self.settle()
         if self.purchase is None:
             self._leave(error)
         else:

@@ -104,7 +104,8 @@ class Purchase:
 
     def close(self) -> None:
         """Settle, keep the answer, give back what is held. Synchronous, so that no cancellation comes in between."""
-        self.settle()
+        if not self._settled:
+            self.settle()
         if (answer := getattr(self, "answer", None)) is not None:
             quietly(self._keep, answer)
         if self.hold is not None:

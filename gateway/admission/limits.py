@@ -16,8 +16,8 @@ from gateway.domain.record import Record
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded, StateUnavailable
 from gateway.state.connection import State
-from gateway.state.lease import Lease, Short
-from gateway.state.leases import Leases, Want
+from gateway.state.lease import Lease, Short, Want
+from gateway.state.leases import Leases
 
 What = Literal["requests", "tokens", "concurrent"]
 
@@ -194,8 +194,7 @@ class Admitted:
         """Free its place. Nothing settled means that no backend was asked."""
         if self._tokens is not None:
             self.settle(0)
-        for lease in self._account.gauges:
-            self._leases.give(lease, 1)
+        self._leases.give(self._account.gauges, 1)
 
 
 def _shown(what: What, rules: Sequence[_Rule]) -> _Shown:
@@ -216,16 +215,13 @@ def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
     for shown in account.shown:
         rule = shown.only
         if rule is None:
-            rule = min(shown.rules, key=_remaining)
+            left = [rule.lease.rest + rule.lease.free for rule in shown.rules]
+            rule = shown.rules[left.index(min(left))]
             headers[shown.limit] = str(rule.limit)
         headers[shown.remaining] = str(rule.lease.remaining)
         if short is not None and short.lease is rule.lease and short.retry_after_s:
             headers[shown.reset] = duration(short.retry_after_s)
     return headers
-
-
-def _remaining(rule: _Rule) -> int:
-    return rule.lease.remaining
 
 
 def duration(seconds: float) -> str:

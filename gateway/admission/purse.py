@@ -209,12 +209,10 @@ class Purse:
 
     def give(self, units: int) -> None:
         """A hold ends and nothing was spent."""
-        for lease in self.leases:
-            self._leases.give(lease, units)
+        self._leases.give(self.leases, units)
         self._freed.tell()
 
     def settle(self, held: int, cost: int) -> None:
         """A hold ends and `cost` was spent."""
-        for lease in self.leases:
-            self._leases.settle(lease, held, cost)
+        self._leases.settle(self.leases, held, cost)
         self._freed.tell()

@@ -94,7 +94,9 @@ class Keys:
     def _seed(self, request: CompletionRequest, tenant: Tenant, what: str) -> _Hash:
         """All that goes into a key beside the body."""
         controls = request.controls
-        betas = sorted(value for name, value in request.headers.items() if name.endswith(b"-beta"))
+        betas = []
+        if request.headers:
+            betas = sorted(value for name, value in request.headers.items() if name.endswith(b"-beta"))
         if controls.tier or controls.untouched or betas:
             return self._around(request, tenant, what, betas)
         name = (tenant.key.id, request.dialect, what)

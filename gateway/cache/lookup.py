@@ -141,7 +141,7 @@ class Cache:
         ticket = self._ticket(request, tenant, record)
         shared = self._joins.allowed(request, tenant)
         if control != "refresh":
-            if hit := await self._exactly(ticket, request, record):
+            if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
                 return hit
             if ticket.question is not None:
                 if shared and (join := await self._joins.join(ticket.digest, request, deadline, claim=False)):
@@ -151,7 +151,8 @@ class Cache:
             if shared:
                 claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
                 waited = claim and everywhere and await self._joins.elsewhere(ticket.digest, deadline)
-                if waited and (hit := await self._exactly(ticket, request, record)):
+                again = waited and self._exactly(ticket, record)
+                if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
                     return hit
                 if join := await self._joins.join(ticket.digest, request, deadline, claim=claim):
                     return self._joined(join, record)
@@ -191,11 +192,12 @@ class Cache:
             "" if question is None else scope(tenant),
         )
 
-    async def _exactly(self, ticket: Ticket, request: CompletionRequest, record: Record) -> Hit | None:
+    def _exactly(self, ticket: Ticket, record: Record) -> bool:
+        """Is there a stored answer to the very same question, and can it be had?"""
         if not self._state.healthy:
             record.degraded.add("state")
-            return None
-        return await self._recall(ticket.digest, "exact", request, record)
+            return False
+        return self._known.get(ticket.digest, time.time()) is not None
 
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
@@ -311,10 +313,12 @@ class Cache:
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""
         gone = self._known.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
+        if gone is None:
+            return False
         if gone:
             self._outbox.discard(gone)
-        if self._known.get(entry.digest, 0.0) is not entry:
-            return False
+            if gone[-1] is entry:
+                return False
         self._semantic.add(entry)
         return True
 

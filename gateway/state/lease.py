@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,6 +13,7 @@ from gateway.state.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
 Kind = Literal["rate", "gauge", "sum"]
 """rate: uses of the last 60 s · gauge: what is in use now · sum: everything ever settled, plus what is in use."""
 
+Want = tuple["Lease", int]
 Rebuild = Callable[[], Awaitable[int]]
 
 LIFE_MS = 660_000
@@ -96,16 +97,7 @@ class Lease:
 
     def take(self, units: int, step: int) -> None:
         """Use `units`, which must be `free`. Only a rate asks when."""
-        self.free -= units
-        self._taken += units
-        if units > self._biggest:
-            self._biggest = units
-        if self.kind == "rate":
-            self._pending[step] += units
-            self._window[step] += units
-        else:
-            self.busy += units
-            self.touched = True
+        take(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
         """Use `units` without having them: the server is out of reach and the rule says go on."""
@@ -276,6 +268,21 @@ class Lease:
         """The server has given our lease to others when it has not heard of us for so long."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
+
+
+def take(wants: Sequence[Want], step: int) -> None:
+    """`Lease.take` for all counters of a request, without a call for each."""
+    for lease, units in wants:
+        lease.free -= units
+        lease._taken += units
+        if units > lease._biggest:
+            lease._biggest = units
+        if lease.kind == "rate":
+            lease._pending[step] += units
+            lease._window[step] += units
+        else:
+            lease.busy += units
+            lease.touched = True
 
 
 def _counting(known: Mapping[int, int]) -> defaultdict[int, int]:

@@ -18,15 +18,15 @@ from weakref import WeakValueDictionary
 
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.state import lease as counters
 from gateway.state.connection import State
-from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short
+from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
 from gateway.state.peers import Peers, name_of_mine
 from gateway.state.rebuild import read_base
 
 log = logging.getLogger(__name__)
 
-Want = tuple[Lease, int]
 
 _TOGETHER = 48
 """Most counters of one call."""
@@ -155,8 +155,7 @@ class Leases:
             if lease.free < units:
                 return False
         self.taken_at = step = self._clock(_STEPS_A_SECOND)
-        for lease, units in wants:
-            lease.take(units, step)
+        counters.take(wants, step)
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
@@ -184,17 +183,20 @@ class Leases:
         """As `take`, for whoever cannot wait: at most one round trip. Raises StateUnavailable."""
         return None if self.try_take(wants) else await self._ask(wants)
 
-    def give(self, lease: Lease, units: int) -> None:
-        """Units of a gauge or sum are no longer in use."""
-        lease.give(units)
-        if lease.tight:
-            self._hurry.set()
+    def give(self, leases: Sequence[Lease], units: int) -> None:
+        """Units of each of several gauges or sums are no longer in use."""
+        for lease in leases:
+            lease.give(units)
+            if lease.tight:
+                self._hurry.set()
 
-    def settle(self, lease: Lease, held: int, cost: int) -> None:
-        """`held` units of a sum are no longer in use; `cost` were spent."""
-        lease.settle(held, cost, self._clock(_MARKS_A_SECOND))
-        if lease.tight:
-            self._hurry.set()
+    def settle(self, leases: Sequence[Lease], held: int, cost: int) -> None:
+        """`held` units of each of several sums are no longer in use; `cost` were spent."""
+        mark = self._clock(_MARKS_A_SECOND)
+        for lease in leases:
+            lease.settle(held, cost, mark)
+            if lease.tight:
+                self._hurry.set()
 
     def force(self, lease: Lease, units: int) -> None:
         """Use what was not granted, because the server is out of reach and the rule says go on."""

@@ -46,7 +46,7 @@ async def test_when_memory_is_full_old_answers_go_and_counters_in_use_stay(direc
         budget = leases.counter("a", "budget", kind="sum", limit=10**12, life_ms=86_400_000, rebuild=settled)
         rate = leases.counter("a", "requests", kind="rate", limit=10**6)
         assert await leases.take([(budget, 500), (rate, 1)]) is None
-        leases.settle(budget, 500, 500)
+        leases.settle([budget], 500, 500)
         epoch = state.epoch
         for number in range(450):  # 45 MiB
             await bundle.put(state, state.key("cache", str(number)), [("a", b"x" * 100_000)], 86_400)

@@ -106,11 +106,11 @@ async def test_of_several_sums_the_same_is_held_or_nothing(state: State) -> None
             leases.counter("team", name, kind="sum", limit=1000, rebuild=Books()) for name in ("day", "month")
         )
         assert await leases.take([(first, 10)]) is None
-        leases.give(first, 10)
+        leases.give([first], 10)
         assert not leases.try_hold([first, second], 5)
         assert (first.busy, second.busy) == (0, 0)
         assert await leases.take([(second, 10)]) is None
-        leases.give(second, 10)
+        leases.give([second], 10)
         assert leases.try_hold([first, second], 5)
         assert (first.busy, second.busy) == (5, 5)
 
@@ -182,9 +182,9 @@ async def test_a_gauge_is_exact_and_free_again_when_given_back(state: State) -> 
     async with worker(state) as one, worker(state) as two:
         mine, others = gauge(one, 8), gauge(two, 8)
         assert sum(await asyncio.gather(takes(one, mine, 8), takes(two, others, 8))) == 8
-        one.give(mine, mine.busy)
-        two.give(others, others.busy)
-        await asyncio.sleep(0.05)
+        one.give([mine], mine.busy)
+        two.give([others], others.busy)
+        await asyncio.sleep(0.5)
         assert await takes(two, others, 8) == 8
 
 
@@ -221,8 +221,8 @@ async def test_held_is_settled_or_released_and_nothing_is_lost(state: State) -> 
         await leases.take([(lease, 400)])
         await leases.take([(lease, 400)])
         assert await leases.take([(lease, 400)]) is not None
-        leases.settle(lease, 400, 150)
-        leases.give(lease, 400)
+        leases.settle([lease], 400, 150)
+        leases.give([lease], 400)
         assert await takes(leases, lease, 9, 100) == 8
         assert (lease.settled, lease.busy, lease.remaining) == (150, 800, 50)
 
@@ -232,7 +232,7 @@ async def test_closing_gives_everything_back(state: State) -> None:
         lease, used = rate(leases, 1000), money(leases, 1000, Books())
         await takes(leases, lease, 30)
         await leases.take([(used, 100)])
-        leases.settle(used, 100, 60)
+        leases.settle([used], 100, 60)
     entries = (await state.call("HGET", lease.key, "w")).decode()
     assert entries.split("=")[1:3] == ["0", "0"]
     assert (await stored(state, lease), await stored(state, used)) == (30, 60)
@@ -261,7 +261,7 @@ async def test_wiped_data_are_rebuilt_and_open_holds_still_count(server: Embedde
         mine, others = money(one, 1000, books), money(two, 1000, books)
         assert await two.take([(others, 500)]) is None
         assert await one.take([(mine, 200)]) is None
-        one.settle(mine, 200, 120)
+        one.settle([mine], 200, 120)
         books.settled = 120
         await asyncio.sleep(0.6)  # settled before the rebuild begins, beyond doubt
         await own.call("FLUSHALL")
@@ -279,14 +279,14 @@ async def test_a_report_that_was_cut_off_by_a_freeze_counts_once(
     async with worker(own) as leases:
         lease = money(leases, 10_000, Books())
         await leases.take([(lease, 1000)])
-        leases.settle(lease, 1000, 700)
+        leases.settle([lease], 1000, 700)
         assert server.pid is not None
         os.kill(server.pid, signal.SIGSTOP)
         try:
             with pytest.raises(StateUnavailable):
                 await leases.refresh([lease], 0)  # the server reads it when it wakes
             leases.force(lease, 500)
-            leases.settle(lease, 500, 300)
+            leases.settle([lease], 500, 300)
         finally:
             os.kill(server.pid, signal.SIGCONT)
         await until(lambda: own.healthy)
@@ -302,7 +302,7 @@ async def test_a_server_that_lost_its_last_moments_is_found_out(state: State) ->
         await leases.take([(lease, 100)])
         before = await state.call("HGETALL", lease.key)
         for _ in range(3):
-            leases.settle(lease, 0, 100)
+            leases.settle([lease], 0, 100)
             await leases.refresh([lease], 0)
         books.settled = 300
         await asyncio.sleep(0.6)
@@ -315,7 +315,7 @@ async def test_a_counter_of_another_epoch_is_not_trusted(state: State, state_url
     async with worker(state) as leases:
         lease = money(leases, 1000, Books())
         assert await leases.take([(lease, 900)]) is None
-        leases.settle(lease, 900, 900)
+        leases.settle([lease], 900, 900)
     await state.call("SET", state.key("epoch"), "another")
     books = Books(500)
     fresh = State(state_url, timeout_s=2.0, namespace=state._namespace)
@@ -432,7 +432,7 @@ async def test_what_a_dead_worker_held_is_free_as_soon_as_somebody_is_short_of_i
         assert books.asked == 3  # once by the dead one, twice the same by this one
         assert lease.settled == 31  # and a hundredth of what it had in use, for what it never read
         assert await leases.take([(lease, 10)]) is not None
-        leases.give(lease, 60)
+        leases.give([lease], 60)
 
 
 async def test_a_living_worker_keeps_what_it_holds(state: State) -> None:
@@ -443,7 +443,7 @@ async def test_a_living_worker_keeps_what_it_holds(state: State) -> None:
         for _ in range(4):
             assert await two.take([(money(two, 100, books), 10)]) is not None
         assert books.asked == 1
-        one.give(first, 100)
+        one.give([first], 100)
 
 
 async def test_what_is_settled_while_a_sum_is_rebuilt_is_not_forgotten(state: State) -> None:
@@ -471,7 +471,7 @@ async def test_what_is_settled_while_a_sum_is_rebuilt_is_not_forgotten(state: St
         lease = money(one, 1000, books)
         wanting = asyncio.ensure_future(granted(one, lease, 500))
         await reading.wait()
-        two.settle(other, 300, 250)
+        two.settle([other], 300, 250)
         async with asyncio.timeout(30):
             while other._unreported:
                 await asyncio.sleep(0.01)
@@ -487,6 +487,6 @@ async def test_a_counter_of_many_keeps_nothing_ahead_and_is_forgotten(state: Sta
         lease = leases.counter("one user", "sum", kind="sum", limit=100, rebuild=Books(), ahead=False)
         assert await leases.take([(lease, 10)]) is None
         assert lease.free == 0
-        leases.settle(lease, 10, 4)
+        leases.settle([lease], 10, 4)
         await until(lambda: not leases.stats()["leases"])
         assert await stored(state, lease) == 4

@@ -87,7 +87,7 @@ async def test_a_sum_is_not_overrun_by_a_fail_over(servers: RedisServers, until:
                 if short is None:
                     spent += 60
                     books.settled = spent  # the ledger has it before anybody asks
-                    leases.settle(lease, 100, 60)
+                    leases.settle([lease], 100, 60)
             if turn == 40 and not killed:
                 killed = True
                 await asyncio.to_thread(servers.kill, master)
