@@ -31,11 +31,9 @@ def find_error(body: Any) -> UpstreamError | None:
             return None
     error = body.get("error")
     if not error:
-        if "choices" in body:
-            return None
         if body.get("object") == "error" or (body.get("type") == "error" and "message" in body):
             error = body
-        elif not (error := body.get("detail") or body.get("errors")):
+        elif "choices" in body or not (error := body.get("detail") or body.get("errors")):
             return None
     if type(error) is not dict:
         return UpstreamError(error[:MAX_MESSAGE] if type(error) is str else _dump(error))
