@@ -92,11 +92,18 @@ class ModelEmbedder:
 
     async def _load(self) -> None:
         try:
-            self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._load_model)
+            self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
         except Exception:
             # Whatever is wrong with a model or its libraries, the gateway serves on without the semantic cache.
             self._failed = True
             log.exception("the embedder %s could not be loaded; the semantic cache is off", self.name)
+
+    def _loaded(self) -> Model:
+        # The package first, and whole: a model's library asks for NumPy's innermost module, and where another thread is
+        # just importing NumPy, each has what the other waits for; both then get half of it, for the process's life.
+        import numpy  # noqa: F401
+
+        return self._load_model()
 
     async def aclose(self) -> None:
         await self._tasks.aclose()

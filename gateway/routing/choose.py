@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -72,6 +73,8 @@ def followed(artefact: str | None) -> Plan | None:
 
 
 _MOST_NAMES = 4096
+_AGAIN_S = 30.0
+"""Until the grader that could not be loaded is tried again."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
 """The need that gives way where no candidate can be told how hard to think."""
@@ -103,6 +106,8 @@ class Router:
         self._backends = tuple(backends)
         self._continuity = continuity or Continuity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
+        self._judge_again_at = float("-inf")
+        """Loop time before which nobody tries again to load it, since it failed."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy, Named]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -117,11 +122,23 @@ class Router:
         """
         named = self._named(request.model, tenant.policy)
         if named.rule is not None and len(named.backends) > 1 and not self._judge.ready:
-            await self._judge.load()
+            await self._prepare(record)
         route = self._decide(named, request, tenant, estimate, record.session)
         record.route = route
         record.difficulty = route.grade.difficulty if route.grade else None
         return route
+
+    async def _prepare(self, record: Record) -> None:
+        """Load what grades. Where that fails, the reference answers: savings are lost, the service is not."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._judge_again_at:
+            try:
+                await self._judge.load()
+            except Exception:  # whatever is wrong with it or with its libraries
+                self._judge_again_at = now + _AGAIN_S
+                log.exception("the difficulty grader cannot be loaded; references answer for %g s", _AGAIN_S)
+        if not self._judge.ready:
+            record.degraded.add("grader")
 
     def wants(self, policies: Iterable[Policy]) -> bool:
         """Will one of these have a choice to make, for which `load` has yet to be called?"""
@@ -247,7 +264,8 @@ class Router:
         session: str,
     ) -> Route:
         several = sum(not each.excluded for each in candidates) > 1
-        judge = self._judge.get() if several else None
+        failed = not self._judge.ready and self._judge_again_at > float("-inf")
+        judge = self._judge.get() if several and not failed else None
         grade = judge.grader.grade_turns(request.turns, request.needs, policy.team) if judge else None
         pacing = policy.pacing
         pressure = self._pressures.get(policy.team, 0.0) if pacing.enabled else 0.0

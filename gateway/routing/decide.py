@@ -58,7 +58,7 @@ def choose(
     better = {each.backend.name for each in good}
     rest = [each for each in others if each.backend.name not in better]
     rest.sort(key=lambda each: _last_resort(each, reference))
-    reason = _reason(grade, good, cheap, adequacies, reference)
+    reason = _reason(grade, good, cheap, adequacies, reference, alone=not others)
     return Choice((*good, reference, *rest), reference, reason, adequacies)
 
 
@@ -109,10 +109,12 @@ def _reason(
     cheap: Sequence[Candidate],
     adequacies: dict[str, float],
     reference: Candidate,
+    *,
+    alone: bool,
 ) -> str:
     name = reference.backend.name
     if grade is None:
-        return f"{name} is the only candidate that can serve"
+        return f"{name} is the only candidate that can serve" if alone else f"nothing was graded: reference {name}"
     if grade.abstained:
         return f"the prompt is outside what the classifier knows: reference {name}"
     if good:

@@ -229,6 +229,36 @@ def test_agent_contexts_go_to_the_reference(decide: Decide) -> None:
     assert decide(request(turns=turns)).backends[0] is HOSTED
 
 
+async def test_without_its_grader_the_reference_answers_until_it_can_be_loaded(
+    grader: Grader, catalogue: Catalogue, fleet: Fleet, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = 0
+
+    def load() -> Grader:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            raise ImportError("half a library")
+        return grader
+
+    router = Router(load, catalogue, fleet, [SMALL, LARGE, HOSTED])
+    easy = request()
+    for _ in range(2):
+        seen = record(easy)
+        route = await router.route(easy, tenant(), ContextEstimate(10, 10), seen)
+        assert route.backends[0] is HOSTED
+        assert route.reason == "nothing was graded: reference hosted"
+        assert seen.degraded == {"grader"}
+    assert asked == 1
+    assert "half a library" in caplog.text
+    router._judge_again_at = 0.0  # half a minute later
+    seen = record(easy)
+    route = await router.route(easy, tenant(), ContextEstimate(10, 10), seen)
+    assert route.grade is not None
+    assert not seen.degraded
+    assert asked == 2
+
+
 def test_with_nothing_configured_the_remedy_is_told(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
     with pytest.raises(NoBackend, match=r"gateway\.yaml.*OPENAI_API_KEY") as caught:
         Router(lambda: grader, catalogue, fleet, []).decide(request(model="anything"), tenant(), ContextEstimate(1, 1))
