@@ -96,7 +96,7 @@ class DirectProtocol(HttpToolsProtocol):
             return
         if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
             path, _, query = self.url.partition(b"?")
-            app: Any = self.app  # an Application
+            app: Application = self.app
             endpoint = app.endpoint(path)
             if endpoint is not None:
                 self._answer(endpoint, path, query)
@@ -118,6 +118,7 @@ class DirectProtocol(HttpToolsProtocol):
 
     def refuse(self, error: GatewayError) -> None:
         """Answer what did not become a request, and close: nobody can tell where the next one would begin."""
+        self.outgoing.flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or self.pipeline:  # the answer would end up inside another one
@@ -130,7 +131,6 @@ class DirectProtocol(HttpToolsProtocol):
         headers = [(b"content-type", b"application/json"), *of_error(error), *of_id(request_id)]
         lines = b"".join([b"%b: %b\r\n" % pair for pair in headers])
         framing = b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
-        self.outgoing.flush()
         self.transport.write(b"%b%b%b%b" % (STATUS_LINE[dialect.status(error)], lines, framing, body))
         self.transport.close()
 

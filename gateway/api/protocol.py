@@ -62,6 +62,7 @@ class GuardedProtocol(DirectProtocol):
 
     def _end(self) -> None:
         """Close; but what the client has not taken by now is not waited for."""
+        self.outgoing.flush()
         if self.transport.get_write_buffer_size():
             self.transport.abort()
         else:

@@ -87,11 +87,10 @@ class Assembly:
                     known.add(key)
 
     def _choice(self, index: object) -> _Choice:
-        if type(index) is not int:
-            raise TypeError("an index must be a number")
-        found = self._choices.get(index)
+        number = _number(index)
+        found = self._choices.get(number)
         if found is None:
-            found = self._choices[index] = _Choice()
+            found = self._choices[number] = _Choice()
         return found
 
     def _grow(self, size: int) -> None:
@@ -192,11 +191,9 @@ class _Choice:
                 if type(value) is str and value:
                     self.finish = value
             elif key == "logprobs":
-                if value:
+                if value is not None:
                     self._add_logprobs(value)
-                    kept = size
-                elif value is not None and self._logprobs is None:
-                    self._logprobs = {}
+                    kept = size if value else kept
             elif key not in _APART and (value is not None or key not in self._fields):
                 self._fields[key] = value
         return kept

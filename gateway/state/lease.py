@@ -97,7 +97,7 @@ class Lease:
 
     def take(self, units: int, step: int) -> None:
         """Use `units`, which must be `free`. Only a rate asks when."""
-        take(((self, units),), step)
+        take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
         """Use `units` without having them: the server is out of reach and the rule says go on."""
@@ -270,7 +270,7 @@ class Lease:
             self.free = min(self.free, 0)
 
 
-def take(wants: Sequence[Want], step: int) -> None:
+def take_all(wants: Sequence[Want], step: int) -> None:
     """`Lease.take` for all counters of a request, without a call for each."""
     for lease, units in wants:
         lease.free -= units

@@ -18,15 +18,13 @@ from weakref import WeakValueDictionary
 
 from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
-from gateway.state import lease as counters
 from gateway.state.connection import State
-from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want
+from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
 from gateway.state.peers import Peers, name_of_mine
 from gateway.state.rebuild import read_base
 
 log = logging.getLogger(__name__)
-
 
 _TOGETHER = 48
 """Most counters of one call."""
@@ -155,7 +153,7 @@ class Leases:
             if lease.free < units:
                 return False
         self.taken_at = step = self._clock(_STEPS_A_SECOND)
-        counters.take(wants, step)
+        take_all(wants, step)
         return True
 
     def try_hold(self, leases: Sequence[Lease], units: int) -> bool:
@@ -163,8 +161,7 @@ class Leases:
         for lease in leases:
             if lease.free < units:
                 return False
-        for lease in leases:
-            lease.take(units, 0)
+        take_all([(lease, units) for lease in leases], 0)
         return True
 
     async def take(self, wants: Sequence[Want]) -> Short | None:
