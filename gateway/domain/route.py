@@ -106,6 +106,28 @@ class ContextEstimate:
         return self._least
 
 
+@dataclass(frozen=True, slots=True)
+class Attached:
+    """Most input tokens of what a request carries beside text, by kind of content."""
+
+    document: int = 0
+    image: int = 0
+    audio: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.document + self.image + self.audio
+
+    @property
+    def kind(self) -> str:
+        """Of the content: `text`, or the names of what is attached, joined by `+`."""
+        names = [name for name in ("document", "image", "audio") if getattr(self, name)]
+        return "+".join(names) or "text"
+
+
+NOTHING_ATTACHED = Attached()
+
+
 @dataclass(slots=True)
 class ContextPlan:
     """What to send to one backend: which turns go, which are shortened."""
@@ -116,6 +138,8 @@ class ContextPlan:
     """Indexes of turns to leave out."""
     replace: dict[int, str] = field(default_factory=dict)
     """Index of a turn → its shortened text."""
+    attached: Attached = NOTHING_ATTACHED
+    """Included in `tokens_before` and `tokens_after`."""
 
     @property
     def touched(self) -> bool:

@@ -25,6 +25,13 @@ class Usage:
     image_input_tokens: int = 0
     image_tokens: int = 0
     """Of images that were made, as `audio_tokens` are of speech that was."""
+    service_tier: str = ""
+    """That served, as the provider reported it (`priority`, `flex`, `fast`, `us`; several joined by `+` in alphabetical
+    order); empty for the standard tier."""
+    fees: tuple[tuple[str, int], ...] = ()
+    """Units that are charged beside tokens, with how many of each: `(("web_search", 5),)`."""
+    doubt: str = ""
+    """How the reported numbers contradict each other; empty where they do not."""
     all_input: int = field(init=False, repr=False, compare=False)
     all_output: int = field(init=False, repr=False, compare=False)
 
