@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -70,6 +72,11 @@ class Backend(Section):
     dialects: tuple[DialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
+    location: Literal["local", "hosted"] | None = Field(
+        None,
+        description="Whose machines it runs on: local (the operator's own) or hosted; null: loopback and private "
+        "addresses are local. A local one without a price counts as free.",
+    )
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
     spot_notice: str | None = Field(
@@ -109,4 +116,21 @@ class Backend(Section):
     @property
     def hosted(self) -> bool:
         """Do prompts leave the operator's machines?"""
-        return self.tier == "hosted"
+        return self.tier == "hosted" or self.location == "hosted"
+
+    @property
+    def own(self) -> bool:
+        """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
+        if self.location is not None:
+            return self.location == "local"
+        return self.kind in ("local", "simulated") or _private(urlsplit(self.base_url).hostname or "")
+
+
+def _private(host: str) -> bool:
+    """Is `host` a literal address, or the name, of this machine or of a private network?"""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return False
