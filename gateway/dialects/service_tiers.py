@@ -13,6 +13,7 @@ STANDARD = frozenset(
 )
 """Names of a provider's usual tier, speed or place of processing, at which its usual prices hold."""
 _SAME = {
+    "fast": "priority",  # OpenAI's priority processing is called fast mode since July 2026; both names are in use
     "on_demand_priority": "priority",
     "on_demand_flex": "flex",
     "service_tier_priority": "priority",
@@ -26,17 +27,24 @@ LONGEST = 32
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:
     """The name in `Usage.service_tier`: "" for the standard tier, else e.g. `priority`, `fast`, `fast+us`.
 
-    `service_tier`: OpenAI's and Anthropic's field of that name. `speed` and `geo`: Anthropic's `speed` and
-    `inference_geo`. What is not a string counts as absent.
+    `service_tier`: OpenAI's and Anthropic's field of that name; its value `fast` is another name of OpenAI's for
+    `priority`. `speed` and `geo`: Anthropic's `speed` and `inference_geo`. What is not a string counts as absent.
     """
     if speed is None and geo is None:
-        return _named(service_tier) if type(service_tier) is str else ""
-    parts = {_named(value) for value in (service_tier, speed, geo) if type(value) is str}
+        return _tier(service_tier) if type(service_tier) is str else ""
+    parts = {_named(value) for value in (speed, geo) if type(value) is str}
+    if type(service_tier) is str:
+        parts.add(_tier(service_tier))
     return "+".join(sorted(parts - {""}))
+
+
+def _tier(value: str) -> str:
+    name = _named(value)
+    return _SAME.get(name, name)
 
 
 def _named(value: str) -> str:
     if value in STANDARD:
         return ""
     name = value[: 2 * LONGEST].strip().lower()
-    return "" if name in STANDARD else _SAME.get(name, _FOREIGN.sub("_", name)[:LONGEST])
+    return "" if name in STANDARD else _FOREIGN.sub("_", name)[:LONGEST]

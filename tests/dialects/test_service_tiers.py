@@ -22,13 +22,14 @@ def test_the_standard_tier_has_no_name(usual: object) -> None:
     [
         (("priority",), "priority"),
         (("Flex",), "flex"),
+        (("fast",), "priority"),
         (("ON_DEMAND_PRIORITY",), "priority"),
         (("scale",), "scale"),
         (("standard", "fast", "global"), "fast"),
         (("standard", None, "us"), "us"),
         (("standard", "fast", "us"), "fast+us"),
         (("priority", "standard", "us"), "priority+us"),
-        (("fast", "fast", None), "fast"),
+        (("flex", "fast", None), "fast+flex"),
     ],
 )
 def test_parts_are_joined_in_alphabetical_order(fields: tuple[object, ...], name: str) -> None:
