@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.policy import Section
+from gateway.domain.price_classes import ServiceTiers
 from gateway.domain.request import DialectName
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
@@ -42,6 +43,10 @@ class PriceEntry(Section):
     cache_write_1h: TokenUsd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
     output: TokenUsd | None = Field(None, description="USD per 1M output tokens.")
     reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens.")
+    service_tiers: ServiceTiers = Field(
+        default_factory=dict,
+        description="Per service tier (priority, flex, fast, us): a factor on these prices, or the tier's own.",
+    )
     machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine it runs on.")
     tokens_per_second: float | None = Field(
         None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
@@ -53,6 +58,8 @@ class PriceEntry(Section):
         per_token = self.input is not None and self.output is not None
         if per_token == (self.machine_hour_usd is not None):
             raise ValueError("give either machine_hour_usd, or both input and output")
+        if self.service_tiers and not per_token:
+            raise ValueError("service_tiers: a machine's hour costs the same at every tier; leave it out")
         return self
 
 

@@ -59,6 +59,10 @@ class Attempt:
     """Mean token probability of the answer, where the backend gave log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Of the backend's response, names in lower case."""
+    service_tier: str = ""
+    """That was asked for, as `Usage.service_tier` names it: what an answer is billed at that reports no usage."""
+    unpriced: str = ""
+    """Units without a price, as `unpriced_units` writes them."""
     kind: str = ""
     """`hedge`: of two for one answer, the one that was slower; `shadow`: asked to compare, its answer serves nobody."""
     sent_bytes: int = 0
