@@ -32,8 +32,11 @@ _LEAST_TOKENS = 16
 _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
 """An answer whose end is not bounded asks for more before it has used up what is held."""
-_SLACK_TOKENS, _SLACK_SHARE = 8, 16
-"""What was delivered is counted by its text, and so is let be a little more than the cap before it is stopped."""
+_SLACK_TOKENS, _SLACK_SHARE = 16, 2
+"""What was delivered is guessed by its text, so it may be this much more than a cap that the backend was told before
+it is taken for one that passes over caps: six characters a token instead of four."""
+_REPORTED_SHARE = 16
+"""A backend's own count may be so much more than what it was told: some count what ends an answer."""
 _EVER_S = 1e9
 _EVER = float("inf")
 
@@ -359,9 +362,10 @@ class BudgetHold:
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
         expectation, output = call.expectation, usage.all_output
-        if output > (limit := call.paid if call.capped else call.most) + self._slack(call) + limit // _SLACK_SHARE:
+        limit = call.paid if call.capped else call.most
+        if output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
             expectation.ignored = max(expectation.ignored, output)
-        if not call.capped or output < call.paid - self._slack(call):
+        if not call.capped or output < call.paid * 3 // 4:
             expectation.learn(call.counted, usage, answers, call.attached.kind)
 
     def release(self) -> None:
