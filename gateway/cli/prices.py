@@ -36,8 +36,8 @@ def prices() -> None:
 def list_prices(context: Context, pattern: str) -> None:
     """The price list, in USD per 1M tokens, and where it is from.
 
-    PATTERN, a part of a model's name, narrows it. --json has all there is: cache, batch, long-context and regional
-    prices, and the page that each is from.
+    PATTERN, a part of a model's name, narrows it. --json has all there is: cache, batch, long-context, regional and
+    service tiers' prices, and the page that each is from.
 
     \b
     thriftgate prices list gpt-4o
@@ -52,9 +52,10 @@ def list_prices(context: Context, pattern: str) -> None:
     table.add_column("model", no_wrap=True)
     for title in ("input", "cached", "output", "batch", "long", "as of"):
         table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("service tiers")
     for listed, price in entries:
         usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
-        table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of)
+        table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of, _tiers(price))
     context.print(rows, lambda: paper.console().print(table))
 
 
@@ -191,6 +192,7 @@ def _entry(listed: Listed, price: Price) -> dict[str, Any]:
         "model": listed.name,
         **classes,
         **tiers,
+        "service_tiers": {name: _at(tier) for name, tier in price.tiers.items() if _named(name)},
         "regions": {region: f"{factor:f}" for region, factor in listed.regions.items()},
         "window_tokens": listed.window_tokens,
         "valid_from": listed.valid_from and listed.valid_from.isoformat(),
@@ -216,6 +218,29 @@ def _or_dash(usd: Decimal | None) -> str:
 
 def _pair(classes: Classes | None) -> str:
     return "–" if classes is None else f"{classes.input:f} / {classes.output:f}"
+
+
+def _tiers(price: Price) -> str:
+    """`priority 3.5 / 14, flex 1 / 4`; those that others combine into are in --json."""
+    named = ((name, tier) for name, tier in price.tiers.items() if _named(name) and "+" not in name)
+    return ", ".join(f"{name} {_usd(tier.input)} / {_usd(tier.output)}" for name, tier in named) or "–"
+
+
+def _named(tier: str) -> bool:
+    """Batches have a column, and combine with nothing that a single request can ask for."""
+    return "batch" not in tier.split("+")
+
+
+def _at(tier: Price) -> dict[str, Any]:
+    found: dict[str, Any] = {name: _usd(pico) for name in _USUAL if (pico := getattr(tier, name)) is not None}
+    if tier.beyond is not None:
+        found["beyond"] = {"tokens": tier.beyond[0], **_at(tier.beyond[1])}
+    return found
+
+
+def _usd(pico: int) -> str:
+    """Per 1M tokens."""
+    return f"{pico_to_usd(pico * 10**6):f}"
 
 
 def _above(listed: Listed) -> str:

@@ -53,10 +53,10 @@ class Price:
     def __post_init__(self) -> None:
         """Made once, because they are asked for with each request. Without tiers there is nothing to make."""
         if self.tiers:
-            standard = replace(self, tiers={}, choosable=())
+            standard = self.without_tiers()
             chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
-            object.__setattr__(self, "_dearest", _above((standard, *self.tiers.values())))
-            object.__setattr__(self, "_unasked", _above((standard, *chosen)) if chosen else None)
+            object.__setattr__(self, "_dearest", dearest_of((standard, *self.tiers.values())))
+            object.__setattr__(self, "_unasked", dearest_of((standard, *chosen)) if chosen else None)
 
     @classmethod
     def per_million(
@@ -83,6 +83,10 @@ class Price:
     def unasked(self) -> Price:
         """A price not below that of any tier that the provider may serve a call at that names none."""
         return self if self._unasked is None else self._unasked
+
+    def without_tiers(self) -> Price:
+        """The standard tier alone."""
+        return replace(self, tiers={}, choosable=()) if self.tiers else self
 
     def billed(self, usage: Usage) -> Price:
         """The price that holds for every token of a call: that of its tier and of its length."""
@@ -169,7 +173,7 @@ class Price:
         return not (self.input or self.output)
 
 
-def _above(prices: Sequence[Price]) -> Price:
+def dearest_of(prices: Sequence[Price]) -> Price:
     """A price not below any of `prices`, in any class and at any length. The first names it."""
     first, *others = prices
     if not others:
@@ -179,7 +183,7 @@ def _above(prices: Sequence[Price]) -> Price:
     if long:
         beyond = (
             min(tokens for tokens, _ in long),
-            _above([*(_flat(one) for one in prices), *(one for _, one in long)]),
+            dearest_of([*(_flat(one) for one in prices), *(one for _, one in long)]),
         )
     return replace(_most(prices), beyond=beyond, source=f"{first.source}, dearest tier")
 

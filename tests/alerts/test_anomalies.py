@@ -65,7 +65,7 @@ def test_attempts_without_a_price_are_told_with_their_backends() -> None:
     hours = {CURRENT: Hour(backends={"b": Backend(unpriced=2), "a": Backend(unpriced=1), "c": Backend(USD)})}
     (alert,) = anomalies("search", hours, NOW)
     assert (alert.kind, alert.payload["attempts"]) == ("unpriced", {"a": 1, "b": 2})
-    assert "3 attempts of team search have no price, on a, b" in alert.payload["text"]
+    assert "3 attempts of team search have no price, or units without one, on a, b" in alert.payload["text"]
 
 
 def test_answers_for_nothing_are_odd_only_of_a_backend_that_did_cost_something() -> None:

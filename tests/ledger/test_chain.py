@@ -69,8 +69,13 @@ def test_what_a_later_version_adds_changes_no_hash_of_today() -> None:
 
 def test_sums_that_were_written_before_they_had_later_columns_keep_their_hash() -> None:
     earlier = [(0, 1.0, "r", None), (1, 2.0, "s", 7)]
-    now = [(*one, "", None, 0) for one in earlier]
-    told = [(*one, "small", 5, 900_000) for one in earlier]
-    before = hashlib.sha256(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in earlier)).digest()
-    assert sums_hash(now) == before
-    assert sums_hash(told) != before
+    decided = [(*one, "small", 5, 900_000) for one in earlier]
+
+    def as_written(sums: list[tuple[object, ...]]) -> bytes:
+        return hashlib.sha256(b"".join(orjson.dumps(one, option=orjson.OPT_APPEND_NEWLINE) for one in sums)).digest()
+
+    before, later = as_written([*earlier]), as_written([*decided])
+    assert sums_hash([(*one, "", None, 0, "", "") for one in earlier]) == before
+    assert sums_hash([(*one, "", "") for one in decided]) == later
+    assert sums_hash([(*one, "", None, 0, "priority", "") for one in earlier]) != before
+    assert sums_hash([(*one, "", "web_search:1") for one in decided]) != later

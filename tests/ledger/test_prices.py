@@ -191,9 +191,9 @@ def test_every_entry_has_a_price_a_page_and_a_date_and_is_found_by_its_own_name(
     hosts = {"openai": "https://api.openai.com/v1", "groq": "https://api.groq.com/openai/v1"}
     for listed, price in entries:
         assert price.input > 0
-        assert price.output > 0
+        assert price.output > 0 or "embed" in listed.model or listed.provider == "voyage"
         assert listed.source.startswith("https://")
-        assert price.as_of == "2026-10-21"
+        assert price.as_of >= "2026-10-21"
         if listed.provider in hosts:
             assert catalogue.price(backend(listed.model, hosts[listed.provider])) == price
     names = [listed.name for listed, _ in entries]

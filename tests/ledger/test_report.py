@@ -169,7 +169,7 @@ async def test_the_table_names_what_is_not_in_its_figures(booked: Database, cata
     text = console.export_text()
     assert "total" in text
     assert "0.0002" in text
-    assert "without a known price, whose cost is not in these figures: 1." in text
+    assert "price is not, or not wholly, known, so that these figures lack something: 1." in text
     assert "hypothetical, priced like openai/gpt-5: 0.0002 USD" in text
 
 
