@@ -131,7 +131,7 @@ class Budgets:
         )
 
     def _purses(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
-        wallet = self._wallets.get(tenant.key.id)
+        wallet = self._wallets.get(tenant.key.lineage)
         if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= self._time() < wallet.until:
             wallet = self._open_wallet(tenant)
         if wallet.by_user and end_user:
@@ -145,7 +145,7 @@ class Budgets:
         since = max((purse.since for purse in purses), default=0.0)
         until = min((purse.until for purse in purses), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        wallet = self._wallets[tenant.key.id] = _Wallet(tenant.policy, purses, since, until, by_user)
+        wallet = self._wallets[tenant.key.lineage] = _Wallet(tenant.policy, purses, since, until, by_user)
         return wallet
 
     def _of_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:

@@ -61,7 +61,7 @@ class Levels:
 
     def of_key(self, tenant: Tenant) -> tuple[Purse, ...]:
         """All but the end users', the team's dollars first: most teams have nothing else."""
-        team, key, organisation = tenant.team, tenant.key.id, tenant.organisation
+        team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
             tag=team,

@@ -92,7 +92,7 @@ class Limits:
 
         Whoever has what is returned calls its `leave` once, however the request ends.
         """
-        account = self._accounts.get(tenant.key.id)
+        account = self._accounts.get(tenant.key.lineage)
         if account is None or account.policy is not tenant.policy:
             account = self._open_account(tenant)
         if not account.rules:
@@ -144,14 +144,15 @@ class Limits:
         if len(self._accounts) >= _MOST_ACCOUNTS:
             self._accounts.clear()  # they are made again from the leases that are in use
         limits, key = tenant.policy.limits, tenant.key
+        whose = f"Key {key.name or key.lineage}"
         rules = (
             *self._rules(limits, f"Team {tenant.team}", "limits", tenant.team, ("team",)),
-            *self._rules(limits.per_key, f"Key {key.name or key.id}", "limits.per_key", tenant.team, ("key", key.id)),
+            *self._rules(limits.per_key, whose, "limits.per_key", tenant.team, ("key", key.lineage)),
         )
         shown = tuple(
             _shown(what, found) for what in _RATES if (found := [rule for rule in rules if rule.what == what])
         )
-        account = self._accounts[key.id] = _Account(
+        account = self._accounts[key.lineage] = _Account(
             tenant.policy,
             rules,
             tuple((rule.lease, 1) for rule in rules if rule.what != "tokens"),

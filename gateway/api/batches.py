@@ -106,7 +106,7 @@ def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> Once:
         return EACH_TIME
     if not 0 < len(key) <= KEY_CHARACTERS:
         raise BadRequest(f"Idempotency-Key must have 1 to {KEY_CHARACTERS} characters.", param="Idempotency-Key")
-    whose = "\0".join((tenant.team, tenant.key.id, request.url.path.removeprefix("/v1"), key))
+    whose = "\0".join((tenant.team, tenant.key.lineage, request.url.path.removeprefix("/v1"), key))
     return Once(blake2b(whose.encode(), digest_size=32).hexdigest(), fingerprint)
 
 

@@ -91,7 +91,7 @@ class Idempotency:
         if not key or len(key) > _MOST_KEY_BYTES or not key.isascii() or not key.decode().isprintable():
             said = f"{HEADER} must have 1 to {_MOST_KEY_BYTES} printable ASCII characters."
             raise BadRequest(said, param=HEADER)
-        asked = b"\0".join((tenant.team.encode(), tenant.key.id.encode(), caller.path.encode(), caller.query, key))
+        asked = b"\0".join((tenant.team.encode(), tenant.key.lineage.encode(), caller.path.encode(), caller.query, key))
         digest = blake2b(asked, digest_size=16).digest()
         print_ = blake2b(body, digest_size=_PRINT_BYTES).digest()
         run = self._find(digest)

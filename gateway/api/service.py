@@ -83,7 +83,7 @@ class Service:
     async def _flight(self, request: Request, tenant: Tenant) -> dict[str, Any]:
         """The record, for the key that asked or an admin of its team. Raises NotFound."""
         found = await self._telemetry.flight(request.path_params["id"], tenant.team)
-        if found is None or not (found["key"] == tenant.key.id or "admin" in tenant.key.scopes):
+        if found is None or not (found["key"] == tenant.key.lineage or "admin" in tenant.key.scopes):
             raise NotFound("No such request of this key; what has ended is known everywhere about a second later.")
         return found
 

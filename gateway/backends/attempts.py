@@ -209,7 +209,9 @@ class Attempts:
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
-        attempt.output_cap = errand.hold.output_limit
+        if (cap := errand.hold.output_limit) is not None:
+            attempt.output_cap = cap
+            record.note("output capped", backend=exchange.backend.name, tokens=cap)
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)

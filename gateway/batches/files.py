@@ -135,7 +135,7 @@ class Files:
         file = StoredFile(
             id=f"file-{new_id()}",
             team=tenant.team,
-            key_id=tenant.key.id,
+            key_id=tenant.key.lineage,
             filename=filename[-255:],
             purpose=purpose,
             bytes=upload.size,

@@ -54,7 +54,7 @@ class Jobs:
         batch = Batch(
             id=f"batch_{new_id()}",
             team=tenant.team,
-            key_id=tenant.key.id,
+            key_id=tenant.key.lineage,
             status="failed" if bad else "validating",
             endpoint=wish.endpoint,
             input_file_id=file.id,

@@ -43,7 +43,7 @@ class MessageJobs:
         batch = Batch(
             id=f"msgbatch_{new_id()}",
             team=tenant.team,
-            key_id=tenant.key.id,
+            key_id=tenant.key.lineage,
             status="validating",
             endpoint=MESSAGES,
             input_file_id=file.id,

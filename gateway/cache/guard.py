@@ -90,7 +90,7 @@ class Guard:
         """The answer under `found` was a hit."""
         name = scope(tenant)
         self._trust.saved(name, stored.cost_pico)
-        self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.id)
+        self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.lineage)
         if len(self._given) > _REMEMBERED:
             self._given.popitem(last=False)
         if self.shadow is None:

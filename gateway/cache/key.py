@@ -40,7 +40,7 @@ def scope(tenant: Tenant) -> str:
     """Who shares answers with this tenant, under its policy."""
     match tenant.policy.cache.scope:
         case "key":
-            return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.id}"
+            return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"
         case "team":
             return f"team/{tenant.organisation}/{tenant.team}"
         case "organisation":

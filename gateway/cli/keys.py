@@ -67,15 +67,19 @@ def list_(context: Context, team: str | None) -> None:
 @click.argument("key_id")
 @click.option("--grace", default="0s", show_default=True, help="How long the old secret keeps working, e.g. 1h.")
 def rotate(context: Context, key_id: str, grace: str) -> None:
-    """Replace a key's secret; team, scopes and expiry stay."""
+    """Replace a key's secret; team, scopes, expiry and lineage stay.
+
+    Budgets and limits per key, reports and whatever belongs to a key belong to its lineage: they go on as they were.
+    """
     with open_database(context.settings()) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
     if made is None:
         raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
     secret, key = made
     context.print(
-        {"key": secret, "id": key.id, "team": key.team, "replaces": key_id},
-        f"{secret}\n\nThis is key {key.id} of team {key.team}; {key_id} ends in {grace}.",
+        {"key": secret, "id": key.id, "team": key.team, "replaces": key_id, "lineage": key.lineage},
+        f"{secret}\n\nThis is key {key.id} of team {key.team}; {key_id} ends in {grace}. Reports go on "
+        f"under {key.lineage}.",
     )
 
 
@@ -99,11 +103,12 @@ def _duration(text: str, option: str) -> float:
 
 
 def _table(rows: list[dict[str, Any]]) -> Table:
-    table = Table("key", "team", "name", "scopes", "created", "ends")
+    table = Table("key", "lineage", "team", "name", "scopes", "created", "ends")
     for row in rows:
         ends = [moment for moment in (row["expires_at"], row["revoked_at"]) if moment]
         table.add_row(
             row["id"],
+            "" if row["lineage"] in ("", row["id"]) else row["lineage"],
             row["team"],
             row["name"],
             row["scopes"],

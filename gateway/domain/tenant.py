@@ -21,6 +21,13 @@ class Key:
     scopes: frozenset[str] = frozenset({"inference"})
     expires_at: float | None = None
     """Unix seconds."""
+    lineage: str = ""
+    """Id of the first key of the chain that `keys rotate` made, its own where it was never rotated. Spend, limits and
+    ownership belong to the lineage, so that a new secret changes none of them."""
+
+    def __post_init__(self) -> None:
+        if not self.lineage:
+            object.__setattr__(self, "lineage", self.id)
 
 
 @dataclass(frozen=True, slots=True)

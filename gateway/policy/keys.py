@@ -8,6 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
@@ -49,43 +50,56 @@ def create(
 ) -> tuple[str, Key]:
     """A new key → (the secret, shown this once; what is kept of it). Raises ValueError for a name no team can have."""
     check_team(team)
-    secret = f"tg-{secrets.token_urlsafe(32)}"
-    key = Key(f"key_{secrets.token_hex(8)}", team, name, frozenset(scopes), expires_at)
     with database.begin() as connection:
-        connection.execute(
-            insert(keys).values(
-                id=key.id,
-                digest=digest(secret),
-                team=team,
-                name=name,
-                scopes=",".join(sorted(key.scopes)),
-                created_at=time.time(),
-                expires_at=expires_at,
-            )
-        )
-        _audit(connection, actor, "key.create", key.id, f"team {team}")
-    return secret, key
+        return _insert(connection, Key("", team, name, frozenset(scopes), expires_at), actor, f"team {team}")
 
 
 def revoke(database: Database, key_id: str, *, at: float | None = None, actor: str = "cli") -> bool:
     """Invalid from now (or `at`, Unix seconds). False when there is no such living key."""
     with database.begin() as connection:
-        found = connection.execute(
-            update(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None)).values(revoked_at=at or time.time())
-        )
-        if found.rowcount:
-            _audit(connection, actor, "key.revoke", key_id)
-        return bool(found.rowcount)
+        return _revoke(connection, key_id, at or time.time(), actor)
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
-    """A twin of the key under a new secret; the old one ends after `grace_s`. None when there is no such living key."""
+    """A twin of the key under a new secret, of the same lineage; the old one ends after `grace_s`.
+
+    Both happen or neither does. None when there is no such living key.
+    """
     with database.begin() as connection:
-        row = connection.execute(select(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None))).first()
-    if row is None or not revoke(database, key_id, at=time.time() + grace_s, actor=actor):
-        return None
-    old = _key(row)
-    return create(database, old.team, name=old.name, scopes=old.scopes, expires_at=old.expires_at, actor=actor)
+        if not _revoke(connection, key_id, time.time() + grace_s, actor):
+            return None
+        row = connection.execute(select(keys).where(keys.c.id == key_id)).one()
+        twin = Key("", row.team, row.name, frozenset(row.scopes.split(",")), row.expires_at, row.lineage or row.id)
+        return _insert(connection, twin, actor, f"team {row.team}, replaces {key_id}")
+
+
+def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tuple[str, Key]:
+    """`asked` has no id yet, and no lineage unless it replaces another key."""
+    secret, id = f"tg-{secrets.token_urlsafe(32)}", f"key_{secrets.token_hex(8)}"
+    key = replace(asked, id=id, lineage=asked.lineage or id)
+    connection.execute(
+        insert(keys).values(
+            id=id,
+            digest=digest(secret),
+            team=key.team,
+            name=key.name,
+            scopes=",".join(sorted(key.scopes)),
+            created_at=time.time(),
+            expires_at=key.expires_at,
+            lineage=key.lineage,
+        )
+    )
+    _audit(connection, actor, "key.create", id, detail)
+    return secret, key
+
+
+def _revoke(connection: Connection, key_id: str, at: float, actor: str) -> bool:
+    found = connection.execute(
+        update(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None)).values(revoked_at=at)
+    )
+    if found.rowcount:
+        _audit(connection, actor, "key.revoke", key_id)
+    return bool(found.rowcount)
 
 
 def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
@@ -110,7 +124,8 @@ def _audit(connection: Connection, actor: str, action: str, subject: str, detail
 
 def _key(row: Any) -> Key:
     ends = [moment for moment in (row.expires_at, row.revoked_at) if moment is not None]
-    return Key(row.id, row.team, row.name, frozenset(row.scopes.split(",")), min(ends) if ends else None)
+    expires_at = min(ends) if ends else None
+    return Key(row.id, row.team, row.name, frozenset(row.scopes.split(",")), expires_at, row.lineage)
 
 
 class KeyRing:
@@ -138,9 +153,9 @@ class KeyRing:
     def find(self, key_digest: bytes) -> Key | None:
         return self._keys.get(key_digest)
 
-    def digest_of(self, key_id: str) -> bytes | None:
-        """What `find` takes, for work done later in the name of a key."""
-        return self._digests.get(key_id)
+    def digest_of(self, lineage: str) -> bytes | None:
+        """What `find` takes, for work done later in the name of a key or of whichever replaced it."""
+        return self._digests.get(lineage)
 
     async def refresh(self) -> None:
         """One cheap look; reads the keys only when something changed. Raises SQLAlchemyError."""
@@ -148,7 +163,8 @@ class KeyRing:
         if mark != self._mark:
             rows = await self._database.run(_living)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
-            self._digests = {key.id: key_digest for key_digest, key in self._keys.items()}
+            # Of a lineage's living keys the newest: the last one wins.
+            self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
             self._mark = mark
             self.version += 1
             self.ready = True
@@ -178,7 +194,8 @@ def _mark(connection: Connection) -> tuple[Any, ...]:
 
 def _living(connection: Connection) -> list[Any]:
     now = time.time()
-    return list(connection.execute(select(keys).where((keys.c.revoked_at.is_(None)) | (keys.c.revoked_at > now))).all())
+    living = (keys.c.revoked_at.is_(None)) | (keys.c.revoked_at > now)
+    return list(connection.execute(select(keys).where(living).order_by(keys.c.created_at)).all())
 
 
 def _troubled(error: Exception) -> None:

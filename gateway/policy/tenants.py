@@ -24,11 +24,12 @@ class Tenants:
         """Raises InvalidKey, ExpiredKey, or Overloaded while the keys have not been read yet."""
         return self._current(digest(secret))
 
-    def of_key(self, key_id: str) -> Tenant:
-        """Whom a key stands for now, for work done later in its name. Raises as `authenticate` does."""
-        key_digest = self._ring.digest_of(key_id)
+    def of_key(self, lineage: str) -> Tenant:
+        """Whom a key stands for now, for work done later in its name; a rotated one stands for what its successor does.
+        Raises as `authenticate` does."""
+        key_digest = self._ring.digest_of(lineage)
         if key_digest is None and self._ring.ready:
-            raise ExpiredKey(f"The key {key_id} that asked for this was revoked; ask again with a living one.")
+            raise ExpiredKey(f"The key {lineage} that asked for this was revoked; ask again with a living one.")
         return self._current(key_digest or b"")
 
     def _current(self, key_digest: bytes) -> Tenant:

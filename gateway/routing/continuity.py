@@ -33,7 +33,7 @@ class Continuity:
         """None: it is too short for anybody to remember, has no tools to go on with, and there are no replicas."""
         if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
             return None
-        return prefix_of(request, tenant.key.id, session)
+        return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
         """The same candidates; of replicas the one to be asked stands first, and all have its price, so that whoever

@@ -36,6 +36,7 @@ keys = Table(
     Column("created_at", Float, nullable=False),  # Unix seconds, here and below
     Column("expires_at", Float),
     Column("revoked_at", Float),
+    Column("lineage", String(32), nullable=False, server_default=""),  # id of the first key of a chain of rotations
 )
 
 audit = Table(

@@ -116,7 +116,7 @@ def flight(record: Record, *, what_if: bool = True) -> dict[str, Any]:
     return {
         "id": record.request_id,
         "team": record.tenant.team,
-        "key": record.tenant.key.id,
+        "key": record.tenant.key.lineage,
         "at": record.started_at,
         "model": record.model,
         "dialect": record.dialect,

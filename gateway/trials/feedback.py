@@ -70,18 +70,18 @@ class Feedback:
 
         def keep(connection: Connection) -> bool:
             c = feedback.c
-            lately = select(func.count()).where(c.key_id == tenant.key.id, c.at > now - 60)
+            lately = select(func.count()).where(c.key_id == tenant.key.lineage, c.at > now - 60)
             if (connection.scalar(lately) or 0) >= PER_MINUTE:
                 return False
             connection.execute(
-                delete(feedback).where(feedback.c.request_id == flight["id"], feedback.c.key_id == tenant.key.id)
+                delete(feedback).where(feedback.c.request_id == flight["id"], feedback.c.key_id == tenant.key.lineage)
             )
             connection.execute(
                 insert(feedback).values(
                     at=now,
                     request_id=flight["id"],
                     team=tenant.team,
-                    key_id=tenant.key.id,
+                    key_id=tenant.key.lineage,
                     backend=backend,
                     difficulty=flight["difficulty"],
                     score=voice.score,

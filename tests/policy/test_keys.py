@@ -77,6 +77,25 @@ async def test_a_rotated_key_keeps_working_for_its_grace(database: Database, ten
     assert fresh.key.scopes == {"usage", "inference"}
 
 
+async def test_keys_that_replace_each_other_are_of_one_lineage_and_stand_for_what_the_first_asked_for(
+    database: Database, tenants: tuple[Tenants, KeyRing]
+) -> None:
+    door, ring = tenants
+    _, first = await asyncio.to_thread(keys.create, database, "search", name="app")
+    second = await asyncio.to_thread(lambda: keys.rotate(database, first.id, grace_s=60))
+    assert second is not None
+    third = await asyncio.to_thread(keys.rotate, database, second[1].id)
+    assert third is not None
+    assert [key.lineage for key in (first, second[1], third[1])] == [first.id] * 3
+    await ring.refresh()
+    assert door.of_key(first.id) is door.authenticate(third[0].encode())
+    kept = {row["id"]: row["lineage"] for row in await asyncio.to_thread(keys.listing, database)}
+    assert kept == dict.fromkeys((first.id, second[1].id, third[1].id), first.id)
+    assert await asyncio.to_thread(keys.rotate, database, first.id) is None  # it was replaced already
+    _, other = await asyncio.to_thread(keys.create, database, "search", name="app")
+    assert other.lineage == other.id
+
+
 async def test_a_running_gateway_hears_of_a_key_within_a_second(
     database: Database, tenants: tuple[Tenants, KeyRing]
 ) -> None:

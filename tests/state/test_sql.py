@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 from gateway.state.migrations import HEAD
 from gateway.state.migrations.upgrade import configuration
 from gateway.state.sql import Database
-from gateway.state.tables import audit, metadata
+from gateway.state.tables import audit, keys, metadata
 
 
 def note(action: str) -> dict[str, object]:
@@ -59,6 +59,17 @@ def test_upgrading_twice_changes_nothing(any_database: Database) -> None:
     any_database.upgrade()
     with any_database.read() as connection:
         assert count(connection) == 1
+
+
+def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
+    key = {"id": "key_old", "digest": b"d", "team": "search", "name": "", "scopes": "inference", "created_at": 1.0}
+    with any_database.begin() as connection:
+        connection.execute(insert(keys).values(key))
+        connection.execute(text("ALTER TABLE keys DROP COLUMN lineage"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
+    any_database.upgrade()
+    with any_database.read() as connection:
+        assert connection.execute(select(keys.c.lineage)).scalars().all() == ["key_old"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])
