@@ -7,8 +7,10 @@ import re
 from dataclasses import replace
 from typing import Protocol
 
+from gateway.dialects.partial_body import characters_in, is_cut, reported_in
 from gateway.domain.record import Attempt
-from gateway.domain.usage import Usage
+from gateway.domain.request import DialectName
+from gateway.domain.usage import Usage, interrupted
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ def believed(reported: Usage | None, attempt: Attempt, answer: Delivered, *, ech
         if _possible(found.all_output, characters):
             return found
         text = answer.delivered_text()  # of a long one the beginning
-        characters -= len(text) - len(_RUN.sub(r"\1", text))
+        characters = characters * len(_RUN.sub(r"\1", text)) // max(1, len(text))
     except Exception:  # an answer that is whole must not fail over a look at its text
         log.exception("what was delivered could not be read; the reported usage is not checked")
         return found
@@ -56,6 +58,19 @@ def believed(reported: Usage | None, attempt: Attempt, answer: Delivered, *, ech
         return found
     output = found.output_tokens + max(0, estimate(characters) - found.all_output)
     return replace(found, output_tokens=output, estimated=True, doubt=found.doubted("output_tokens"))
+
+
+def of_no_answer(body: bytes, dialect: DialectName, input_tokens: int) -> Usage | None:
+    """The usage of a 2xx response that did not become an answer: `body` is none, or all of it that arrived.
+
+    What it reports; else estimates, where it is the beginning of an answer. None: nothing tells that there was any.
+    """
+    reported = reported_in(body, dialect)
+    if is_cut(body):
+        return interrupted(reported, input_tokens, estimate(characters_in(body)))
+    if reported is None or not (reported.total or reported.fees):
+        return None
+    return reported if reported.all_input else interrupted(reported, input_tokens, 0)
 
 
 def estimate(characters: int) -> int:
