@@ -13,7 +13,7 @@ from gateway.admission.limits import Admitted
 from gateway.cache.flight import Flight, Paid
 from gateway.cache.found import Miss
 from gateway.cache.lookup import Cache
-from gateway.domain.answer import Answer, Take, delivered_tokens
+from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
 from gateway.domain.protocols import Books, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
@@ -117,13 +117,11 @@ class Purchase:
                 quietly(step)
 
     def _keep(self, answer: Answer) -> None:
-        """For who asks the same, and for who compares.
-
-        An answer that ended early because the budget paid for no more is not the one that another request deserves.
-        """
-        hold, till = self.hold, self._till
-        if hold is None or hold.output_limit is None or answer.finish != "length":
-            till.cache.store(self._miss, answer, self._record)
+        """For who asks the same, and for who compares."""
+        till = self._till
+        if self._record.curtailed:
+            return
+        till.cache.store(self._miss, answer, self._record)
         if till.sampler is not None:
             till.sampler.offer(self._request, self._record, answer)
 
@@ -170,7 +168,7 @@ class Purchase:
 
         def covered(piece: bytes) -> bool:
             nonlocal kept
-            if hold is not None and attempt is not None and attempt.chunks > hold.covers:
+            if hold is not None and attempt is not None and attempt.seen > hold.covers:
                 kept = piece
                 return False
             return hand_on(piece)
@@ -182,7 +180,7 @@ class Purchase:
             assert attempt is not None
             piece, kept = kept, b""
             try:
-                await hold.grow(attempt.chunks)
+                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
             except BudgetExhausted as spent:
                 if not spent.truncates:
                     raise
@@ -199,7 +197,7 @@ class Purchase:
 
     async def _truncate(self, answer: Answer, attempt: Attempt, spent: BudgetExhausted) -> bool:
         """End the answer here, as one that has reached its length; False where its kind cannot be ended so."""
-        delivered = attempt.chunks
+        delivered = delivered_at_most(answer, attempt)
         if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):
             return False
         attempt.error = spent.code

@@ -1,8 +1,8 @@
-"""What an answer will take, learned per team and backend from those before it."""
+"""What a call will take, learned per team and backend from those before it."""
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, insort
 from collections import deque
 
 from gateway.domain.usage import Usage
@@ -10,11 +10,13 @@ from gateway.domain.usage import Usage
 FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25
 """Backends count a little more than we do: chat templates, another tokenizer."""
+MOST_INPUT_RATIO = 4.0
+"""No tokenizer splits text four times as finely; a larger ratio means that something was not counted."""
+_FIRST_ATTACHED_RATIO = 1.0
+"""What is attached is counted at its most."""
 _REMEMBERED = 128
 _WEIGHT = 4
 """As many answers the first guess counts for: a few long answers lift the quantile at once, some forty lower it."""
-_MEAN_SHARE = 0.7
-"""The mean of lengths as answers have them (lognormal, sigma about 1) lies at this quantile."""
 _MOST = 10_000
 
 
@@ -35,12 +37,6 @@ class _Quantile:
         """Have the guesses become fewer than what was seen?"""
         return len(self._recent) > 2 * _WEIGHT
 
-    def beyond(self, least: float, share: float) -> float | None:
-        """A quantile of the values above `least`; None when there are none."""
-        ordered = self._sorted
-        first = bisect_right(ordered, least)
-        return ordered[first + int(share * (len(ordered) - first))] if first < len(ordered) else None
-
     def add(self, value: float) -> None:
         recent, ordered = self._recent, self._sorted
         recent.append(value)
@@ -56,11 +52,14 @@ class _Quantile:
 class Expectation:
     """Of one team's calls of one backend."""
 
-    __slots__ = ("_output", "_ratio")
+    __slots__ = ("_output", "_ratios", "ignored")
 
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
-        self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
+        self._ratios: dict[str, _Quantile] = {}
+        """By kind of content: a document's tokens say nothing about those of text."""
+        self.ignored = 0
+        """Tokens of the longest answer that was longer than its call allowed; 0 while the backend obeys its limits."""
 
     @property
     def output_tokens(self) -> int:
@@ -72,21 +71,30 @@ class Expectation:
         """Is there experience behind it?"""
         return self._output.known
 
-    def becoming(self, tokens: int = 0) -> int:
-        """How long an answer of `tokens` tokens will be in the end, about as likely more as less, weighed by how much;
-        half as long again where none was longer."""
-        longer = self._output.beyond(tokens, _MEAN_SHARE)
-        return int(longer) if longer is not None else tokens * 3 // 2 + 1
-
-    def input_tokens(self, counted: int) -> int:
+    def input_tokens(self, counted: int, kind: str = "text") -> int:
         """What the backend will count where we counted `counted`."""
-        return int(counted * self._ratio.value) + 1
+        ratio = self._ratios.get(kind)
+        if ratio is None:
+            return int(counted * _first_ratio(kind)) + 1
+        return int(counted * min(ratio.value, MOST_INPUT_RATIO)) + 1
 
-    def learn(self, counted: int, usage: Usage, answers: int) -> None:
+    def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
         self._output.add(usage.all_output / answers)
         if counted and (given := usage.all_input):
-            self._ratio.add(given / counted)
+            ratio = self._ratios.get(kind)
+            if ratio is None:
+                ratio = self._ratios[kind] = _Quantile(0.95, _first_ratio(kind))
+            ratio.add(given / counted)
+
+
+def _first_ratio(kind: str) -> float:
+    return FIRST_INPUT_RATIO if kind == "text" else _FIRST_ATTACHED_RATIO
+
+
+def least_input_tokens(counted: int, kind: str) -> int:
+    """What was counted, without what was learned: a refusal never stands on learned ratios alone."""
+    return int(counted * _first_ratio(kind)) + 1
 
 
 class Expectations:

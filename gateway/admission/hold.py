@@ -1,39 +1,42 @@
-"""What is set aside for one request, grown with its answer, settled to what it took."""
+"""What is set aside for one request before it is called: enough for the longest answer that each call may have.
+
+While that can be held, a call goes out as the client sent it. Where it cannot, an answer of text is capped at what is
+held, and any other call waits for the holds of others to end, or is refused. So what all calls under way may still cost
+never exceeds what is left, whatever they turn out to be.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.admission.expect import Expectation, Expectations
+from gateway.admission import bound
+from gateway.admission.expect import Expectation, Expectations, least_input_tokens
 from gateway.admission.purse import Purse
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.units import PICO_PER_NANO, pico_to_nano_up
+from gateway.domain.route import NOTHING_ATTACHED, Attached
+from gateway.domain.units import pico_to_nano_up
 from gateway.errors import BudgetExhausted, StateUnavailable
 
-PATIENCE_S = 5.0
+PATIENCE_S = 10.0
 """How long a request waits for the holds of others before it is told that the budget is too small for both."""
-_AMPLE = 8
-"""With as many times the worst case left in the budget, the worst case is held and the answer needs no cap."""
-_UNCAPPED_TOKENS = 4096
-"""The worst case where neither client nor backend says."""
-_LEAST_CAP_TOKENS = 256
-"""Near the end of a budget a plain answer is capped at what is expected, but not below this."""
-_MARGIN_TOKENS = 64
-"""A stream asks for more before it has used up what is held."""
-_STEP_TOKENS = 256
-_SHARE = 128
-"""No stream grows by more than this part of what nobody holds, so that many of them can share the end of a budget."""
+_GENEROUS_PATIENCE_S = 5.0
+"""How long it waits for a cap that hardly any answer meets, before it takes a lower one."""
 _LEAST_TOKENS = 16
-"""Less is not worth a stream, nor a step of one."""
-_PAUSE_TOKENS = 4
-"""Refused, it goes on with what is held and asks again so soon."""
-_ON_THE_WAY = 2
-"""Tokens kept back for those that a backend has sent before it notices that nobody listens."""
+"""Less is not worth a call, where answers may end at the limit."""
+_STEP_TOKENS = 256
+_MARGIN_TOKENS = 64
+"""An answer whose end is not bounded asks for more before it has used up what is held."""
+_SLACK_TOKENS, _SLACK_SHARE = 16, 2
+"""What was delivered is guessed by its text, so it may be this much more than a cap that the backend was told before
+it is taken for one that passes over caps: six characters a token instead of four."""
+_REPORTED_SHARE = 16
+"""A backend's own count may be so much more than what it was told: some count what ends an answer."""
 _EVER_S = 1e9
 _EVER = float("inf")
 
@@ -43,14 +46,20 @@ class _Call:
     """The call that the hold was extended for last."""
 
     price: Price
+    expectation: Expectation
+    backend: Backend
+    counted: int
+    """Input tokens, counted by us; attachments included."""
+    attached: Attached
     input_tokens: int
-    cap: int | None
-    """Most tokens the answer can have, over all choices."""
+    """At most, as the backend may count them; images and sound apart."""
+    most: int
+    """Most tokens that the answer can have, over all choices."""
     cache_writes: bool
     """May the backend charge for writing its prompt cache?"""
-    expectation: Expectation
     paid: int = 0
-    """Output tokens of a stream that are held for."""
+    """Output tokens that are held for."""
+    capped: bool = False
 
 
 class RequestHold(Hold, Protocol):
@@ -70,16 +79,17 @@ class RequestHold(Hold, Protocol):
 class BudgetHold:
     """Implements `Hold` on one purse. Whoever has it calls `release` in the end, settled or not.
 
-    Whoever relays a stream may skip `grow` up to `covers` output tokens. `output_limit`, when not None, is the most
-    output tokens that may be asked of the backend (per answer): what is held does not pay for more.
+    `covers`: an answer need not be looked at until its attempt has `seen` so many tokens at most. `output_limit`, when
+    not None, is the most output tokens that may be asked of the backend (per answer): what is held pays for no more.
     """
 
     __slots__ = (
         "_answers",
         "_call",
-        "_earlier",
+        "_calls",
         "_expectations",
         "_known",
+        "_limits",
         "_over",
         "_parts",
         "_patience_s",
@@ -108,45 +118,62 @@ class BudgetHold:
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → units held for it."""
+        self._calls: dict[int, _Call] = {}
+        """Place of an attempt → what was known when it was held for."""
+        self._limits: dict[int, tuple[float, int | None]] = {}
+        """Place of an attempt → `covers` and `output_limit` of a call that others followed."""
         self._call: _Call | None = None
         self._known = False
         """Does `_call` tell of the last of `_parts`?"""
         self._place: int | None = None
         """Of the attempt that is served, where it is not the last one."""
-        self._earlier: dict[int, tuple[_Call | None, float, int | None]] | None = None
-        """Place of an attempt → what was known when it was held for."""
         self._over = False
         self._answers = request.parallel if request else 1
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
-        """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
         purse = self._purse
         if purse is None:
             return
         if self._known or self._call is not None:
             self._begin_anew()
-        price = purse.price(backend)
-        if price is None and backend.kind != "simulated":
-            self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
+        price = self._price(purse, backend)
         if price is None or price.free:
-            await self._resize(0)
+            await self._resize(0, 0.0)
             return
         if not purse.known:
             await self._look(purse)
         if purse.soft:
             purse.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
-        tokens = expectation.input_tokens(input_tokens)
+        whole = expectation.input_tokens(input_tokens, attached.kind)
         request = self._request
-        writes = price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw)
-        self._call = call = _Call(price, tokens, self._cap(backend, tokens), writes, expectation)
+        most = bound.most_output(backend, request, whole)
+        self._call = call = _Call(
+            price,
+            expectation,
+            backend,
+            input_tokens,
+            attached,
+            max(0, whole - attached.image - attached.audio),
+            max(most * self._answers, expectation.ignored),
+            price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw),
+        )
         await self._open(purse, call)
+        self._calls[max(self._parts)] = call
+
+    def _price(self, purse: Purse, backend: Backend) -> Price | None:
+        """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
+        price = purse.price(backend)
+        if price is None and backend.kind != "simulated":
+            purse.refuse_unpriced(backend)
+            self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
+        return price
 
     def _begin_anew(self) -> None:
         """Another attempt follows: keep what is known of the one before, in case that its answer is served."""
         if self._known:
-            self._earlier = self._earlier or {}
-            self._earlier[max(self._parts)] = self._call, self.covers, self.output_limit
+            self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
 
     async def _look(self, purse: Purse) -> None:
@@ -155,67 +182,66 @@ class BudgetHold:
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    def _cap(self, backend: Backend, input_tokens: int) -> int | None:
-        cap = self._request.max_output_tokens if self._request is not None else None
-        if backend.max_output_tokens is not None:
-            cap = _least(backend.max_output_tokens, cap)
-        if backend.window_tokens:
-            cap = _least(max(1, backend.window_tokens - input_tokens), cap)
-        return None if cap is None else cap * self._answers
-
     async def _open(self, purse: Purse, call: _Call) -> None:
-        """Hold for an answer whose length is not known yet."""
-        if self._record.stream:
-            if purse.truncates:
-                await self._open_some(purse, call, self._begun(purse, call))
-            else:
-                tokens = _least(call.expectation.output_tokens * self._answers, call.cap)
-                await self._resize(self._cost(call, tokens))
-                self._pays(call, tokens)
+        """Hold for the longest answer; for a shorter one that the backend is told, where that is too much."""
+        if not purse.bounds:
+            tokens = min(call.expectation.output_tokens * self._answers, call.most)
+            await self._resize(self._cost(call, tokens), self._patience_s)
+            self._pays(call, tokens)
             return
-        tokens = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
-        worst = self._cost(call, tokens)
-        if not purse.ample(worst * _AMPLE):
-            expected = call.expectation.output_tokens * self._answers
-            capped = _least(max(expected, _LEAST_CAP_TOKENS * self._answers), call.cap)
-            if purse.truncates:
-                await self._open_some(purse, call, capped)
-                return
-            if capped < tokens:
-                worst = self._cost(call, capped)
-                self.output_limit = capped // self._answers
-        await self._resize(worst)
+        try:
+            await self._first_offered(purse, call)
+        except BudgetExhausted:
+            least = least_input_tokens(call.counted, call.attached.kind) - call.attached.image - call.attached.audio
+            if least >= call.input_tokens:
+                raise
+            call.input_tokens = max(0, least)
+            await self._first_offered(purse, call)
 
-    def _begun(self, purse: Purse, call: _Call) -> int:
-        """What a stream that may be cut begins with: as much as half of them take, or, until that is known, a share of
-        what there is."""
-        tokens = _least(call.expectation.becoming() * self._answers, call.cap)
-        if call.expectation.known or not purse.known:
-            return tokens
-        return min(tokens, max(self._affordable(call, purse.remaining) // _SHARE, _LEAST_TOKENS))
-
-    async def _open_some(self, purse: Purse, call: _Call, tokens: int) -> None:
-        """Where an answer may end at the limit: hold for `tokens`, or for what is left if that is less."""
-        most = call.cap if call.cap is not None else _UNCAPPED_TOKENS * self._answers
-        for again in (True, False):
-            left = self._affordable(call, purse.left) if purse.known else most
-            some = min(tokens, left) if left >= _LEAST_TOKENS * self._answers else tokens
+    async def _first_offered(self, purse: Purse, call: _Call) -> None:
+        """Hold for the longest of the answers on offer that money allows. Raises BudgetExhausted."""
+        refused: BudgetExhausted | None = None
+        for tokens, patience_s in self._offers(purse, call):
             try:
-                await self._resize(self._cost(call, some))
-                break
-            except BudgetExhausted:  # perhaps less is left than was known
-                if not again or self._affordable(call, purse.left) >= left:
-                    raise
-        if self._record.stream:
-            self._pays(call, some)
-            if left < most:  # no answer can be longer than what the whole budget pays for
-                self.output_limit = max(left, some) // self._answers
-        elif some < most:
-            self.output_limit = some // self._answers
+                await self._resize(self._cost(call, tokens), patience_s)
+            except BudgetExhausted as error:
+                refused = error
+                continue
+            call.paid, call.capped = tokens, tokens < call.most
+            self.output_limit = tokens // self._answers if call.capped else None
+            self.covers = tokens + self._slack(call) if call.capped else _EVER
+            return
+        assert refused is not None
+        raise refused
+
+    def _offers(self, purse: Purse, call: _Call) -> Iterator[tuple[int, float]]:
+        """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
+        if not bound.can_be_capped(self._request) or call.expectation.ignored:
+            yield call.most, self._patience_s
+            return
+        yield call.most, 0.0
+        most, answers = call.most, self._answers
+        floor = min(bound.floor(call.expectation, call.backend) * answers, most)
+        generous = min(bound.generous(call.expectation, call.backend) * answers, most)
+        yield generous, min(_GENEROUS_PATIENCE_S, self._patience_s)
+        if (left := self._affordable(call, purse.remaining)) > floor:
+            yield min(left, generous), 0.0
+        if not purse.truncates:
+            yield floor, self._patience_s
+            return
+        if self._affordable(call, purse.left) >= floor:
+            yield floor, self._patience_s / 2
+        least = _LEAST_TOKENS * answers
+        yield min(max(self._affordable(call, purse.remaining), least), floor), self._patience_s / 2
+        yield min(max(self._affordable(call, purse.left), least), floor), 0.0
+
+    def _slack(self, call: _Call) -> int:
+        return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
     def _pays(self, call: _Call, tokens: int) -> None:
+        """Of an answer that is not bounded: `tokens` are held for."""
         call.paid = tokens
-        if tokens == call.cap:
+        if tokens >= call.most:
             self.covers = _EVER
         elif tokens >= 4 * _MARGIN_TOKENS:
             self.covers = tokens - _MARGIN_TOKENS
@@ -224,22 +250,31 @@ class BudgetHold:
 
     def _cost(self, call: _Call, output_tokens: int) -> int:
         """Units at most."""
-        most = call.price.most(call.input_tokens, output_tokens, cache_writes=call.cache_writes)
+        attached = call.attached
+        if attached.image or attached.audio:
+            most = call.price.most(
+                *(call.input_tokens, output_tokens),
+                cache_writes=call.cache_writes,
+                image_input=attached.image,
+                audio_input=attached.audio,
+            )
+        else:
+            most = call.price.most(call.input_tokens, output_tokens, cache_writes=call.cache_writes)
         return pico_to_nano_up(most)
 
     def _affordable(self, call: _Call, units: int) -> int:
         """Output tokens that `units` pay for, beside the input; below zero where not even that."""
-        begun = call.price.most(call.input_tokens, 0, cache_writes=call.cache_writes)
-        with_one = call.price.most(call.input_tokens, 1, cache_writes=call.cache_writes)
-        return (units * PICO_PER_NANO - begun) // max(with_one - begun, 1)
+        begun = self._cost(call, 0)
+        thousand = self._cost(call, 1000) - begun
+        return (units - begun) * 1000 // max(thousand, 1)
 
-    async def _resize(self, part: int) -> None:
+    async def _resize(self, part: int, patience_s: float) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
         purse, attempts = self._purse, self._record.attempts
         assert purse is not None
         if not attempts and not self._parts:  # nearly always
             if self._over or not purse.try_take(part, self._record):
-                await self._take(part)
+                await self._take(part, patience_s)
             else:
                 self.held += part
             self._parts[0], self._known = part, True
@@ -251,73 +286,59 @@ class BudgetHold:
                 parts[place] = held if took is None else took
         wanted = sum(parts.values())
         if wanted > self.held:
-            await self._take(wanted - self.held)
+            await self._take(wanted - self.held, patience_s)
         elif wanted < self.held:
             purse.give(self.held - wanted)
             self.held = wanted
         self._parts, self._known = parts, True
 
-    async def _take(self, units: int) -> None:
+    async def _take(self, units: int, patience_s: float) -> None:
         purse = self._purse
         assert purse is not None
         if not purse.try_take(units, self._record):
-            await purse.take(units, self.held, self._record, self._patience_s)
+            await purse.take(units, self.held, self._record, patience_s)
         if self._over:  # settled or released by another task meanwhile
             purse.give(units)
         else:
             self.held += units
 
-    async def grow(self, output_tokens: int) -> None:
-        """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted when
-        all that is held is used up, but for what may be on its way."""
+    async def grow(self, output_tokens: int, seen: int) -> None:
+        """The answer has `output_tokens` by its text, and its attempt has `seen` so many at most: see that what is held
+        covers it. Raises BudgetExhausted when it does not, and cannot be made to."""
         call = self._call
-        if output_tokens <= self.covers or call is None or self._over:
+        if seen <= self.covers or call is None or self._over:
             return
-        refused = None
-        for tokens in self._steps(call, output_tokens):
-            refused = await self._pay(call, tokens)
-            if refused is None:
-                return
-        assert refused is not None
-        last = call.paid - _ON_THE_WAY
-        if output_tokens >= last:
-            raise refused
-        self.covers = min(output_tokens + _PAUSE_TOKENS, last - 1)
-
-    def _steps(self, call: _Call, output_tokens: int) -> tuple[int, ...]:
-        """How long the answer is to be paid for next: what is worth trying, the longer one first."""
+        ends = call.paid + self._slack(call) if call.capped else call.paid
+        if output_tokens < ends:
+            self.covers = seen + ends - output_tokens
+            return
         assert self._purse is not None
-        least = max(call.paid, output_tokens) + _LEAST_TOKENS
-        if self._purse.truncates and call.expectation.known:
-            wanted = call.expectation.becoming(output_tokens // self._answers) * self._answers
-        else:
-            room = self._affordable(call, self._purse.remaining) // _SHARE
-            wanted = min(max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS), call.paid + room)
-        return (wanted, least) if wanted > least else (least,)
-
-    async def _pay(self, call: _Call, tokens: int) -> BudgetExhausted | None:
-        """Hold for an answer of `tokens` tokens; why not, when that is too much."""
-        assert self._purse is not None
-        tokens = _least(tokens, call.cap)
+        wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place
-        more = self._cost(call, tokens) - self._parts[place]
+        more = self._cost(call, wanted) - self._parts[place]
         if more > 0:
             refused = await self._purse.stretch(more, self.held, self._record)
             if refused is not None:
-                return refused
-            if self._over:
-                self._purse.give(more)
-                return None
-            self.held += more
-            self._parts[place] += more
-        self._pays(call, tokens)
-        return None
+                raise refused
+            self._add(place, more)
+        call.paid = wanted
+        self.covers = seen + wanted - output_tokens
+
+    def _add(self, place: int, units: int) -> None:
+        """`units` were taken for the attempt at `place`."""
+        assert self._purse is not None
+        if self._over:  # settled or released by another task meanwhile
+            self._purse.give(units)
+        else:
+            self.held += units
+            self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
         """Of several attempts that were held for, this one's answer is served: `covers` and `grow` are about it."""
         place = self._record.attempts.index(attempt)
-        if self._earlier and place in self._earlier and place in self._parts:
-            self._call, self.covers, self.output_limit = self._earlier[place]
+        if place in self._limits and place in self._parts:
+            self._call = self._calls.get(place)
+            self.covers, self.output_limit = self._limits[place]
             self._place = place
         if attempt.ended_at is not None:  # all of it is here
             self.covers = _EVER
@@ -330,13 +351,22 @@ class BudgetHold:
         self._over = True
         purse.settle(self.held, purse.meter.of_request(cost_pico, record))
         self.held = 0
-        if not learn:
+        if learn:
+            for place, call in self._calls.items():
+                if place < len(record.attempts):
+                    self._learn(record.attempts[place], call)
+
+    def _learn(self, attempt: Attempt, call: _Call) -> None:
+        """An answer that was cut short by its cap says nothing of how long answers are."""
+        usage, answers = attempt.usage, self._answers
+        if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
-        for attempt in record.attempts:
-            usage = attempt.usage
-            if usage is not None and not usage.estimated and attempt.outcome in ("ok", "escalated"):
-                expectation = self._expectations.of(record.tenant.team, attempt.backend.name)
-                expectation.learn(attempt.input_tokens, usage, self._answers)
+        expectation, output = call.expectation, usage.all_output
+        limit = call.paid if call.capped else call.most
+        if output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
+            expectation.ignored = max(expectation.ignored, output)
+        if not call.capped or output < call.paid * 3 // 4:
+            expectation.learn(call.counted, usage, answers, call.attached.kind)
 
     def release(self) -> None:
         """Give everything back, unless it was settled."""
@@ -344,7 +374,3 @@ class BudgetHold:
             self._over = True
             self._purse.give(self.held)
             self.held = 0
-
-
-def _least(tokens: int, cap: int | None) -> int:
-    return tokens if cap is None else min(tokens, cap)

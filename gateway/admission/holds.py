@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.admission.hold import BudgetHold
 from gateway.domain.backend import Backend
 from gateway.domain.record import Attempt
+from gateway.domain.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:
@@ -17,20 +18,20 @@ class BudgetHolds:
         self.held = 0
         """By all of them, in units of each."""
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
         """Hold enough for a call of `backend` too. Raises BudgetExhausted; then some of the holds are larger than need
         be until the next call, or the end."""
         for part in self._parts:
-            await part.extend(backend, input_tokens)
+            await part.extend(backend, input_tokens, attached)
         self.output_limit = min(
             (part.output_limit for part in self._parts if part.output_limit is not None), default=None
         )
         self._cover()
 
-    async def grow(self, output_tokens: int) -> None:
+    async def grow(self, output_tokens: int, seen: int) -> None:
         """The stream has `output_tokens` by now: see that what is held covers some more. Raises BudgetExhausted."""
         for part in self._parts:
-            await part.grow(output_tokens)
+            await part.grow(output_tokens, seen)
         self._cover()
 
     def follow(self, attempt: Attempt) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gateway.admission import refusal
 from gateway.admission.meter import Meter
+from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.record import Record
 from gateway.errors import BudgetExhausted, StateUnavailable
@@ -82,6 +83,11 @@ class Purse:
         self.soft = tuple(account for account in accounts if not account.budget.hard)
         self.truncates = any(account.budget.on_exhausted == "truncate" for account in hard)
         """Is an answer that reaches the limit ended there?"""
+        self.bounds = any(account.budget.on_exhausted != "finish" for account in hard)
+        """Must what all calls may cost stay below a limit? Else what they are expected to cost is held."""
+        self._needs_price = next(
+            (each for each in hard if each.budget.limit_usd is not None and each.budget.on_unpriced == "refuse"), None
+        )
         self._leases, self._freed, self._time = leases, freed, time
 
     @property
@@ -126,6 +132,14 @@ class Purse:
             if account.lease.generation and account.lease.left <= 0:
                 return account
         return None
+
+    def refuse_unpriced(self, backend: Backend, what: str = "") -> None:
+        """Raises BudgetExhausted where a hard budget in dollars does not allow calls of unknown price.
+
+        `what` has no price there; empty: the model. A backend on the operator's own machines counts as free.
+        """
+        if self._needs_price is not None and (what or not backend.own):
+            raise refusal.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
         """Tell of the budgets that are spent and not enforced."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
+from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget
 from gateway.domain.units import NANO_PER_USD
 from gateway.domain.windows import iso
@@ -70,6 +71,17 @@ def out_of_reach(named: Named) -> BudgetExhausted:
         "reach and this worker's share is used up. Try again shortly; on_state_loss: allow beside "
         f"{_key(named)} lets requests through meanwhile.",
         retry_after_s=1.0,
+        truncates=named.budget.on_exhausted == "truncate",
+    )
+
+
+def unpriced(named: Named, backend: Backend, what: str) -> BudgetExhausted:
+    """`what` has no price on `backend`; empty: its model."""
+    thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
+    return BudgetExhausted(
+        f"Nobody knows what {thing} costs, and {named.owner} has a hard budget of {_limit(named.budget)}, which could "
+        f"not be kept. Give its price (backends.price in gateway.yaml, or `thriftgate prices`), or allow it with "
+        f"on_unpriced: allow beside {_key(named)}.",
         truncates=named.budget.on_exhausted == "truncate",
     )
 

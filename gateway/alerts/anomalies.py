@@ -76,8 +76,8 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
     if not counts:
         return None
     text = (
-        f"{sum(counts.values())} attempts of team {team} have no price, on {', '.join(counts)}: what they cost is in "
-        "no sum and no budget. Give these backends a price."
+        f"{sum(counts.values())} attempts of team {team} have no price, or units without one, on {', '.join(counts)}: "
+        "what those cost is in no sum and no budget. `thriftgate ledger unpriced` lists them."
     )
     return _anomaly(team, "unpriced", "warning", now, text, {"attempts": counts})
 

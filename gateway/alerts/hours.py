@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sqlalchemy import ColumnElement, Connection, Integer, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, Integer, and_, case, func, or_, select
 
 from gateway.ledger.entries import IDLE, entries
 from gateway.ledger.points import spans
@@ -20,7 +20,7 @@ class Backend:
 
     cost_pico: int = 0
     unpriced: int = 0
-    """Attempts with tokens and without a price."""
+    """Attempts with tokens and without a price, or with units that have none."""
     free: int = 0
     """Attempts that succeeded and cost 0."""
 
@@ -42,7 +42,7 @@ def read(connection: Connection, team: str, since: float, until: float) -> dict[
     tokens = c.input_tokens + c.cached_tokens + c.output_tokens + c.reasoning_tokens
     called = c.attempt > 0
     figures = (
-        _count(called, c.cost_pico.is_(None), tokens > 0),
+        _count(called, or_(and_(c.cost_pico.is_(None), tokens > 0), c.unpriced != "")),
         _count(called, c.cost_pico == 0, c.outcome.in_(("ok", "escalated")), c.kind != IDLE),
         _count(c.attempt == 0),
         _count(c.attempt == 1, c.cache == "miss", c.kind == ""),

@@ -35,6 +35,8 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         for pair in served.headers:
             if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record):
                 found.append(pair)
+        if served.output_cap is not None:
+            found.append((b"x-thriftgate-output-cap", b"%d" % served.output_cap))
     if record.difficulty is not None:
         found.append((b"x-thriftgate-difficulty", b"%.3f" % record.difficulty))
     if record.trimmed_tokens:

@@ -172,7 +172,7 @@ class Attempts:
             if turn is not None:
                 await turn.acquire()
             try:
-                await errand.hold.extend(exchange.backend, plan.tokens_after)
+                await errand.hold.extend(exchange.backend, plan.tokens_after, plan.attached)
                 call, attempt = self._open(exchange, errand, plan, logprobs, loop.time())
             finally:
                 if turn is not None:
@@ -206,6 +206,7 @@ class Attempts:
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
+        attempt.output_cap = errand.hold.output_limit
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)

@@ -183,6 +183,8 @@ class Cascade:
 
     async def _next(self) -> tuple[str, ...]:
         """Whom to ask now; nobody once there is an answer and no time for another."""
+        if self._curtailed:
+            return ()
         asked = {told.backend for told in self._told}
         wanted = (name for name in self._asking.next(self._told) if name in self._backends and name not in asked)
         names = tuple(dict.fromkeys(wanted))
@@ -199,6 +201,11 @@ class Cascade:
             self._answers[-1] = None
             await self._attempts.drop(self._errand, answer, "escalated", told.weak)
         return names
+
+    @property
+    def _curtailed(self) -> bool:
+        """Has money ended an answer? Then there is none for another one, and its end says nothing about its backend."""
+        return any(answer is not None and _curtailed(answer) for answer in self._answers)
 
     def _usual_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
@@ -240,7 +247,9 @@ class Cascade:
                 answer = await self._attempts.first_of(
                     (backend,), errand, unsure=backend if tells else None, last_resort=False
                 )
-                if isinstance(answer, Whole):
+                if isinstance(answer, Whole) and _curtailed(answer):
+                    self._keep(Answered(backend.name, None), answer)
+                elif isinstance(answer, Whole):
                     told = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
                     self._keep(told, answer)
                 elif errand.request.stream:
@@ -276,6 +285,8 @@ class Cascade:
         if why:
             self._keep(Answered(name, None, why, held.confidence), None)
             await self._attempts.drop(self._errand, held, "escalated", why)
+        elif held.complete and _curtailed(held):
+            self._keep(Answered(name, None), held)
         elif held.complete and (said := held.said(errand.request.dialect)):
             self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
@@ -323,3 +334,7 @@ class Cascade:
         if not rest:
             raise together(self._errors)
         return await self._attempts.first_of(rest, self._errand)
+
+
+def _curtailed(answer: Served) -> bool:
+    return answer.attempt.output_cap is not None and answer.finish == "length"

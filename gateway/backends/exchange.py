@@ -8,6 +8,7 @@ import math
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.plausible import believed, of_no_answer
+from gateway.backends.providers import limit_fields
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
@@ -66,6 +67,8 @@ class Exchange:
         self._unspoken: set[DialectName] = set()
         """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
+        self._thinks = "reasoning" in backend.capabilities
+        self._limits = limit_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Of a plain answer and of a stream. A plain one begins when it is finished, so only a limit that the operator
@@ -146,7 +149,7 @@ class Exchange:
         )
 
     def _ways(self, client: DialectName) -> tuple[Wire, ...]:
-        return ways(client, self.backend.spoken, thinks="reasoning" in self.backend.capabilities)
+        return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits)
 
     async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""

@@ -13,7 +13,7 @@ from gateway.backends.relay import Relayed
 from gateway.dialects import chat_sureness
 from gateway.dialects.chat_plain import without_logprobs
 from gateway.dialects.clients import DIALECTS
-from gateway.domain.answer import Take, pieces
+from gateway.domain.answer import Take, delivered_at_most, pieces
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
@@ -54,12 +54,12 @@ class Held:
         def keep(piece: bytes) -> bool:
             self._kept.append(piece)
             self._size += len(piece)
-            return attempt.chunks < look and attempt.chunks <= money.covers and clock() < until
+            return attempt.chunks < look and attempt.seen <= money.covers and clock() < until
 
         while True:
             more = await self._read(keep, until)
-            if attempt.chunks > money.covers:
-                await money.grow(attempt.chunks)
+            if attempt.seen > money.covers:
+                await money.grow(delivered_at_most(self, attempt), attempt.seen)
             if attempt.chunks >= look or not more or clock() >= until:
                 if why := stop(relayed.delivered_text()):
                     return why

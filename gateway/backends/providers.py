@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
-from gateway.domain.backend import Kind
+from gateway.domain.backend import Backend, Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +53,25 @@ PROVIDERS: Mapping[str, Provider] = {
 
 Cohere is called directly because litellm (1.106) cannot read the streams of its own dialect.
 """
+
+_LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
+"""Hosts whose reasoning models refuse `max_tokens`; a leading dot: any subdomain."""
+_OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
+"""Its models, perhaps behind somebody's proxy: they refuse both names at once."""
+_EARLIER_LIMIT = ("api.mistral.ai", "api.deepseek.com", "api.together.xyz", "api.cohere.ai", "openrouter.ai")
+"""Hosts that know `max_tokens`, and of which some refuse what they do not know."""
+
+
+def limit_fields(backend: Backend) -> tuple[str, ...]:
+    """What OpenAI's chat dialect calls the most tokens of an answer where `backend` is.
+
+    A server that nobody knows is told both: one that knows a single name passes over the other.
+    """
+    host = urlsplit(backend.base_url).hostname or ""
+    if _is_one_of(host, _LATER_LIMIT) or _OPENAIS.search(backend.model.lower()):
+        return ("max_completion_tokens",)
+    return ("max_tokens",) if _is_one_of(host, _EARLIER_LIMIT) else ("max_completion_tokens", "max_tokens")
+
+
+def _is_one_of(host: str, known: tuple[str, ...]) -> bool:
+    return any(host == each or (each[0] == "." and host.endswith(each)) for each in known)

@@ -121,18 +121,19 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
 def list_unpriced(context: Context, since: str | None, until: str | None) -> None:
     """List attempts whose price nobody knew.
 
-    And those that cost nothing though their backend has a price.
+    Also those with units that have no price: fees beside tokens, such as web searches, and unknown service tiers, whose
+    tokens cost what the dearest tier does. And those that cost nothing though their backend has a price.
     """
     settings = context.settings()
     begin, end = _period(since, until)
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
-    table = Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today")
+    table = Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
     for one in found:
         table.add_row(
             one.backend, one.model, one.why, str(one.rows), str(one.tokens),
-            _moment(one.first_at), _moment(one.last_at), one.price_source or "no",
+            _moment(one.first_at), _moment(one.last_at), one.price_source or "no", one.units or "–",
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],
@@ -148,7 +149,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 @click.option("--zero", is_flag=True, help="Rows that cost nothing, instead of those without a price.")
 @click.option("--yes", is_flag=True, help="Write it; without, only say what would be written.")
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
-    """Give attempts the price that is known for them now.
+    """Give attempts the price that is known for them now; also where only their service tier had none.
 
     Nothing written is changed: each row is superseded by one that names it, and reports count the newest.
     Rows that retention has made sums of are out of reach.
@@ -158,7 +159,8 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     if (keep := settings.config.ledger.keep_days) is not None:  # what is rolled up meanwhile would count twice
         begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
     backends, prices_on = asyncio.run(_backends(settings)), _prices(settings)
-    which = unpriced.which(why=unpriced.free if zero else unpriced.unpriced, model=model, since=begin, until=end)
+    why = unpriced.free if zero else unpriced.repriceable
+    which = unpriced.which(why=why, model=model, since=begin, until=end)
     with open_database(settings) as database, snapshot(database) as connection:
         found = list(repriced(unpriced.rows(connection, which), prices_on, backends))
         left = unpriced.count(connection, which) - len(found)

@@ -15,9 +15,10 @@ from rich.table import Table
 from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.domain.price import Price
+from gateway.domain.price_classes import OPTIONAL, Classes
 from gateway.domain.units import pico_to_usd
 from gateway.ledger import litellm_map
-from gateway.ledger.catalogue import OPTIONAL, Classes, Listed, Register, load_own
+from gateway.ledger.catalogue import Listed, Register, load_own
 from gateway.ledger.prices import Catalogue
 
 _UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")

@@ -117,6 +117,8 @@ def _attempt(row: Row[Any]) -> dict[str, Any]:
         "error": row.error,
         "cost_usd": None if row.cost_pico is None else dollars(row.cost_pico),
         "price_source": row.price_source,
+        "service_tier": row.service_tier,
+        "unpriced": row.unpriced,
         "trimmed_tokens": row.trimmed_tokens,
     }
 

@@ -13,6 +13,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
+_LIMITS = ("max_completion_tokens", "max_tokens")
 quoted = lru_cache(maxsize=256)(orjson.dumps)
 """A backend's model as JSON; there are few."""
 
@@ -21,7 +22,10 @@ class ChatToChat:
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
     path = "/chat/completions"
-    output_limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")
+
+    def __init__(self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")) -> None:
+        """`limits`: the fields that are sent when the gateway limits an answer, beside those that the client used."""
+        self._limits = limits
 
     def body(
         self,
@@ -48,8 +52,10 @@ class ChatToChat:
             options = request.body.get("stream_options") or {}
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
-            given = [key for key in self.output_limits if request.body.get(key) is not None]
-            changes |= dict.fromkeys(given or self.output_limits[:1], b"%d" % max_output_tokens)
+            given = tuple(key for key in _LIMITS if request.body.get(key) is not None)
+            # OpenAI takes either name, but refuses both at once.
+            fields = given if given and self._limits == _LIMITS[:1] else given + self._limits
+            changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         return changes
 
     def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:

@@ -22,7 +22,9 @@ class CompletionsToCompletions(ChatToChat):
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"
     path = "/completions"
-    output_limits = ("max_tokens",)
+
+    def __init__(self) -> None:
+        super().__init__(("max_tokens",))
 
     def body(
         self,

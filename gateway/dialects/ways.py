@@ -20,7 +20,9 @@ from gateway.dialects.through import Through, Translation
 from gateway.dialects.wire import Wire
 from gateway.domain.request import DialectName
 
-_FROM_CHAT: tuple[Wire, ...] = (ChatToChat(), ChatToMessages(), ChatToResponses())
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""What OpenAI's chat dialect calls the most tokens of an answer. The later name counts reasoning too, and some of
+OpenAI's models refuse the earlier one; many other servers know that one alone."""
 _SAME: tuple[Wire, ...] = (
     CompletionsToCompletions(),
     EmbeddingsToEmbeddings(),
@@ -36,30 +38,32 @@ _ORDER: tuple[DialectName, ...] = ("openai_chat", "anthropic_messages", "openai_
 most places."""
 
 
-def _table(*, thinks: bool) -> dict[tuple[DialectName, DialectName], Wire]:
+@lru_cache(maxsize=16)
+def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Wire]:
     wires: dict[tuple[DialectName, DialectName], Wire] = {}
-    for wire in (*_FROM_CHAT, *_SAME):
+    from_chat: tuple[Wire, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
+    for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:
-        for inner in _FROM_CHAT:
+        for inner in from_chat:
             wires.setdefault((translation.client, inner.backend), Through(translation, inner, thinks=thinks))
     return wires
 
 
-_WIRES, _THOUGHTLESS = _table(thinks=True), _table(thinks=False)
-
-
 def wire(client: DialectName, backend: DialectName) -> Wire:
     """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
-    return _WIRES[client, backend]
+    return _table(True, LIMITS)[client, backend]
 
 
 @lru_cache(maxsize=1024)
-def ways(client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True) -> tuple[Wire, ...]:
+def ways(
+    client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
+) -> tuple[Wire, ...]:
     """The ways from `client` to a backend that speaks `spoken` (hashable), the best one first; none: it cannot.
 
-    `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint.
+    `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint. `limits`: those of `LIMITS`
+    that it knows; where a request's own limit is lowered, all of them are sent.
     """
-    wires = _WIRES if thinks else _THOUGHTLESS
+    wires = _table(thinks, limits)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

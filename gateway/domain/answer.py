@@ -15,6 +15,7 @@ Take = Callable[[bytes], bool]
 """Is handed a piece; returns whether it wants more now."""
 
 
+_CHARACTERS_PER_TOKEN = 4
 MOST_PER_CHUNK = 8
 """Characters; longer chunks than this, on average, hold more than one token each (a token has about four)."""
 
@@ -28,6 +29,15 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
     except Exception:  # text that cannot be read must not keep the attempt from being closed
         log.exception("what was delivered could not be read; its chunks are counted")
         return chunks
+
+
+def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
+    """Output tokens of an answer under way, for who must not be surprised: few texts have shorter tokens than this."""
+    try:
+        return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
+    except Exception:  # text that cannot be read must not keep the answer from being held for
+        log.exception("what was delivered could not be read; its bytes are counted")
+        return attempt.seen
 
 
 async def pieces(pour: Callable[[Take], Awaitable[bool]]) -> AsyncIterator[bytes]:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import ip_address
 from typing import Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.policy import Section
+from gateway.domain.price_classes import ServiceTiers
 from gateway.domain.request import DialectName
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
@@ -40,6 +43,10 @@ class PriceEntry(Section):
     cache_write_1h: TokenUsd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
     output: TokenUsd | None = Field(None, description="USD per 1M output tokens.")
     reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens.")
+    service_tiers: ServiceTiers = Field(
+        default_factory=dict,
+        description="Per service tier (priority, flex, fast, us): a factor on these prices, or the tier's own.",
+    )
     machine_hour_usd: Usd | None = Field(None, description="USD per hour of the machine it runs on.")
     tokens_per_second: float | None = Field(
         None, gt=0, description="Throughput that a machine's price is divided by, until its own has been measured."
@@ -51,6 +58,8 @@ class PriceEntry(Section):
         per_token = self.input is not None and self.output is not None
         if per_token == (self.machine_hour_usd is not None):
             raise ValueError("give either machine_hour_usd, or both input and output")
+        if self.service_tiers and not per_token:
+            raise ValueError("service_tiers: a machine's hour costs the same at every tier; leave it out")
         return self
 
 
@@ -69,6 +78,11 @@ class Backend(Section):
     price: PriceEntry | None = Field(None, description="Null: from the catalogue; unknown stays unknown.")
     dialects: tuple[DialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
+    )
+    location: Literal["local", "hosted"] | None = Field(
+        None,
+        description="Whose machines it runs on: local (the operator's own) or hosted; null: loopback and private "
+        "addresses are local. A local one without a price counts as free.",
     )
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
@@ -109,4 +123,21 @@ class Backend(Section):
     @property
     def hosted(self) -> bool:
         """Do prompts leave the operator's machines?"""
-        return self.tier == "hosted"
+        return self.tier == "hosted" or self.location == "hosted"
+
+    @property
+    def own(self) -> bool:
+        """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
+        if self.location is not None:
+            return self.location == "local"
+        return self.kind in ("local", "simulated") or _private(urlsplit(self.base_url).hostname or "")
+
+
+def _private(host: str) -> bool:
+    """Is `host` a literal address, or the name, of this machine or of a private network?"""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return False

@@ -134,8 +134,13 @@ class Budget(Section):
     notify: tuple[Notify, ...] = Field((), description="Receivers of alerts.")
     on_exhausted: Literal["refuse", "downgrade", "finish", "truncate"] = Field(
         "refuse",
-        description="What costs nothing is still served, except with refuse. Running answers: finish lets them end, "
-        "truncate ends them at the limit as max_tokens would, the others break them off with an error.",
+        description="What costs nothing is still served, except with refuse. Near the limit answers of text are asked "
+        "for with a lower max_tokens; truncate lowers it to what is left, finish never does and may overdraw.",
+    )
+    on_unpriced: Literal["refuse", "allow"] = Field(
+        "refuse",
+        description="What has no known price, where a hard budget in US dollars could not be kept: a hosted backend, a "
+        "service tier, a fee.",
     )
     on_state_loss: Literal["refuse", "allow"] = Field(
         "refuse", description="When counters are out of reach and the lease is spent."

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
 from gateway.domain.usage import Usage
+
+PARENTS = {
+    "cached_input": "input",
+    "cache_write_5m": "input",
+    "cache_write_1h": "cache_write_5m",
+    "reasoning": "output",
+    "audio": "output",
+    "audio_input": "input",
+    "image_input": "input",
+    "image": "output",
+}
+"""Class of tokens → the class whose price holds where it has none of its own."""
+CLASSES = ("input", "output", *PARENTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +41,22 @@ class Price:
     audio_input: int | None = None
     image_input: int | None = None
     image: int | None = None
+    tiers: Mapping[str, Price] = field(default_factory=dict, hash=False)
+    """Service tier, as in `Usage.service_tier`, → the price there. They have no tiers of their own."""
+    choosable: tuple[str, ...] = ()
+    """Of `tiers`, those at which the provider may serve a call that names none."""
+    every_tier: bool = False
+    """Whatever tier a backend names, this price holds: a machine's hour costs what it costs."""
+    _dearest: Price | None = field(default=None, init=False, repr=False, compare=False)
+    _unasked: Price | None = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Made once, because they are asked for with each request. Without tiers there is nothing to make."""
+        if self.tiers:
+            standard = replace(self, tiers={}, choosable=())
+            chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
+            object.__setattr__(self, "_dearest", _above((standard, *self.tiers.values())))
+            object.__setattr__(self, "_unasked", _above((standard, *chosen)) if chosen else None)
 
     @classmethod
     def per_million(
@@ -42,25 +72,48 @@ class Price:
             **optional,
         )
 
+    def at(self, service_tier: str) -> Price | None:
+        """The price at a tier named as in `Usage.service_tier`; None where nobody knows it. Standard tier: ""."""
+        return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
+
+    def dearest(self) -> Price:
+        """A price not below that of any known tier, in any class."""
+        return self if self._dearest is None else self._dearest
+
+    def unasked(self) -> Price:
+        """A price not below that of any tier that the provider may serve a call at that names none."""
+        return self if self._unasked is None else self._unasked
+
+    def billed(self, usage: Usage) -> Price:
+        """The price that holds for every token of a call: that of its tier and of its length."""
+        price = self
+        if usage.service_tier and not self.every_tier:
+            price = self.tiers.get(usage.service_tier) or self.dearest()
+        return price if price.beyond is None else price.tier(usage.all_input)
+
     def cost(self, usage: Usage) -> int:
-        """Pico-dollars of `usage`. A class without its own price costs what its parent class does."""
-        if self.beyond is not None and usage.all_input > self.beyond[0]:
-            return self.beyond[1].cost(usage)
-        cost = usage.input_tokens * self.input + usage.output_tokens * self.output
+        """Pico-dollars of the tokens of `usage`, at the service tier that served them; fees are not in it.
+
+        A class without its own price costs what its parent class does. An unknown tier costs what the dearest does.
+        """
+        price = self
+        if usage.service_tier or self.beyond is not None:
+            price = self.billed(usage)
+        cost = usage.input_tokens * price.input + usage.output_tokens * price.output
         if usage.all_input == usage.input_tokens and usage.all_output == usage.output_tokens:
             return cost
         if usage.cached_tokens:
-            cost += usage.cached_tokens * (self.input if self.cached_input is None else self.cached_input)
+            cost += usage.cached_tokens * (price.input if price.cached_input is None else price.cached_input)
         if usage.cache_write_5m_tokens or usage.cache_write_1h_tokens:
-            write_5m = self.input if self.cache_write_5m is None else self.cache_write_5m
-            write_1h = write_5m if self.cache_write_1h is None else self.cache_write_1h
+            write_5m = price.input if price.cache_write_5m is None else price.cache_write_5m
+            write_1h = write_5m if price.cache_write_1h is None else price.cache_write_1h
             cost += usage.cache_write_5m_tokens * write_5m + usage.cache_write_1h_tokens * write_1h
         if usage.reasoning_tokens:
-            cost += usage.reasoning_tokens * (self.output if self.reasoning is None else self.reasoning)
+            cost += usage.reasoning_tokens * (price.output if price.reasoning is None else price.reasoning)
         if usage.audio_tokens:
-            cost += usage.audio_tokens * (self.output if self.audio is None else self.audio)
+            cost += usage.audio_tokens * (price.output if price.audio is None else price.audio)
         if usage.audio_input_tokens or usage.image_input_tokens or usage.image_tokens:
-            cost += self._seen(usage)
+            cost += price._seen(usage)
         return cost
 
     def _seen(self, usage: Usage) -> int:
@@ -83,14 +136,68 @@ class Price:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output
 
-    def most(self, input_tokens: int, output_tokens: int, *, cache_writes: bool = False) -> int:
-        """Pico-dollars of a call at worst, however its tokens fall into classes (audio apart)."""
-        if self.beyond is not None and input_tokens > self.beyond[0]:
-            return self.beyond[1].most(input_tokens, output_tokens, cache_writes=cache_writes)
-        output = self.output if self.reasoning is None else max(self.output, self.reasoning)
-        written = max(self.input, self.cache_write_5m or 0, self.cache_write_1h or 0) if cache_writes else self.input
-        return input_tokens * written + output_tokens * output
+    def most(
+        self,
+        input_tokens: int,
+        output_tokens: int,
+        *,
+        cache_writes: bool = False,
+        image_input: int = 0,
+        audio_input: int = 0,
+        media_output: bool = False,
+    ) -> int:
+        """Pico-dollars of a call at worst, however its tokens fall into classes.
+
+        `image_input`, `audio_input`: tokens beside `input_tokens`. `media_output`: the output may be sound or images.
+        """
+        price = self if self.beyond is None else self.tier(input_tokens + image_input + audio_input)
+        output = price.output if price.reasoning is None else max(price.output, price.reasoning)
+        if media_output:
+            output = max(output, price.audio or 0, price.image or 0)
+        written = price.input
+        if cache_writes:
+            written = max(written, price.cache_write_5m or 0, price.cache_write_1h or 0)
+        cost = input_tokens * written + output_tokens * output
+        if image_input:
+            cost += image_input * (price.input if price.image_input is None else price.image_input)
+        if audio_input:
+            cost += audio_input * (price.input if price.audio_input is None else price.audio_input)
+        return cost
 
     @property
     def free(self) -> bool:
         return not (self.input or self.output)
+
+
+def _above(prices: Sequence[Price]) -> Price:
+    """A price not below any of `prices`, in any class and at any length. The first names it."""
+    first, *others = prices
+    if not others:
+        return first
+    long = [price.beyond for price in prices if price.beyond is not None]
+    beyond = None
+    if long:
+        beyond = (
+            min(tokens for tokens, _ in long),
+            _above([*(_flat(one) for one in prices), *(one for _, one in long)]),
+        )
+    return replace(_most(prices), beyond=beyond, source=f"{first.source}, dearest tier")
+
+
+def _flat(price: Price) -> Price:
+    return price if price.beyond is None else replace(price, beyond=None)
+
+
+def _most(prices: Sequence[Price]) -> Price:
+    """The most in each class; a class that none of them prices stays without a price."""
+    most: dict[str, Any] = {"input": max(p.input for p in prices), "output": max(p.output for p in prices)}
+    for name in PARENTS:
+        if any(getattr(price, name) is not None for price in prices):
+            most[name] = max(effective(price, name) for price in prices)
+    return replace(prices[0], **most, tiers={}, choosable=())
+
+
+def effective(price: Price, name: str) -> int:
+    """Pico-dollars of a token of class `name`: its own price, else its parent's."""
+    own: int | None = getattr(price, name)
+    return effective(price, PARENTS[name]) if own is None else own

@@ -13,7 +13,7 @@ from gateway.domain.load import Load
 from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate, ContextPlan, Prefix
+from gateway.domain.route import NOTHING_ATTACHED, Attached, ContextEstimate, ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 
@@ -111,16 +111,17 @@ class Hold(Protocol):
     """Money set aside for one request."""
 
     covers: float
-    """Output tokens of a stream up to which `grow` need not be called."""
+    """`Attempt.seen` up to which `grow` need not be called."""
     output_limit: int | None
     """Most output tokens that may be asked of the backend, where what is held pays for no more."""
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
-        """Hold enough for a call of `backend` too. Raises BudgetExhausted."""
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+        """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
         ...
 
-    async def grow(self, output_tokens: int) -> None:
-        """The stream outgrew what was held. Raises BudgetExhausted."""
+    async def grow(self, output_tokens: int, seen: int) -> None:
+        """The answer has `output_tokens` by its text, and its attempt has `seen` so many at most: see that what is held
+        covers it. Raises BudgetExhausted."""
         ...
 
     def follow(self, attempt: Attempt) -> None:

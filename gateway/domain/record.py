@@ -19,6 +19,8 @@ from gateway.domain.usage import Usage, interrupted
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
 
+_LEAST_BYTES = 4
+"""Of a token, with what surrounds it in a stream."""
 CHUNK_BITS = 28
 """Of an attempt's progress word; above them are its bytes. 2**28 chunks, 64 GiB."""
 
@@ -66,10 +68,16 @@ class Attempt:
     """Mean token probability of the answer, where the backend gave log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()
     """Of the backend's response, names in lower case."""
+    service_tier: str = ""
+    """That was asked for, as `Usage.service_tier` names it: what an answer is billed at that reports no usage."""
+    unpriced: str = ""
+    """Units without a price, as `unpriced_units` writes them."""
     kind: str = ""
     """`hedge`: of two for one answer, the one that was slower; `shadow`: asked to compare, its answer serves nobody."""
     sent_bytes: int = 0
     """Of the request's body, to the backend."""
+    output_cap: int | None = None
+    """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
     progress: memoryview | None = None
     """One 64-bit word of the ledger's that survives this process."""
     reporter: Reporter | None = None
@@ -86,6 +94,11 @@ class Attempt:
     def reported(self) -> Usage | None:
         """What the backend has reported so far, be it partial."""
         return self.usage or (self.reporter.reported if self.reporter else None)
+
+    @property
+    def seen(self) -> int:
+        """Output tokens that came, at most: no token is shorter than a byte of text, and few are shorter than four."""
+        return max(self.chunks, self.output_bytes // _LEAST_BYTES)
 
     def came(self, size: int, chunks: int) -> None:
         """`size` more bytes arrived, `chunks` in all carry content. Call before anybody else may have them."""
@@ -155,6 +168,13 @@ class Record:
         attempt = Attempt(f"{self.request_id}-{number}", number, backend, time.time(), kind=self.kind)
         self.attempts.append(attempt)
         return attempt
+
+    @property
+    def curtailed(self) -> bool:
+        """Did the served answer end because the budget paid for no more? It says nothing about its backend then, and is
+        not what another request deserves."""
+        served = self.served_by
+        return served is not None and served.output_cap is not None and self.finish == "length"
 
     @property
     def served_by(self) -> Attempt | None:

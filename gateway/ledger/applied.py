@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 from gateway.domain.price import Price
+from gateway.domain.usage import Usage
 
-_CLASSES = tuple(field.name for field in fields(Price) if field.name not in ("source", "as_of", "beyond"))
+_CLASSES = (
+    *("input", "output", "cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio"),
+    *("audio_input", "image_input", "image"),
+)
+MOST_SOURCE = 200
+"""Characters that the column holds."""
 
 
 def text_of(price: Price) -> str:
@@ -29,16 +34,28 @@ class Terms:
 
     def __init__(self, price: Price) -> None:
         self.price = price
-        self.source = f"{price.source} ({price.as_of})" if price.as_of else price.source
-        self._text, self._above = text_of(price), dict[int, str]()
+        self.source = _source(price)
+        self._text, self._above = text_of(price), dict[int, tuple[str, str]]()
         self.flat = self._text if price.beyond is None else ""
-        """What `text` says of any call; empty where that depends on the call."""
+        """What `text` says of any call at the standard tier; empty where that depends on the call."""
 
     def text(self, input_tokens: int) -> str:
-        """The prices of a call with so much input, as a row has them."""
+        """The prices of a call with so much input at the standard tier, as a row has them."""
         if self.price.beyond is None or input_tokens <= self.price.beyond[0]:
             return self._text
-        tier = self.price.tier(input_tokens)
-        if id(tier) not in self._above:  # it lives as long as the price that it belongs to
-            self._above[id(tier)] = text_of(tier)
-        return self._above[id(tier)]
+        return self._written(self.price.tier(input_tokens))[0]
+
+    def billed(self, usage: Usage) -> tuple[str, str]:
+        """The prices of `usage` at its service tier, and where they are from."""
+        if not usage.service_tier:
+            return self.flat or self.text(usage.all_input), self.source
+        return self._written(self.price.billed(usage))
+
+    def _written(self, price: Price) -> tuple[str, str]:
+        if id(price) not in self._above:  # it lives as long as the price that it belongs to
+            self._above[id(price)] = text_of(price), _source(price)
+        return self._above[id(price)]
+
+
+def _source(price: Price) -> str:
+    return (f"{price.source} ({price.as_of})" if price.as_of else price.source)[:MOST_SOURCE]

@@ -102,6 +102,9 @@ def _attempt(row: Row) -> dict[str, Any]:
         "estimated": row.estimated,
         "confidence": None,
         "cost_usd": _usd(row.cost_pico),
+        "service_tier": row.service_tier or None,
+        "unpriced": row.unpriced or None,
+        "doubt": row.doubt or None,
         "trimmed_tokens": row.trimmed_tokens,
     }
 

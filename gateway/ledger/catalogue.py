@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from datetime import date
 from decimal import Decimal
 from fnmatch import fnmatchcase
@@ -20,8 +19,7 @@ from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
 from gateway.domain.policy import Section
-from gateway.domain.price import Price
-from gateway.domain.units import TokenUsd
+from gateway.domain.price_classes import Beyond, Classes, ServiceTiers
 from gateway.settings.files import ConfigError
 
 PACKAGED = Path(__file__).with_name("prices.json")
@@ -30,39 +28,6 @@ _DATED = re.compile(r"([-@]\d{4}-\d{2}-\d{2}|[-@]\d{8})$")
 """gpt-4o-2024-08-06, claude-sonnet-4-5-20250929, claude-sonnet-4-5@20250929."""
 _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|16)|\d+bit|i?q\d(_\w+)*)$")
 """How weights were shrunk; it changes neither name nor window."""
-
-
-OPTIONAL = (
-    *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
-    *("audio", "audio_input", "image_input", "image"),
-)
-"""Classes that cost what their parent does where they have no price of their own."""
-
-
-class Classes(Section):
-    """USD per 1M tokens."""
-
-    input: TokenUsd
-    cached_input: TokenUsd | None = None
-    cache_write_5m: TokenUsd | None = None
-    cache_write_1h: TokenUsd | None = None
-    output: TokenUsd
-    reasoning: TokenUsd | None = None
-    audio: TokenUsd | None = None
-    audio_input: TokenUsd | None = None
-    image_input: TokenUsd | None = None
-    image: TokenUsd | None = None
-
-    def price(self, source: str, as_of: str, beyond: tuple[int, Price] | None = None) -> Price:
-        classes: dict[str, Decimal] = {name: usd for name in OPTIONAL if (usd := getattr(self, name)) is not None}
-        price = Price.per_million(self.input, self.output, source=source, as_of=as_of, **classes)
-        return replace(price, beyond=beyond)
-
-
-class Beyond(Classes):
-    """What every token costs in a call of more than `tokens` input tokens."""
-
-    tokens: int = Field(gt=0)
 
 
 class Listed(Classes):
@@ -74,6 +39,8 @@ class Listed(Classes):
     beyond: Beyond | None = None
     batch: Classes | None = None
     """In the provider's own batches. The gateway sends its batches as single requests, which cost the usual price."""
+    service_tiers: ServiceTiers = Field(default_factory=dict)
+    """Tier, as `Usage.service_tier` names it → its prices, or a factor on every usual price."""
     regions: dict[str, Decimal] = Field(default_factory=dict)
     """Region → factor on every price there. Where a provider's host begins with a region, that decides."""
     valid_from: date | None = None
@@ -98,6 +65,10 @@ class Provider(Section):
     """Nobody else serves these names, so they are known behind any address."""
     source: str
     """The page to check its figures against; a contract may say otherwise."""
+    service_tiers: dict[str, Decimal] = Field(default_factory=dict)
+    """Tiers of all its models that do not say otherwise."""
+    choosable_tiers: tuple[str, ...] = ()
+    """Tiers at which it may serve a call that names none, as a project's settings there can say."""
 
     def serves(self, host: str) -> bool:
         return any(host == known or (known[0] == "." and host.endswith(known)) for known in self.hosts)

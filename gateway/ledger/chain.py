@@ -86,14 +86,18 @@ class Rollup:
         return orjson.dumps([part.hex() if isinstance(part, bytes) else part for part in parts])
 
 
-_LATER = ("", None, 0)
-"""Defaults of the columns that sums got later: where they say nothing, older hashes hold."""
+_LATER = (("", ""), ("", None, 0))
+"""Defaults of the columns that sums got later, the last ones first: where they say nothing, older hashes hold."""
 
 
 def sums_hash(sums: Sequence[Sequence[Any]]) -> bytes:
     """Over the rows of one roll-up in `ledger_sums`, in their order."""
     whole = hashlib.sha256()
     for values in sums:
-        said = tuple(values[: -len(_LATER)]) if tuple(values[-len(_LATER) :]) == _LATER else tuple(values)
+        said = tuple(values)
+        for defaults in _LATER:
+            if said[-len(defaults) :] != defaults:
+                break
+            said = said[: -len(defaults)]
         whole.update(orjson.dumps(said, option=orjson.OPT_APPEND_NEWLINE))
     return whole.digest()

@@ -25,6 +25,7 @@ COLUMNS = {
     "session": "session",
     "region": "region",
     "outcome": "outcome",
+    "service_tier": "service_tier",
 }
 """Dimension → the ledger's column."""
 TAG = "tag:"
@@ -32,6 +33,8 @@ TAG = "tag:"
 for each of its tags."""
 CACHE = "(cache)"
 """Stands where a backend would, for answers that none was asked for."""
+STANDARD = "standard"
+"""Stands for the service tier that has no name."""
 _SECONDS = {"day": 86400, "hour": 3600}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -74,6 +77,8 @@ def _written(name: str, value: str) -> list[str]:
             return [f"{tag}={text}" for tag, text in orjson.loads(value).items()] or [""]
         case "model" | "backend" | "tier":
             return [value or CACHE]
+        case "service_tier":
+            return [value or STANDARD]
     if name.startswith(TAG):
         return [str(orjson.loads(value).get(name.removeprefix(TAG), ""))]
     return [value]

@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import date
-from decimal import ROUND_CEILING, Decimal
-from typing import Any
+from decimal import Decimal
 
 from sqlalchemy import ColumnElement, Connection, and_, or_
 
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
+from gateway.domain.price_classes import times
 from gateway.domain.units import usd_to_pico
-from gateway.ledger.catalogue import OPTIONAL
 from gateway.ledger.entries import entries, spent
 from gateway.settings.prices import Credit, Discount, Term
 
-CLASSES = ("input", "output", *OPTIONAL)
 LESS = ", less "
 """Stands in a row's `price_source` between where the list's price is from and the discount on it."""
-
-
-def scaled(price: Price, factor: Decimal, source: str) -> Price:
-    """Every class times `factor`, rounded up to whole pico-dollars, so that nothing becomes free."""
-    classes: dict[str, Any] = {
-        name: _up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
-    }
-    beyond = None if price.beyond is None else (price.beyond[0], scaled(price.beyond[1], factor, source))
-    return replace(price, **classes, source=source, beyond=beyond)
 
 
 def discounted(price: Price, backend: Backend, provider: str, discounts: Iterable[Discount], on: date) -> Price:
@@ -38,7 +27,7 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
     common = [discount for discount in holding if provider and discount.provider == provider]
     for discount in (*own, *common):
         percent = f"{discount.percent.normalize():f}%"
-        return scaled(price, 1 - discount.percent / 100, f"{price.source}{LESS}{percent}")
+        return times(price, 1 - discount.percent / 100, f"{LESS}{percent}")
     return price
 
 
@@ -81,7 +70,3 @@ def _meant(term: Term, providers: Mapping[str, str]) -> ColumnElement[bool]:
         target = or_(c.backend.in_(named), c.price_source.startswith(f"list {term.provider}/", autoescape=True))
     times = [*([c.at >= since] if since is not None else []), *([c.at < until] if until is not None else [])]
     return and_(target, *times)
-
-
-def _up(pico: Decimal) -> int:
-    return int(pico.to_integral_value(ROUND_CEILING))

@@ -54,7 +54,10 @@ PARENTS = {
 """What a class costs that has no price of its own."""
 OWN = "self-hosted"
 _PICO = Decimal("1e-12")
-_BY = ("organisation", "team", "key_id", "cost_centre", "tags", "backend", "model", "region", "kind", "price_source")
+_BY = (
+    *("organisation", "team", "key_id", "cost_centre", "tags", "backend", "model", "region", "kind", "price_source"),
+    "service_tier",
+)
 """And the prices themselves, and the hour."""
 _NO_COMMITMENT = tuple(
     f"CommitmentDiscount{name}" for name in ("Category", "Id", "Name", "Quantity", "Status", "Type", "Unit")
@@ -215,13 +218,19 @@ def _row(facts: dict[str, Any], part: Part, provider: str) -> dict[str, Any]:
         "ServiceSubcategory": "Generative AI",
         "SkuId": sku,
         "SkuMeter": part.meter,
-        "SkuPriceDetails": None,
+        "SkuPriceDetails": _details(facts),
         "SkuPriceId": f"{sku}@{unit.normalize():f}",
         "SubAccountId": facts["team"],
         "SubAccountName": facts["team"],
         "SubAccountType": "Team",
         "Tags": _tags(facts),
     }
+
+
+def _details(facts: dict[str, Any]) -> str | None:
+    """The service tier, where it is not the standard one; FOCUS wants an `x_` before names of one's own."""
+    tier = facts["service_tier"]
+    return orjson.dumps({"x_ServiceTier": tier}).decode() if tier else None
 
 
 def _tags(facts: dict[str, Any]) -> str:

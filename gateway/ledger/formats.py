@@ -103,7 +103,9 @@ def notes(report: Report) -> list[str]:
     """What is not in the figures, a sentence each."""
     found = []
     if count := report.total.unpriced:
-        found.append(f"Attempts without a known price, whose cost is not in these figures: {count:,}.")
+        found.append(
+            f"Attempts whose price is not, or not wholly, known, so that these figures lack something: {count:,}."
+        )
     if count := report.total.estimated:
         found.append(f"Attempts whose tokens the gateway counted itself: {count:,}.")
     if looked_on := report.total.decided:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.backend import Backend
+from gateway.domain.price import Price
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import DialectName
 from gateway.domain.route import Decision
 from gateway.domain.tasks import Tasks
+from gateway.domain.unpriced import unpriced_units
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import rows, segments, slots
@@ -122,6 +124,11 @@ class Journal:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
+        if attempt.service_tier:
+            usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
+            if terms is not None:
+                entry["prices"], entry["source"] = terms.billed(usual)
+            more["unpriced"] = unpriced_units(None if terms is None else terms.price, usual)
         if not self._append(segments.encode(entry)):
             if slot is not None:
                 self._slots.give_back(slot)
@@ -151,11 +158,12 @@ class Journal:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
-        if terms is not None:
+        if terms is not None and _countable(terms.price, usage, record):
             cost = terms.price.cost(usage)
             attempt.cost_pico = cost if cost < rows.MOST_PICO else rows.MOST_PICO
-            attempt.price_source = terms.source
-            prices = terms.flat or terms.text(usage.all_input)
+            prices, attempt.price_source = terms.billed(usage)
+        if usage.fees or usage.service_tier:
+            attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
         decided = None if decision is None else self._decided(attempt, decision, usage)
         self._keep(opened.opening + rows.ending(attempt, record, usage, prices, decided), opened.slot)
@@ -306,3 +314,9 @@ def _unavailable(reason: str) -> LedgerUnavailable:
         f"Spend cannot be written down ({reason}), so no backend is called; make room in the data directory.",
         retry_after_s=5.0,
     )
+
+
+def _countable(price: Price, usage: Usage, record: Record) -> bool:
+    """False: sound or images came whose tokens nobody reported. A price per token then says nothing of their cost."""
+    uncounted = usage.estimated and record.dialect in _UNTOLD and usage.total > 0
+    return not uncounted or price.every_tier or not (price.output or price.audio or price.image)

@@ -14,6 +14,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
+from gateway.domain.price_classes import Classes
 from gateway.ledger.catalogue import Listed, Provider, Register, complaints
 from gateway.settings.files import ConfigError
 
@@ -21,7 +22,7 @@ FILE = "model_prices_and_context_window_backup.json"
 OWNERS = {
     "openai": ("openai",),
     "anthropic": ("anthropic",),
-    "google": ("gemini", "vertex_ai-language-models"),
+    "google": ("gemini", "vertex_ai-language-models", "vertex_ai-embedding-models"),
     "mistral": ("mistral",),
     "groq": ("groq",),
     "deepseek": ("deepseek",),
@@ -35,6 +36,7 @@ OWNERS = {
     "alibaba": ("dashscope",),
     "moonshot": ("moonshot",),
     "perplexity": ("perplexity",),
+    "voyage": ("voyage",),
 }
 """Our provider → `litellm_provider` there."""
 CLASSES = {
@@ -49,11 +51,17 @@ CLASSES = {
     "image_input": "input_cost_per_image_token",
     "image": "output_cost_per_image_token",
 }
-COMPARED = (*CLASSES, "beyond", "batch")
+COMPARED = (*CLASSES, "beyond", "batch", "service_tiers")
+TIERS = ("priority", "flex", "ultrafast")
+"""Service tiers with prices of their own there: the ends of their keys."""
+INCLUSIVE = ("xai",)
+"""Whose long calls begin at the map's threshold, not above it."""
+FACTORS = ("fast", "us")
+"""Those that are factors, in `provider_specific_entry`."""
 MOST_CHANGE = 10
 """A price that moved by more than this factor is a mistake more often than news."""
 _ABOVE = re.compile(r"^input_cost_per_token_above_(\d+)k_tokens$")
-_MODES = ("chat", "responses", "completion")
+_MODES = ("chat", "responses", "completion", "embedding")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +123,7 @@ def compare(register: Register, found: dict[str, dict[str, Any]], name: str, tod
             continue
         seen.add(key)
         try:
-            theirs = _listed(ours.provider, ours.model, found[key], today)
+            theirs = listed_of(ours.provider, ours.model, found[key], today)
             differs = _differences(ours, theirs)
         except ValueError as error:
             refused.append(Refusal(True, f"{name}: {key}: {error}"))
@@ -125,7 +133,7 @@ def compare(register: Register, found: dict[str, dict[str, Any]], name: str, tod
         same += not differs
     for key, provider, model in _unknown(register, found, seen):
         try:
-            changes.append(Change(_listed(provider, model, found[key], today), {}))
+            changes.append(Change(listed_of(provider, model, found[key], today), {}))
         except ValueError as error:
             refused.append(Refusal(False, f"{name}: {key}: {error}"))
     return Comparison(tuple(changes), tuple(gone), tuple(refused), same)
@@ -179,20 +187,23 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
     return key
 
 
-def _listed(provider: str, model: str, facts: dict[str, Any], today: date) -> Listed:
+def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> Listed:
     """Raises ValueError, in one line, for prices that are negative, absurd or missing."""
     classes = _classes(facts, "")
+    if facts.get("mode") == "embedding":
+        classes.setdefault("output", Decimal(0))  # there is none
     if "input" not in classes or "output" not in classes:
         missing = " and ".join(CLASSES[name] for name in ("input", "output") if name not in classes)
         raise ValueError(f"{missing}: is missing, and unknown is not 0")
     if not classes["input"] and not classes["output"]:
         raise ValueError("input_cost_per_token: is 0; if it is free, say so in backends.price")
     entry: dict[str, Any] = {"provider": provider, "model": model, "as_of": today, **classes}
-    if batch := _whole(_classes(facts, "_batches"), classes):
+    if batch := _whole(_classes(facts, "_batches")):
         entry["batch"] = batch
-    above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
-    if above is not None and (beyond := _whole(_classes(facts, f"_above_{above}k_tokens"), classes)):
-        entry["beyond"] = {"tokens": above * 1000, **beyond}
+    if beyond := _beyond(facts, ""):
+        entry["beyond"] = beyond | {"tokens": beyond["tokens"] - (provider in INCLUSIVE)}
+    if tiers := _tiers(facts):
+        entry["service_tiers"] = tiers
     for ours, theirs in (("window_tokens", "max_input_tokens"), ("max_output_tokens", "max_output_tokens")):
         if isinstance(facts.get(theirs), int) and facts[theirs] > 0:
             entry[ours] = facts[theirs]
@@ -204,7 +215,29 @@ def _listed(provider: str, model: str, facts: dict[str, Any], today: date) -> Li
         raise ValueError("; ".join(complaints(error, entry))) from error
 
 
-def _whole(part: dict[str, Decimal], classes: dict[str, Decimal]) -> dict[str, Decimal] | None:
+def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
+    """What a long call costs at `tier` (the end of its keys); None where that is not said. Raises ValueError."""
+    above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
+    if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
+        return None
+    return {"tokens": above * 1000, **part}
+
+
+def _tiers(facts: dict[str, Any]) -> dict[str, Any]:
+    """Of service tiers that the map prices. Raises ValueError."""
+    found: dict[str, Any] = {}
+    for tier in TIERS:
+        if part := _whole(_classes(facts, f"_{tier}")):
+            found[tier] = part
+            if beyond := _beyond(facts, f"_{tier}"):
+                found[tier]["beyond"] = beyond
+    special = facts.get("provider_specific_entry")
+    if isinstance(special, dict):
+        found |= {name: Decimal(str(special[name])) for name in FACTORS if isinstance(special.get(name), int | float)}
+    return found
+
+
+def _whole(part: dict[str, Any]) -> dict[str, Any] | None:
     """A tier's prices; None where it has none of its own for input and output."""
     return part if {"input", "output"} <= part.keys() else None
 
@@ -246,19 +279,31 @@ def _differences(ours: Listed, theirs: Listed) -> dict[str, tuple[Any, Any]]:
 
 
 def _same(name: str, ours: Listed, was: Any, now: Any) -> bool:
+    if name == "service_tiers":
+        return all(_covered(was.get(tier), said) for tier, said in now.items())
     if was is not None or name in ("beyond", "batch"):
-        return bool(was == now)
+        return _covered(was, now)
     # A class without a price of its own costs what its parent does.
     return bool(now == (ours.output if name in ("reasoning", "audio", "image") else ours.input))
+
+
+def _covered(was: Any, now: Any) -> bool:
+    """Is all that `now` says in `was` too?"""
+    if isinstance(now, Classes) and isinstance(was, Classes):
+        return all(_covered(getattr(was, name), said) for name, said in now if said is not None)
+    return bool(was == now)
 
 
 def _kept(ours: Listed, theirs: Listed) -> Listed:
     """Their prices on our entry, whose names and capabilities stay."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
+    fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}
     return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Decimal):
         return f"{value:f}"
+    if isinstance(value, dict):
+        return {name: _plain(said) for name, said in value.items()}
     return None if value is None else value.model_dump(mode="json", exclude_none=True)

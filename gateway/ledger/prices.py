@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from pathlib import Path
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.price import Price
+from gateway.domain.price_classes import Classes, TierClasses, at_tiers, rounded_up, times
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.catalogue import PACKAGED, Classes, Listed, Register
-from gateway.ledger.discounts import discounted, scaled
+from gateway.ledger.catalogue import PACKAGED, Listed, Register
+from gateway.ledger.discounts import discounted
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import PriceSettings
 
@@ -84,7 +85,7 @@ class Catalogue:
             return None
         price = self._listed(listed)
         if (factor := self._register.factor(listed, backend)) != 1:
-            price = scaled(price, factor, f"{price.source}, region × {factor}")
+            price = times(price, factor, f", region × {factor}")
         return discounted(price, backend, listed.provider, self._discounts, on)
 
     def complete(self, backend: Backend) -> Backend:
@@ -134,9 +135,15 @@ class Catalogue:
         listing = self._register.listing
         as_of = (listed.as_of or listing.as_of).isoformat()
         source = f"list {listed.name}"
-        above = listed.beyond
+        above, provider = listed.beyond, listing.providers.get(listed.provider)
         beyond = None if above is None else (above.tokens, above.price(source, as_of))
-        return listed.price(source, as_of, beyond)
+        tiers = listed.service_tiers
+        if listed.batch is not None:
+            tiers = {"batch": TierClasses(**listed.batch.model_dump()), **tiers}
+        if provider is not None:
+            tiers = {**provider.service_tiers, **tiers}
+        choosable = () if provider is None else provider.choosable_tiers
+        return at_tiers(listed.price(source, as_of, beyond), tiers, choosable)
 
 
 def _own(backend: Backend, entry: PriceEntry, measured: Decimal | None) -> Price:
@@ -144,7 +151,8 @@ def _own(backend: Backend, entry: PriceEntry, measured: Decimal | None) -> Price
         return _machine(entry.machine_hour_usd, measured or prior(backend), "measured" if measured else "assumed")
     assert entry.input is not None
     assert entry.output is not None
-    return Classes(**entry.model_dump(include=set(Classes.model_fields))).price("gateway.yaml", "")
+    price = Classes(**entry.model_dump(include=set(Classes.model_fields))).price("gateway.yaml", "")
+    return at_tiers(price, entry.service_tiers)
 
 
 def prior(backend: Backend) -> Decimal:
@@ -158,11 +166,8 @@ def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:
     """Rounded up to whole pico-dollars, so that a cheap machine is not free."""
     output = hour_usd * PICO_PER_USD / 3600 / rate
     return Price(
-        input=_up(output * READING_SHARE),
-        output=_up(output),
+        input=rounded_up(output * READING_SHARE),
+        output=rounded_up(output),
+        every_tier=True,
         source=f"gateway.yaml, {hour_usd} USD per machine hour at {rate:f} tokens/s, {how}",
     )
-
-
-def _up(pico: Decimal) -> int:
-    return int(pico.to_integral_value(ROUND_CEILING))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, func, or_, select
+from sqlalchemy import Connection, and_, func, or_, select
 
 from gateway.ledger.dimensions import column
 from gateway.ledger.entries import IDLE, entries, within
@@ -147,7 +147,8 @@ def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
 
 def _unpriced(connection: Connection, chosen: Sequence[Any]) -> int:
     sent, came = _tokens()
-    query = select(func.sum(entries.c.attempts)).where(*chosen, entries.c.cost_pico.is_(None), sent + came > 0)
+    missing = or_(and_(entries.c.cost_pico.is_(None), sent + came > 0), entries.c.unpriced != "")
+    query = select(func.sum(entries.c.attempts)).where(*chosen, missing)
     return int(connection.execute(query).scalar() or 0)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Connection, and_, case, func, select
+from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
@@ -36,7 +36,7 @@ class Line:
     estimated: int = 0
     """Attempts whose tokens the gateway counted itself."""
     unpriced: int = 0
-    """Attempts with tokens that nobody knows the price of: they cost something, but not in `cost_pico`."""
+    """Attempts with tokens, fees or a service tier that nobody knows the price of: they cost more than `cost_pico`."""
     cost_pico: int = 0
     saved_pico: int = 0
     idle_pico: int = 0
@@ -165,7 +165,7 @@ def _lines(
         _sum(c.output_tokens + made, called),
         _sum(c.reasoning_tokens, called),
         _sum(c.attempts, called, c.estimated.is_(True)),
-        _sum(c.attempts, called, c.cost_pico.is_(None), tokens > 0),
+        _sum(c.attempts, called, or_(and_(c.cost_pico.is_(None), tokens > 0), c.unpriced != "")),
         *pico_sum(c.cost_pico),
         *pico_sum(c.saved_pico),
         *pico_sum(case((idle, c.cost_pico))),

@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import PriceList
+from gateway.domain.unpriced import unpriced_units
 from gateway.ledger.applied import Terms
 from gateway.ledger.rows import MOST_PICO, Row
 
@@ -26,13 +27,15 @@ def repriced(
         if price is None:
             continue
         usage = row.usage
-        terms, cost = Terms(price), min(price.cost(usage), MOST_PICO)
-        if cost != row.cost_pico:
+        cost, units = min(price.cost(usage), MOST_PICO), unpriced_units(price, usage)
+        if cost != row.cost_pico or units != row.unpriced:
+            prices, source = Terms(price).billed(usage)
             yield row._replace(
                 id=_next_id(row.id),
                 cost_pico=cost,
-                price_source=terms.source,
-                prices=terms.text(usage.all_input),
+                price_source=source,
+                prices=prices,
+                unpriced=units,
                 supersedes=row.id,
             )
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import orjson
 
 from gateway.domain.record import Attempt, Outcome, Record
+from gateway.domain.unpriced import fees_of
 from gateway.domain.usage import Usage
 from gateway.ledger.applied import price_of
 
@@ -16,6 +17,8 @@ MOST_PICO = 2**63 - 1
 """What the columns hold. A backend that reports more is not believed."""
 MOST_DECIDED = 200
 """Characters of backends' names."""
+MOST_TIER, MOST_DOUBT = 128, 200
+"""Characters of a service tier's name, and of what is odd about reported numbers."""
 FRAME_BYTES = 320
 """Of a streamed event is wire format and not text, at most: OpenAI's with fingerprint and empty usage."""
 SILENT_EVENTS = 3
@@ -81,10 +84,19 @@ class Row(NamedTuple):
     decided: str = ""
     decided_pico: int | None = None
     decided_ppm: int = 0
+    service_tier: str = ""
+    unpriced: str = ""
+    doubt: str = ""
 
     @property
     def usage(self) -> Usage:
-        return Usage(**{name: getattr(self, name) for name in TOKENS}, estimated=self.estimated)
+        return Usage(
+            **{name: getattr(self, name) for name in TOKENS},
+            estimated=self.estimated,
+            service_tier=self.service_tier,
+            fees=fees_of(self.unpriced),
+            doubt=self.doubt,
+        )
 
     @classmethod
     def of(cls, values: Values) -> Row:
@@ -100,7 +112,10 @@ LEAST = FIELDS.index("stream")
 """So many values every row has of its own."""
 _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
-_ASKED = ("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind")
+_ASKED = (
+    *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
+    "service_tier",
+)
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
 
@@ -138,6 +153,7 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         _tags(record) if record.tags else "{}",
         attempt.backend.kind == "simulated",
         attempt.kind,
+        attempt.service_tier,
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -184,6 +200,9 @@ def ending(
         names,
         pico,
         ppm,
+        usage.service_tier[:MOST_TIER],
+        attempt.unpriced,
+        usage.doubt[:MOST_DOUBT],
     )
     usual = (
         attempt.outcome,
@@ -227,6 +246,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
+        *("", "", ""),
     )
     return (
         f"{record.request_id}-0",
@@ -272,14 +292,19 @@ def _tags(record: Record) -> str:
 
 
 def usage_of(attempt: Attempt) -> Usage:
-    """What the attempt reported, else what it can be seen to have cost; a failed attempt delivered nothing."""
+    """What the attempt reported, else what it can be seen to have cost; a failed attempt delivered nothing.
+
+    Where it did not report a service tier either, the one that was asked for counts.
+    """
     usage = attempt.usage
     if usage is not None and _believable(usage):
+        if usage.estimated and attempt.service_tier and not usage.service_tier:
+            return replace(usage, service_tier=attempt.service_tier)
         return usage
     if usage is None and attempt.outcome == "failed":
         return Usage()
     delivered = output_tokens(attempt.chunks, attempt.output_bytes)
-    return Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
+    return Usage(attempt.input_tokens, output_tokens=delivered, estimated=True, service_tier=attempt.service_tier)
 
 
 def _believable(usage: Usage) -> bool:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, func, literal, select, true
+from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, true
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import PriceList
-from gateway.ledger.entries import newest
+from gateway.domain.unpriced import TIER, fees_of
+from gateway.ledger.entries import entries, newest, within
 from gateway.ledger.rows import FIELDS, TOKENS, Row
 from gateway.state.tables import ledger
 
@@ -20,6 +22,9 @@ _ROW = [ledger.c[name] for name in FIELDS]
 _TOKENS: ColumnElement[Any] = sum((ledger.c[name] for name in TOKENS), start=literal(0))
 unpriced = and_(ledger.c.cost_pico.is_(None), _TOKENS > 0)
 """Their price was not known: they cost something, but not in any total."""
+tier_unknown = and_(ledger.c.cost_pico.is_not(None), ledger.c.unpriced.contains(TIER, autoescape=True))
+"""Their service tier had no price of its own: they cost what the dearest one does."""
+repriceable = or_(unpriced, tier_unknown)
 free = and_(ledger.c.cost_pico == 0, _TOKENS > 0)
 """They cost nothing; suspicious where the backend has a price above zero."""
 
@@ -31,13 +36,15 @@ class Group:
     backend: str
     model: str
     why: str
-    """`unpriced`, or `zero` where the backend has a price."""
+    """`unpriced`; `units` where something beside tokens has no price; or `zero` where the backend has a price."""
     rows: int
     tokens: int
     first_at: float
     last_at: float
     price_source: str = ""
     """Of the price that is known today; empty: none is."""
+    units: str = ""
+    """Without a price: `web_search:12` in all, `service_tier=scale`."""
 
 
 def which(
@@ -61,7 +68,8 @@ def groups(
     since: float | None = None,
     until: float | None = None,
 ) -> list[Group]:
-    """All that is unpriced, then what is zero though its backend has a price; the most tokens first."""
+    """All that is unpriced, then what has units without a price, rows that became sums among them, then what is zero
+    though its backend has a price; the most tokens first."""
     c, found = ledger.c, list[Group]()
     for why, condition in (("unpriced", unpriced), ("zero", free)):
         columns = (func.count(), func.sum(_TOKENS), func.min(c.at), func.max(c.at))
@@ -76,7 +84,56 @@ def groups(
             if why == "unpriced" or (price is not None and not price.free):
                 source = "" if price is None else price.source
                 found.append(Group(backend, model, why, count, int(tokens), first, last, source))
+        if why == "unpriced":
+            found += _of_units(connection, since, until)
     return found
+
+
+def _of_units(connection: Connection, since: float | None, until: float | None) -> list[Group]:
+    """Of each backend and model one, its units added up."""
+    c = entries.c
+    tokens: ColumnElement[Any] = sum((c[name] for name in TOKENS), start=literal(0))
+    rows = connection.execute(
+        select(c.backend, c.model, c.unpriced, func.sum(c.attempts), func.sum(tokens), func.min(c.at), func.max(c.at))
+        .where(c.simulated.is_(False), c.attempt > 0, c.unpriced != "", *within(since, until))
+        .group_by(c.backend, c.model, c.unpriced)
+        .order_by(c.backend, c.model, c.unpriced)
+    ).all()
+    found: dict[tuple[str, str], Group] = {}
+    for backend, model, units, count, summed, first, last in rows:
+        one = Group(backend, model, "units", int(count), int(summed), first, last, units=_times(units, int(count)))
+        other = found.get((backend, model))
+        found[backend, model] = one if other is None else _together(other, one)
+    return sorted(found.values(), key=lambda one: (-one.tokens, one.backend, one.model))
+
+
+def _together(one: Group, other: Group) -> Group:
+    return replace(
+        one,
+        rows=one.rows + other.rows,
+        tokens=one.tokens + other.tokens,
+        first_at=min(one.first_at, other.first_at),
+        last_at=max(one.last_at, other.last_at),
+        units=_written([*_read(one.units), *_read(other.units)]),
+    )
+
+
+def _times(units: str, count: int) -> str:
+    """What `count` rows with these units have."""
+    return _written([(name, of_one * count) for name, of_one in _read(units)])
+
+
+def _read(units: str) -> list[tuple[str, int]]:
+    """Fees with their numbers; a tier's name with 0."""
+    tiers = [(part, 0) for part in units.split(",") if part.startswith(TIER)]
+    return [*fees_of(units), *tiers]
+
+
+def _written(units: list[tuple[str, int]]) -> str:
+    summed = Counter[str]()
+    for name, count in units:
+        summed[name] += count
+    return ",".join(f"{name}:{count}" if count else name for name, count in sorted(summed.items()))
 
 
 def count(connection: Connection, condition: ColumnElement[bool]) -> int:

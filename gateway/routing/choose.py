@@ -245,7 +245,8 @@ class Router:
 
     def learn(self, record: Record) -> None:
         """Take the length of a finished answer into account for later costs."""
-        self._lengths.learn(record)
+        if not record.curtailed:
+            self._lengths.learn(record)
         if (route := record.route) is not None and route.prefix is not None:
             self._continuity.learn(record)
 

@@ -103,6 +103,9 @@ ledger = Table(
     Column("decided", String(200), nullable=False, server_default=""),  # whom it would have asked, the first one first
     Column("decided_pico", BigInteger),  # what these tokens would have cost there; NULL: unpriced
     Column("decided_ppm", Integer, nullable=False, server_default="0"),  # expected adequacy, in millionths
+    Column("service_tier", String(128), nullable=False, server_default=""),  # that served; empty: the standard one
+    Column("unpriced", Text, nullable=False, server_default=""),  # units without a price: web_search:5,service_tier=…
+    Column("doubt", String(200), nullable=False, server_default=""),  # how reported numbers contradict each other
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),
@@ -197,6 +200,8 @@ ledger_sums = Table(
     Column("decided", String(200), nullable=False, server_default=""),
     Column("decided_pico", BigInteger),
     Column("decided_ppm", BigInteger, nullable=False, server_default="0"),
+    Column("service_tier", String(128), nullable=False, server_default=""),
+    Column("unpriced", Text, nullable=False, server_default=""),
     Index("ix_ledger_sums_team_at", "team", "at"),
 )
 

@@ -182,6 +182,9 @@ def _attempt(attempt: Attempt) -> dict[str, Any]:
         "estimated": bool(usage and usage.estimated),
         "confidence": attempt.confidence,
         "cost_usd": _usd(attempt.cost_pico),
+        "service_tier": (usage.service_tier if usage else attempt.service_tier) or None,
+        "unpriced": attempt.unpriced or None,
+        "doubt": (usage.doubt if usage else "") or None,
         "trimmed_tokens": attempt.trimmed_tokens,
     }
 

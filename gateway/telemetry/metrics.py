@@ -83,7 +83,11 @@ class Totals:
                 self.tokens[team, name, "output"] += usage.all_output
             if attempt.cost_pico is not None:
                 self.cost_pico[team, name] += attempt.cost_pico
-            elif attempt.usage is not None and attempt.backend.kind != "simulated":  # without usage: never called
+            if attempt.unpriced:
+                self.unpriced[(name,)] += 1
+            elif (
+                attempt.cost_pico is None and attempt.usage is not None and attempt.backend.kind != "simulated"
+            ):  # without usage: never called
                 self.unpriced[(name,)] += 1
         if record.saved_pico:
             self.saved_pico[(team,)] += record.saved_pico
@@ -134,7 +138,7 @@ COUNTERS: tuple[tuple[str, str, str, Labels, float], ...] = (
     ("thriftgate_attempts", "attempts", "Calls of backends.", ("backend", "outcome"), 1),
     ("thriftgate_tokens", "tokens", "Tokens by class.", ("team", "backend", "class"), 1),
     ("thriftgate_cost_usd", "cost_pico", "Spend; the ledger has it exact.", ("team", "backend"), 1e-12),
-    ("thriftgate_unpriced_attempts", "unpriced", "Calls whose price is unknown.", ("backend",), 1),
+    ("thriftgate_unpriced_attempts", "unpriced", "Calls of which something has no known price.", ("backend",), 1),
     ("thriftgate_cache_saved_usd", "saved_pico", "What cache hits would have cost.", ("team",), 1e-12),
     ("thriftgate_trimmed_tokens", "trimmed", "Input tokens left out.", ("team",), 1),
     ("thriftgate_escalations", "escalations", "Weak answers replaced by strong ones.", ("team",), 1),

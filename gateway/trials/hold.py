@@ -7,6 +7,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.price import Price
 from gateway.domain.protocols import PriceList
 from gateway.domain.record import Attempt
+from gateway.domain.route import NOTHING_ATTACHED, Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
 from gateway.trials.purse import Purse
@@ -36,12 +37,12 @@ class ShadowHold:
         self._held: list[tuple[str, int]] = []
         """Period and pico-dollars."""
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
         """Raises BudgetExhausted, SQLAlchemyError."""
         price = self._prices.price(backend)
         if price is None:
             raise BudgetExhausted(f"{backend.name} has no known price, so nobody can say what comparing would cost.")
-        await self._budget.extend(backend, input_tokens)
+        await self._budget.extend(backend, input_tokens, attached)
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
         pico = worst(price, input_tokens, self.output_limit)
@@ -50,7 +51,7 @@ class ShadowHold:
             raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")
         self._held.append((period, pico))
 
-    async def grow(self, output_tokens: int) -> None:
+    async def grow(self, output_tokens: int, seen: int) -> None:
         """Nothing streams."""
 
     def follow(self, attempt: Attempt) -> None:

@@ -16,7 +16,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import Books, Contexts, PriceList
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import Route
+from gateway.domain.route import NOTHING_ATTACHED, Attached, Route
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, GatewayError, LedgerUnavailable
@@ -112,12 +112,12 @@ class TillHold:
         self._till, self._held = till, 0
         self.output_limit: int | None = most_output
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
         pico = self._till.worst(backend, input_tokens, self.output_limit or 0)
         self._till.take(pico)
         self._held += pico
 
-    async def grow(self, output_tokens: int) -> None:
+    async def grow(self, output_tokens: int, seen: int) -> None:
         """Nothing streams."""
 
     def follow(self, attempt: Attempt) -> None:

@@ -40,7 +40,7 @@ async def test_without_budgets_everything_passes_and_nothing_is_held(state: Stat
         assert await budgets.exhausted(who) is None
         with released(budgets.hold(who, record(who), asking())) as hold:
             await hold.extend(backend(), 10**9)
-            await hold.grow(10**9)
+            await hold.grow(10**9, 10**9)
             hold.settle(5)
             assert (hold.held, hold.output_limit) == (0, None)
 

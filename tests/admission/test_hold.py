@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.domain.backend import Backend
+from gateway.domain.route import Attached
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted
@@ -75,25 +77,38 @@ async def test_a_failed_attempt_frees_what_was_held_for_it(state: State) -> None
         assert hold.held == held + dear
 
 
-async def test_a_stream_holds_what_is_expected_and_grows(state: State) -> None:
+async def test_a_stream_holds_the_longest_answer_too(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke()
+        with released(budgets.hold(who, record(who, stream=True), asking(900, stream=True))) as hold:
+            await hold.extend(backend(), 100)
+            assert hold.held >= 900 * 10_000
+            assert (hold.output_limit, hold.covers) == (None, float("inf"))
+
+
+async def test_a_call_of_unknown_length_is_not_capped_while_the_longest_answer_of_any_model_fits(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        for limit, window, cap in (("2", "month", None), ("1", "day", 2048)):
+            who = broke(limit, window=window)
+            for stream in (False, True):
+                with released(budgets.hold(who, record(who, stream=stream), asking(stream=stream))) as hold:
+                    await hold.extend(backend(), 10)
+                    assert hold.output_limit == cap
+
+
+async def test_an_answer_that_outgrows_its_cap_is_held_for_or_stopped(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = broke("0.02")
-        seen = record(who, stream=True)
-        with released(budgets.hold(who, seen, asking(stream=True))) as hold:
+        with released(budgets.hold(who, record(who, stream=True), asking(stream=True))) as hold:
             await hold.extend(backend(), 100)
-            begun = hold.held
-            assert begun < 513 * 10_000 + 130 * 1000
-            assert hold.covers < 512
-            await hold.grow(200)
+            assert hold.output_limit is not None
+            begun, cap = hold.held, hold.output_limit
+            assert 1900 < cap < 2000
+            await hold.grow(cap, 10 * cap)
             assert hold.held == begun
-            await hold.grow(500)
-            assert hold.held > begun
-            tokens = 500
-            with contextlib.suppress(BudgetExhausted):
-                for tokens in range(500, 3000, 5):
-                    await hold.grow(tokens)
-            assert 1900 < tokens < 2000  # 0.02 USD pay for 1990 tokens of output
-            assert hold.held >= 10_000 * (tokens - 5)
+            assert hold.covers > 10 * cap
+            with pytest.raises(BudgetExhausted):
+                await hold.grow(cap * 8 // 5, 40 * cap)
 
 
 async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) -> None:
@@ -104,13 +119,103 @@ async def test_a_stream_that_cannot_outgrow_its_hold_never_asks(state: State) ->
             assert hold.covers == float("inf")
 
 
-async def test_near_the_end_a_plain_answer_is_capped_at_what_is_held(state: State) -> None:
+@pytest.mark.parametrize("stream", [False, True])
+async def test_near_the_end_an_answer_is_capped_at_what_is_held(state: State, stream: bool) -> None:
     async with budgets_on(state, Ledger()) as budgets:
-        who = broke("0.05")
-        with released(budgets.hold(who, record(who), asking(4000))) as hold:
+        who = broke("0.03")
+        with released(budgets.hold(who, record(who, stream=stream), asking(4000, stream=stream))) as hold:
             await hold.extend(backend(), 10)
-            assert hold.output_limit == 512
-            assert hold.held < 513 * 10_000 + 20_000
+            assert hold.output_limit == 2048
+            assert hold.held < 2049 * 10_000 + 20_000
+
+
+@pytest.mark.parametrize(
+    "more", [{"needs": frozenset({"tools"})}, {"body": {"response_format": {"type": "json_object"}}}]
+)
+async def test_tool_calls_and_json_are_refused_rather_than_capped(state: State, more: dict[str, Any]) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        who = broke("0.03")
+        hold = budgets.hold(who, record(who), replace(asking(4000), **more))
+        with pytest.raises(BudgetExhausted, match=r"may cost 0\.04"):
+            await hold.extend(backend(), 10)
+        with released(budgets.hold(who, record(who), replace(asking(2000), **more))) as hold:
+            await hold.extend(backend(), 10)
+            assert hold.output_limit is None
+
+
+async def test_a_reasoning_model_is_never_capped_below_what_reasoning_takes(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        thinking = backend(capabilities=["reasoning"])
+        who = broke("0.03", window="day")
+        with pytest.raises(BudgetExhausted):
+            await budgets.hold(who, record(who), asking(10_000)).extend(thinking, 10)
+        for _ in range(10):
+            hold = budgets.hold(broke(), seen := record(broke()), asking(10_000))
+            await hold.extend(thinking, 10)
+            close(seen, hold, thinking, Usage(10, output_tokens=100, reasoning_tokens=1900))
+        with released(budgets.hold(who, record(who), asking(10_000))) as hold:
+            await hold.extend(thinking, 10)
+            assert hold.output_limit is not None
+            assert hold.output_limit >= 2000
+
+
+async def test_a_refusal_never_stands_on_learned_input_alone(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        rich = broke("1000")
+        for _ in range(10):
+            hold = budgets.hold(rich, seen := record(rich), asking(100))
+            await hold.extend(backend(), 100)
+            close(seen, hold, backend(), Usage(100, output_tokens=10))
+            seen.attempts[0].usage = None
+        for counted in (100, 50):
+            hold = budgets.hold(rich, seen := record(rich), asking(100))
+            await hold.extend(backend(), counted)
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(100 * counted, output_tokens=10)
+            hold.settle(0)
+        who = broke("0.004", window="day")
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
+            await hold.extend(backend(), 1500)  # by what was learned it would cost 0.007 USD
+            assert hold.held <= 1501 * 1250 + 100 * 10_000
+
+
+async def test_what_a_document_took_says_nothing_about_text(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        who = broke("10")
+        for _ in range(3):
+            hold = budgets.hold(who, seen := record(who), asking(100))
+            await hold.extend(backend(), 50, Attached(document=40))
+            attempt = seen.attempt(backend())
+            attempt.outcome, attempt.usage = "ok", Usage(30_000, output_tokens=10)
+            hold.settle(30_000_000)
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
+            await hold.extend(backend(), 1000)
+            assert hold.held < 1300 * 1000 + 101 * 10_000
+
+
+async def test_a_backend_that_passes_over_its_limit_is_held_for_what_it_took(state: State) -> None:
+    async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
+        who = broke("1")
+        hold = budgets.hold(who, seen := record(who), asking(100))
+        await hold.extend(backend(), 10)
+        close(seen, hold, backend(), Usage(10, reasoning_tokens=8000))
+        with released(budgets.hold(who, record(who), asking(100))) as hold:
+            await hold.extend(backend(), 10)
+            assert hold.held >= 8000 * 10_000
+
+
+async def test_a_hosted_backend_without_a_price_is_refused_unless_the_policy_allows_it(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        hosted = Backend(name="house", kind="openai", base_url="https://models.example.com/v1", model="plain")
+        who = broke()
+        with pytest.raises(BudgetExhausted, match=r"Nobody knows what plain on house costs.* on_unpriced: allow"):
+            await budgets.hold(who, record(who), asking(5)).extend(hosted, 10)
+        for kinder in (broke(on_unpriced="allow"), broke(hard=False), tenant(budget={"limit_tokens": 10_000})):
+            with released(budgets.hold(kinder, record(kinder), asking(5))) as hold:
+                await hold.extend(hosted, 10)
+        with released(budgets.hold(who, record(who), asking(5))) as hold:
+            await hold.extend(hosted.model_copy(update={"location": "local"}), 10)
+            assert hold.held == 0
 
 
 async def test_all_answers_of_a_request_are_held_for(state: State) -> None:
@@ -159,61 +264,33 @@ def cutting(tokens: int, **more: object) -> Tenant:
     return tenant(budget={"limit_tokens": tokens, "on_exhausted": "truncate", "window": "total", **more})
 
 
-async def test_without_experience_a_stream_begins_with_a_share_of_the_budget(state: State) -> None:
+async def test_many_streams_share_a_small_budget_as_its_holds_end(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = cutting(20_000)
-        holds = [budgets.hold(who, record(who, stream=True), asking(1000, stream=True)) for _ in range(128)]
-        for hold in holds:
-            await hold.extend(backend(), 10)
-        assert 100 < holds[0].held < 200
-        assert sum(hold.held for hold in holds) < 20_000
-        for hold in holds:
-            hold.release()
+        served = 0
 
-
-async def test_with_experience_it_begins_with_what_answers_take(state: State) -> None:
-    async with budgets_on(state, Ledger()) as budgets:
-        who = cutting(20_000)
-        for tokens in (20, 30, 40, 50) * 5:
+        async def ask() -> None:
+            nonlocal served
             hold = budgets.hold(who, seen := record(who, stream=True), asking(1000, stream=True))
             await hold.extend(backend(), 10)
-            close(seen, hold, backend(), Usage(10, output_tokens=tokens))
-        with released(budgets.hold(who, record(who, stream=True), asking(1000, stream=True))) as hold:
-            await hold.extend(backend(), 10)
-            assert 50 <= hold.held <= 70
+            await asyncio.sleep(0.02)
+            close(seen, hold, backend(), Usage(10, output_tokens=40))
+            served += 1
+
+        await asyncio.gather(*(ask() for _ in range(128)))
+        assert served == 128
 
 
-async def test_a_stream_may_use_the_whole_budget_but_for_what_is_on_its_way(state: State) -> None:
+async def test_a_stream_may_use_the_whole_budget(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
         who = cutting(2000)
         with released(budgets.hold(who, record(who, stream=True), asking(None, stream=True))) as hold:
             await hold.extend(backend(), 100)
-            refused, tokens = None, 0
-            while refused is None:
-                tokens += 1
-                try:
-                    await hold.grow(tokens)
-                except BudgetExhausted as error:
-                    refused = error
-            assert refused.truncates
-            assert 1840 < tokens < 2000 - 100
-            assert tokens + 100 < hold.held <= 2000
-
-
-async def test_what_one_stream_does_not_need_the_others_get(state: State) -> None:
-    async with budgets_on(state, Ledger()) as one, budgets_on(state, Ledger()) as two:
-        who = cutting(400)
-        first, second = (each.hold(who, record(who, stream=True), asking(1000, stream=True)) for each in (one, two))
-        await first.extend(backend(), 10)
-        await second.extend(backend(), 10)
-        while first.held < 300:
-            await first.grow(int(first.covers) + 1)
-        held = second.held
-        first.settle(0)
-        await asyncio.sleep(0.2)
-        await second.grow(int(second.covers) + 1)
-        assert second.held > held
-        second.release()
+            assert hold.output_limit is not None
+            assert 1850 < hold.output_limit < 1900
+            with pytest.raises(BudgetExhausted) as refused:
+                await hold.grow(3000, 20_000)
+            assert refused.value.truncates
 
 
 async def test_at_the_very_end_a_plain_answer_is_asked_for_with_what_is_left(state: State) -> None:
@@ -232,7 +309,7 @@ async def test_finish_lets_running_answers_overdraw_and_refuses_new_ones(state: 
             await hold.extend(backend(), 10)
             for tokens in range(1, 3000):
                 if tokens > hold.covers:
-                    await hold.grow(tokens)
+                    await hold.grow(tokens, tokens)
             assert hold.held >= 3000
             close(seen, hold, backend(), Usage(10, output_tokens=3000))
         await asyncio.sleep(0.2)  # until what it had set aside beyond the limit is given up
@@ -258,7 +335,7 @@ async def test_tokens_of_free_backends_do_not_count_and_those_of_unpriced_ones_d
 
 async def test_the_attempt_that_is_served_is_the_one_that_grows(state: State) -> None:
     async with budgets_on(state, Ledger()) as budgets:
-        who = broke()
+        who = broke(on_exhausted="finish")
         seen = record(who, stream=True)
         with released(budgets.hold(who, seen, asking(None))) as hold:
             await hold.extend(backend(), 100)
@@ -268,7 +345,7 @@ async def test_the_attempt_that_is_served_is_the_one_that_grows(state: State) ->
             held = hold.held
             hold.follow(first)
             assert hold.covers == covers
-            await hold.grow(4000)
+            await hold.grow(4000, 4000)
             assert hold.covers > 3900
             assert hold.held > held
             first.ended_at = 1.0

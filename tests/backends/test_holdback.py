@@ -166,7 +166,7 @@ async def test_a_hold_that_runs_out_while_it_is_kept_back_is_the_relays_to_tell(
     small: Provider, large: Provider, pair: Caller
 ) -> None:
     small.script(Reply(tokens=100, drip_s=0.002))
-    pair.hold.covers = 10
+    pair.hold.covers = 500  # of what came at most, by its bytes
 
     pair.hold.spent = BudgetExhausted("It is spent.", truncates=True)
     answer = await call(pair)
@@ -174,5 +174,5 @@ async def test_a_hold_that_runs_out_while_it_is_kept_back_is_the_relays_to_tell(
     attempt = pair.record.attempts[0]
     assert attempt.outcome == "open"
     assert pair.books.still_open == [attempt.id]
-    assert 10 < attempt.chunks < 100
+    assert 0 < attempt.chunks < 100
     await answer.aclose()

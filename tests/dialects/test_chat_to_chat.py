@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.chat_to_chat import ChatToChat
 from gateway.dialects.openai_chat import parse
+from gateway.dialects.ways import LIMITS
 from gateway.domain.request import Controls
 from gateway.domain.route import ContextPlan
 from tests.dialects.samples import USER, chat, steady, streaming
@@ -49,17 +50,22 @@ def test_log_probabilities_are_asked_for_only_where_they_can_be_taken_out_again(
 
 
 @pytest.mark.parametrize(
-    ("fields", "changed"),
+    ("limits", "fields", "changed"),
     [
-        ({}, {"max_completion_tokens"}),
-        ({"max_tokens": 5}, {"max_tokens"}),
-        ({"max_completion_tokens": 5, "max_tokens": None}, {"max_completion_tokens"}),
-        ({"max_completion_tokens": 5, "max_tokens": 6}, {"max_completion_tokens", "max_tokens"}),
+        (("max_completion_tokens",), {}, {"max_completion_tokens"}),
+        (("max_completion_tokens",), {"max_tokens": 5}, {"max_tokens"}),
+        (("max_completion_tokens",), {"max_completion_tokens": 5, "max_tokens": None}, {"max_completion_tokens"}),
+        (("max_tokens",), {}, {"max_tokens"}),
+        (("max_tokens",), {"max_completion_tokens": 5}, {"max_completion_tokens", "max_tokens"}),
+        (LIMITS, {}, {"max_completion_tokens", "max_tokens"}),
+        (LIMITS, {"max_tokens": 6}, {"max_completion_tokens", "max_tokens"}),
     ],
 )
-def test_an_output_limit_goes_where_the_client_put_its_own(fields: dict[str, Any], changed: set[str]) -> None:
+def test_an_output_limit_goes_where_the_client_put_its_own_and_where_the_server_reads_it(
+    limits: tuple[str, ...], fields: dict[str, Any], changed: set[str]
+) -> None:
     request = chat(**fields)
-    body = orjson.loads(wire.body(request, "auto", None, max_output_tokens=99))
+    body = orjson.loads(ChatToChat(limits).body(request, "auto", None, max_output_tokens=99))
     assert body == {**request.body, **dict.fromkeys(changed, 99)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.domain.backend import Backend
 from gateway.domain.record import Attempt, Outcome, Record
+from gateway.domain.route import NOTHING_ATTACHED, Attached
 from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, LedgerUnavailable
 
@@ -52,12 +53,12 @@ class LooseHold:
         self.followed: Attempt | None = None
         self.spent: BudgetExhausted | None = None
 
-    async def extend(self, backend: Backend, input_tokens: int) -> None:
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
         if backend.name in self.too_dear:
             raise BudgetExhausted(f"The budget does not allow {backend.name}.")
         self.extended.append((backend.name, input_tokens))
 
-    async def grow(self, output_tokens: int) -> None:
+    async def grow(self, output_tokens: int, seen: int) -> None:
         """Nothing runs out, unless it is `spent`."""
         if self.spent is not None:
             raise self.spent

@@ -10,8 +10,9 @@ import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.price import Price
+from gateway.domain.price_classes import times
 from gateway.ledger.catalogue import Register
-from gateway.ledger.discounts import drawn, scaled, undiscounted
+from gateway.ledger.discounts import drawn, undiscounted
 from gateway.ledger.prices import Catalogue
 from gateway.settings.files import ConfigError, parse
 from gateway.settings.gateway import GatewayConfig
@@ -72,7 +73,7 @@ def test_a_price_changes_at_midnight_without_a_restart() -> None:
 
 
 def test_what_is_scaled_is_rounded_up_and_its_long_calls_with_it() -> None:
-    price = scaled(Price(1, 3, beyond=(10, Price(5, 7))), Decimal("0.5"), "s")
+    price = times(Price(1, 3, beyond=(10, Price(5, 7))), Decimal("0.5"), "s")
     assert (price.input, price.output) == (1, 2)
     assert price.beyond is not None
     assert (price.beyond[1].input, price.beyond[1].output) == (3, 4)

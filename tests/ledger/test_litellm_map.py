@@ -50,7 +50,7 @@ def test_a_model_that_we_do_not_list_is_new_and_another_providers_is_passed_over
     found = compared(
         gpt_99=GPT | above | {"source": "https://example.com/pricing", "max_input_tokens": 10},
         bedrock_x=GPT | {"litellm_provider": "bedrock"},
-        text_embedding_9=GPT | {"mode": "embedding"},
+        whisper_9=GPT | {"mode": "audio_transcription"},
     )
     (change,) = found.changes
     assert (change.listed.name, change.new, change.listed.window_tokens) == ("openai/gpt-99", True, 10)

@@ -76,7 +76,7 @@ def test_anthropics_dated_names_are_known(catalogue: Catalogue) -> None:
 @pytest.mark.parametrize(
     "unknown",
     [
-        backend("gpt-4o-audio-preview"),
+        backend("whisper-1"),
         backend("gpt-9-turbo"),
         backend("qwen2.5-7b-instruct", "http://10.0.0.7:8000/v1"),
         backend("openai/gpt-oss-120b", "http://10.0.0.7:8000/v1"),

@@ -1,0 +1,60 @@
+"""The most output that one call may have, and what may be offered when money does not cover it."""
+
+from __future__ import annotations
+
+from gateway.admission.expect import Expectation
+from gateway.dialects import messages_models
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest
+
+ASSUMED_MOST_TOKENS = 131_072
+"""Of an answer where neither the client, nor the backend, nor its window says: no model writes more today."""
+_MEDIA_MOST_TOKENS = 16_384
+"""Of one image, one speech or one transcript: the largest image in high quality has some 6,200 tokens, the longest
+speech (4,096 characters, about five minutes) some 6,300, a transcript at most 16,384."""
+_GENEROUS = 4
+"""Times the learned quantile: an answer that is capped there is hardly ever cut."""
+_LEAST_GENEROUS_TOKENS = 1024
+LEAST_CAP_TOKENS = 256
+"""No answer is capped below this, except where the policy says `truncate`."""
+_FIRST_REASONING_TOKENS = 4096
+"""The same for a backend that reasons, until it is known how much."""
+_CAPPABLE = frozenset({"openai_chat", "openai_completions", "openai_responses", "anthropic_messages"})
+_WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
+"""Half a tool call or half a JSON document is of no use."""
+
+
+def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
+    """Tokens of one answer: the client's own limit, the backend's, what its window leaves, or what is assumed."""
+    asked = None if request is None else request.max_output_tokens
+    if request is not None and request.dialect == "openai_other":
+        asked = _MEDIA_MOST_TOKENS
+    if asked is None and backend.kind == "anthropic":
+        asked = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
+    most = ASSUMED_MOST_TOKENS if asked is None and backend.max_output_tokens is None else asked
+    if backend.max_output_tokens is not None:
+        most = backend.max_output_tokens if most is None else min(backend.max_output_tokens, most)
+    assert most is not None
+    if backend.window_tokens:
+        most = min(most, max(1, backend.window_tokens - input_tokens))
+    return most
+
+
+def can_be_capped(request: CompletionRequest | None) -> bool:
+    """Is an answer that ends early of any use, and can the backend be told to end it?"""
+    if request is None or request.dialect not in _CAPPABLE or not _WHOLE_OR_NOTHING.isdisjoint(request.needs):
+        return False
+    form = request.body.get("response_format")
+    return not (type(form) is dict and form.get("type") == "json_object")
+
+
+def generous(expectation: Expectation, backend: Backend) -> int:
+    """A cap that hardly any answer meets, in tokens of one answer."""
+    return max(_GENEROUS * expectation.output_tokens, _LEAST_GENEROUS_TOKENS, floor(expectation, backend))
+
+
+def floor(expectation: Expectation, backend: Backend) -> int:
+    """The least cap, in tokens of one answer: what nine of ten answers took, reasoning included."""
+    if "reasoning" in backend.capabilities and not expectation.known:
+        return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)
+    return max(expectation.output_tokens, LEAST_CAP_TOKENS)

@@ -1,0 +1,158 @@
+"""Prices as files write them: US dollars per 1M tokens of each class, at each service tier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from decimal import ROUND_CEILING, Decimal
+from itertools import combinations
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field
+
+from gateway.domain.policy import Section
+from gateway.domain.price import CLASSES, PARENTS, Price
+from gateway.domain.units import TokenUsd
+
+OPTIONAL = (
+    *("cached_input", "cache_write_5m", "cache_write_1h", "reasoning"),
+    *("audio", "audio_input", "image_input", "image"),
+)
+"""Classes that cost what their parent does where they have no price of their own."""
+MOST_FACTORS = 4
+"""Of one model's tiers: every combination of them has a price."""
+
+
+class Classes(Section):
+    """USD per 1M tokens."""
+
+    input: TokenUsd
+    cached_input: TokenUsd | None = None
+    cache_write_5m: TokenUsd | None = None
+    cache_write_1h: TokenUsd | None = None
+    output: TokenUsd
+    reasoning: TokenUsd | None = None
+    audio: TokenUsd | None = None
+    audio_input: TokenUsd | None = None
+    image_input: TokenUsd | None = None
+    image: TokenUsd | None = None
+
+    def price(self, source: str, as_of: str, beyond: tuple[int, Price] | None = None) -> Price:
+        classes: dict[str, Decimal] = {name: usd for name in OPTIONAL if (usd := getattr(self, name)) is not None}
+        price = Price.per_million(self.input, self.output, source=source, as_of=as_of, **classes)
+        return replace(price, beyond=beyond)
+
+
+class Beyond(Classes):
+    """What every token costs in a call of more than `tokens` input tokens."""
+
+    tokens: int = Field(gt=0)
+
+
+class TierClasses(Classes):
+    """The prices of one service tier. A class that is left out is as much dearer than usual as input or output is,
+    and costs as usual where those are cheaper."""
+
+    beyond: Beyond | None = None
+
+
+Factor = Annotated[Decimal, Field(gt=0, le=1000)]
+ServiceTier = Factor | TierClasses
+"""A factor on every usual price, or the tier's own prices."""
+
+
+def _few_factors(tiers: dict[str, ServiceTier]) -> dict[str, ServiceTier]:
+    if sum(isinstance(said, Decimal) for said in tiers.values()) > MOST_FACTORS:
+        raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
+    return tiers
+
+
+ServiceTiers = Annotated[
+    dict[Annotated[str, Field(pattern=r"^[a-z0-9_.:-]{1,32}$")], ServiceTier], AfterValidator(_few_factors)
+]
+"""By the tier's name in `Usage.service_tier`; names of combinations follow from those of their parts."""
+
+
+def at_tiers(price: Price, tiers: Mapping[str, ServiceTier], choosable: tuple[str, ...] = ()) -> Price:
+    """`price` with what each of `tiers` costs. Factors combine with each other and with a tier that has own prices.
+
+    `choosable`: see `Price.choosable`.
+    """
+    if not tiers:
+        return price
+    own = {name: said for name, said in tiers.items() if isinstance(said, TierClasses)}
+    factors = {name: said for name, said in tiers.items() if isinstance(said, Decimal)}
+    found: dict[str, Price] = {}
+    for count in range(len(factors) + 1):
+        for names in combinations(sorted(factors), count):
+            factor = Decimal(1)
+            for name in names:
+                factor *= factors[name]
+            for tier in ("", *own):
+                if joined := "+".join(sorted((*names, *([tier] if tier else ())))):
+                    base = _own(price, own[tier]) if tier else price
+                    found[joined] = times(base, factor, f", {joined} tier")
+    return replace(price, tiers=found, choosable=tuple(name for name in choosable if name in found))
+
+
+def times(price: Price, factor: Decimal, note: str) -> Price:
+    """Every class, at every length and tier, times `factor`; rounded up, so that nothing becomes free.
+
+    `note` is added to where the price is from.
+    """
+    classes: dict[str, Any] = {
+        name: rounded_up(value * factor) for name in CLASSES if (value := getattr(price, name)) is not None
+    }
+    beyond = None if price.beyond is None else (price.beyond[0], times(price.beyond[1], factor, note))
+    tiers = {name: times(tier, factor, note) for name, tier in price.tiers.items()}
+    return replace(price, **classes, source=price.source + note, beyond=beyond, tiers=tiers)
+
+
+def rounded_up(pico: Decimal) -> int:
+    return int(pico.to_integral_value(ROUND_CEILING))
+
+
+def _own(price: Price, said: TierClasses) -> Price:
+    """The tier's prices, completed from the standard ones; long calls too, where the tier says nothing of them."""
+    flat = _completed(price, said)
+    if said.beyond is not None:
+        usual = price if price.beyond is None else price.beyond[1]
+        return replace(flat, beyond=(said.beyond.tokens, _completed(usual, said.beyond)))
+    if price.beyond is None:
+        return flat
+    tokens, above = price.beyond
+    return replace(flat, beyond=(tokens, _in_proportion(above, price, flat)))
+
+
+def _completed(price: Price, said: Classes) -> Price:
+    """Never below the usual price: where a tier is cheaper, that need not hold for every class."""
+    own = said.price(price.source, price.as_of)
+    missing: dict[str, Any] = {
+        name: rounded_up(value * max(_ratio(own, price, name), Decimal(1)))
+        for name in OPTIONAL
+        if getattr(own, name) is None and (value := getattr(price, name)) is not None
+    }
+    return replace(own, **missing)
+
+
+def _in_proportion(above: Price, usual: Price, tier: Price) -> Price:
+    """What a long call costs at a tier: as many times the usual long call as a short one there costs a usual one."""
+    classes: dict[str, Any] = {
+        name: rounded_up(value * _proportion(tier, usual, name))
+        for name in CLASSES
+        if (value := getattr(above, name)) is not None
+    }
+    return replace(above, **classes, beyond=None)
+
+
+def _proportion(one: Price, other: Price, name: str) -> Decimal:
+    mine, theirs = getattr(one, name), getattr(other, name)
+    return Decimal(mine) / theirs if mine is not None and theirs else _ratio(one, other, name)
+
+
+def _ratio(one: Price, other: Price, name: str) -> Decimal:
+    """Of the two prices for input, or for output, whichever class `name` belongs to."""
+    while name in PARENTS:
+        name = PARENTS[name]
+    mine, theirs = getattr(one, name), getattr(other, name)
+    return Decimal(mine) / theirs if theirs else Decimal(1)

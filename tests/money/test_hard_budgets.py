@@ -1,0 +1,179 @@
+"""A hard budget is a limit: whatever a provider generates, its own meter never exceeds what the team may spend."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import httpx
+import orjson
+import pytest
+
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.money.metered import Metered, Script
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]
+
+CONFIG = """\
+backends:
+  - {{name: plain, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: plain, tier: large,
+      price: {{input: 1, output: 10}}}}
+  - {{name: thinking, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: o-scripted, tier: large,
+      capabilities: [reasoning], max_output_tokens: 20000, price: {{input: 1, output: 10}}}}
+  - {{name: unlisted, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: unlisted, tier: hosted,
+      location: hosted}}
+  - {{name: ours, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: ours, tier: small}}
+local_model: {{enabled: false}}
+trials: {{cache_checks: 0}}
+requests: {{lag: 5}}
+"""
+LIMITS = {"refuse": 0.4, "truncate": 0.4, "downgrade": 0.3, "unpriced": 0.2, "asleep": 50}
+POLICIES = {
+    team: f"cache: {{enabled: false}}\nbudget: {{limit_usd: {usd}, window: day, on_exhausted: {rule}{more}}}\n"
+    for team, usd, rule, more in (
+        ("refuse", 0.4, "refuse", ""),
+        ("truncate", 0.4, "truncate", ""),
+        ("downgrade", 0.3, "downgrade", ""),
+        ("burst", 0.3, "truncate", ""),
+        ("trap", 0.3, "refuse", ""),
+        ("thinking", 0.4, "refuse", ""),
+        ("thinkingtwo", 0.4, "truncate", ""),
+        ("tools", 0.3, "refuse", ""),
+        ("ample", 500, "refuse", ""),
+        ("unpriced", 0.2, "refuse", ""),
+        ("lenient", 0.2, "refuse", ", on_unpriced: allow"),
+    )
+}
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
+    home = tmp_path_factory.mktemp("hard") / "home"
+    with GatewayProcess(home, CONFIG.format(port=port), POLICIES, workers=3) as process:
+        yield process
+
+
+@pytest.fixture
+async def provider(port: int) -> AsyncIterator[Metered]:
+    async with Metered(port) as provider:
+        yield provider
+
+
+async def spend_all(
+    gateway: GatewayProcess, team: str, *, model: str = "plain", clients: int = 32, rounds: int = 12, **more: Any
+) -> list[httpx.Response]:
+    """Clients ask, many at a time, until each of them is refused or has had its `rounds`."""
+    key = await gateway.key(team)
+    answers: list[httpx.Response] = []
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=gateway.base, timeout=60, limits=limits) as http:
+
+        async def client(number: int) -> None:
+            for turn in range(rounds):
+                body = {"model": model, "messages": [{"role": "user", "content": f"{number} {turn}"}], **more}
+                answer = await http.post("/v1/chat/completions", json=body, headers={"authorization": f"Bearer {key}"})
+                answers.append(answer)
+                if answer.status_code == 429:
+                    return
+
+        await asyncio.gather(*(client(number) for number in range(clients)))
+    return answers
+
+
+async def spent_usd(gateway: GatewayProcess, team: str) -> float:
+    """As the ledger has it."""
+    await asyncio.to_thread(gateway.run, "ledger", "drain")
+    return float(gateway.usage(team)["total"]["cost_usd"])
+
+
+def finish(answer: httpx.Response) -> str:
+    """Why it ended."""
+    if answer.headers["content-type"].startswith("text/event-stream"):
+        said = [line[6:] for line in answer.text.splitlines() if line.startswith("data: {")]
+        return next(
+            each["choices"][0]["finish_reason"]
+            for each in map(orjson.loads, reversed(said))
+            if each.get("choices") and each["choices"][0]["finish_reason"]
+        )
+    reason: str = answer.json()["choices"][0]["finish_reason"]
+    return reason
+
+
+@pytest.mark.parametrize("team", ["refuse", "truncate", "downgrade"])
+async def test_streams_of_many_tokens_a_chunk_stay_within_the_limit(
+    gateway: GatewayProcess, provider: Metered, team: str
+) -> None:
+    provider.script = Script(tokens=600, per_chunk=20)
+    answers = await spend_all(gateway, team, stream=True)
+    limit = LIMITS[team]
+    assert provider.bill_usd <= limit
+    assert provider.bill_usd >= 0.9 * limit
+    assert {answer.status_code for answer in answers} == {200, 429}
+
+
+async def test_answers_that_are_written_at_once_stay_within_the_limit(
+    gateway: GatewayProcess, provider: Metered
+) -> None:
+    provider.script = Script(tokens=900, per_chunk=900, pace_s=0)
+    answers = await spend_all(gateway, "burst", stream=True)
+    assert 0.27 <= provider.bill_usd <= 0.3
+    capped = [answer for answer in answers if answer.status_code == 200 and finish(answer) == "length"]
+    assert all(int(answer.headers["x-thriftgate-output-cap"]) >= 16 for answer in capped)
+
+
+async def test_long_answers_after_short_ones_stay_within_the_limit(gateway: GatewayProcess, provider: Metered) -> None:
+    provider.script = Script(tokens=5)
+    await spend_all(gateway, "trap", stream=True, clients=8, rounds=4)
+    provider.script = Script(tokens=4000, per_chunk=20, pace_s=0.001)
+    await spend_all(gateway, "trap", stream=True)
+    assert 0.2 <= provider.bill_usd <= 0.3
+
+
+@pytest.mark.parametrize("more", [{}, {"max_completion_tokens": 12_000}])
+@pytest.mark.parametrize(("team", "stream"), [("thinking", False), ("thinkingtwo", True)])
+async def test_hidden_reasoning_stays_within_the_limit(
+    gateway: GatewayProcess, provider: Metered, team: str, stream: bool, more: dict[str, int]
+) -> None:
+    before = await spent_usd(gateway, team)
+    provider.script = Script(tokens=50, reasoning=8000, reads=("max_completion_tokens",))
+    await spend_all(gateway, team, model="thinking", stream=stream, rounds=4, clients=16, **more)
+    assert before + provider.bill_usd <= 0.4
+
+
+async def test_plain_answers_of_unknown_length_stay_within_the_limit(
+    gateway: GatewayProcess, provider: Metered
+) -> None:
+    provider.script = Script(tokens=3000, reads=("max_tokens",))
+    before = await spent_usd(gateway, "refuse")
+    await spend_all(gateway, "refuse", clients=16, rounds=3)
+    assert before + provider.bill_usd <= 0.4
+
+
+async def test_tool_calls_are_never_capped_and_stay_within_the_limit(
+    gateway: GatewayProcess, provider: Metered
+) -> None:
+    provider.script = Script(tokens=700)
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    answers = await spend_all(gateway, "tools", tools=[tool], max_tokens=1000, model="thinking")
+    assert 0.25 <= provider.bill_usd <= 0.3
+    assert all(finish(answer) == "stop" for answer in answers if answer.status_code == 200)
+    assert all(orjson.loads(body)["max_tokens"] == 1000 for body in provider.bodies)
+
+
+async def test_a_hosted_model_without_a_price_is_refused_and_ones_own_counts_as_free(
+    gateway: GatewayProcess, provider: Metered
+) -> None:
+    (refused,) = await spend_all(gateway, "unpriced", model="unlisted", clients=1, rounds=1)
+    assert refused.status_code == 429
+    assert "Nobody knows what unlisted on unlisted costs" in refused.text
+    assert "on_unpriced: allow" in refused.text
+    assert not provider.bodies
+    for team, model in (("lenient", "unlisted"), ("unpriced", "ours")):
+        (served,) = await spend_all(gateway, team, model=model, clients=1, rounds=1)
+        assert served.status_code == 200
