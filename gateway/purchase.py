@@ -17,7 +17,7 @@ from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tok
 from gateway.domain.protocols import Books, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
+from gateway.domain.usage import interrupted
 from gateway.errors import BudgetExhausted
 from gateway.routing.choose import Router
 
@@ -38,8 +38,7 @@ class Till:
         """Price the answer and write it down → what all attempts cost (pico-dollars) and took (tokens)."""
         if answer is not None and (attempt := answer.attempt) is not None:
             if attempt.usage is None:
-                delivered = self._delivered(answer, attempt.chunks)
-                attempt.usage = Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)
+                attempt.estimate_usage(self._delivered(answer, attempt.chunks))
             attempt.outcome = "ok" if answer.complete else "interrupted"
             record.finish = answer.finish
             self.books.close(attempt, record)
@@ -199,7 +198,7 @@ class Purchase:
     async def _truncate(self, answer: Answer, attempt: Attempt, spent: BudgetExhausted) -> bool:
         """End the answer here, as one that has reached its length; False where its kind cannot be ended so."""
         delivered = delivered_at_most(answer, attempt)
-        if not await answer.cut(Usage(attempt.input_tokens, output_tokens=delivered, estimated=True)):
+        if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):
             return False
         attempt.error = spent.code
         self._record.note("truncated", tokens=delivered, why=spent.message)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gateway.backends.exchange import Exchange
 from gateway.backends.health import SHORT_PAUSE_S, Health
 from gateway.backends.holdback import Held
+from gateway.backends.plausible import estimate
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
 from gateway.domain.answer import delivered_tokens
@@ -18,7 +19,6 @@ from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
     BackendError,
@@ -37,9 +37,6 @@ from gateway.errors import (
 )
 
 log = logging.getLogger(__name__)
-
-_CHARACTERS_PER_TOKEN = 4
-"""Of an answer that was not read to its end."""
 
 HEDGE = "hedge"
 """The kind of an attempt that another one outran."""
@@ -237,12 +234,14 @@ class Attempts:
         if isinstance(error, BackendTimeout | StreamBroken):
             self._interrupted(errand, attempt)
         else:
+            if (reported := attempt.reported) is not None and reported.total:  # no answer, but it was counted
+                attempt.estimate_usage(attempt.chunks)
             self.totals.failed += 1
             self.close(errand, attempt, "failed")
 
     def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
-        attempt.usage = Usage(attempt.input_tokens, output_tokens=attempt.chunks, estimated=True)
+        attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1
         self.close(errand, attempt, "interrupted")
 
@@ -256,7 +255,7 @@ class Attempts:
         attempt = answer.attempt
         attempt.error = why or attempt.error
         if attempt.usage is None:
-            attempt.usage = Usage(attempt.input_tokens, output_tokens=_delivered(answer), estimated=True)
+            attempt.estimate_usage(_delivered(answer))
         self.close(errand, attempt, outcome)
 
     def health(self, backend: Backend) -> Health:
@@ -283,7 +282,7 @@ def _delivered(answer: Relayed | Whole | Held) -> int:
             attempt.confidence = answer.confidence
         return answer.delivered_characters()
 
-    return delivered_tokens(attempt.chunks, characters, lambda said: -(-said // _CHARACTERS_PER_TOKEN))
+    return delivered_tokens(attempt.chunks, characters, estimate)
 
 
 class _Met:

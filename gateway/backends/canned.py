@@ -24,6 +24,9 @@ class Canned:
     async def read(self, limit: int) -> bytes:
         return self._body[:limit]
 
+    def arrived(self) -> bytes:
+        return self._body
+
     def part(self) -> bool:
         return False
 

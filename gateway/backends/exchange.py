@@ -7,6 +7,7 @@ import math
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
+from gateway.backends.plausible import believed, of_no_answer
 from gateway.backends.providers import limit_fields
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
@@ -208,15 +209,23 @@ class Exchange:
 
     async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Whole:
         attempt.first_byte_at = self._clock.time()
-        body = await upstream.read(_MOST_PLAIN_BYTES)
-        plain = call.wire.plain(call.request, body)
+        body = b""
+        try:
+            body = await upstream.read(_MOST_PLAIN_BYTES)
+            plain = call.wire.plain(call.request, body)
+        except BaseException:
+            attempt.usage = of_no_answer(body or upstream.arrived(), call.wire.backend, attempt.input_tokens)
+            raise
         place.succeeded()
         if not upstream.whole:
             await upstream.aclose()
         attempt.output_bytes, attempt.chunks = len(body), 1
-        attempt.usage, attempt.confidence = plain.usage, plain.confidence
+        answer = Whole(plain, attempt)
+        echoes = bool(call.request.body.get("echo"))
+        attempt.usage = believed(plain.usage, attempt, answer, echoes=echoes)
+        attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
-        return Whole(plain, attempt)
+        return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
         """What a status means, and whether the backend says that it is worth another call."""

@@ -41,6 +41,10 @@ class Response(Protocol):
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
         ...
 
+    def arrived(self) -> bytes:
+        """Of a body whose `read` failed, what had come until then."""
+        ...
+
     def part(self) -> bool:
         """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives.
         False: it is encrypted, or gone.

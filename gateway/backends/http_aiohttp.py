@@ -43,6 +43,7 @@ class AiohttpResponse:
         self._stall_s = stall_timeout
         self.whole = False
         self._unpacking: Unpacking | None = None
+        self._pieces: list[bytes] = []
 
     def unpack(self) -> None:
         """As `http_response.Response.unpack`."""
@@ -107,7 +108,7 @@ class AiohttpResponse:
 
     async def read(self, limit: int) -> bytes:
         """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
-        pieces, size = [], 0
+        pieces, size = self._pieces, 0
         async for piece in self:
             pieces.append(piece)
             size += len(piece)
@@ -115,6 +116,10 @@ class AiohttpResponse:
                 await self.aclose()
                 raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
         return b"".join(pieces)
+
+    def arrived(self) -> bytes:
+        """As `http_response.Response.arrived`."""
+        return b"".join(self._pieces)
 
     def part(self) -> bool:
         """aiohttp closes both sides at once."""

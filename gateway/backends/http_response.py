@@ -119,6 +119,10 @@ class Response:
             raise BackendGarbage(f"{self._name} sent more than the {limit} bytes allowed", backend=self._name)
         return self._taken()
 
+    def arrived(self) -> bytes:
+        """Of a body whose `read` failed, what had come until then."""
+        return b"".join(self._ready)
+
     def part(self) -> bool:
         """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives."""
         return self._source is not None and self._source.part()

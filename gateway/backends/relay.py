@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from gateway.backends.health import Place
+from gateway.backends.plausible import believed
 from gateway.backends.upstream import Call, Upstream
 from gateway.dialects.wire import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
@@ -42,6 +43,7 @@ class Relayed:
         time: Callable[[], float],
     ) -> None:
         self.attempt: Attempt = attempt
+        attempt.reporter = reader
         self.ending = b""
         self.complete = False
         self.finish = ""
@@ -119,7 +121,9 @@ class Relayed:
     def _whole(self) -> None:
         reader, attempt = self._reader, self.attempt
         self.ending, self.finish, self.complete = reader.ending, reader.finish, True
-        attempt.usage, attempt.confidence = reader.usage, reader.confidence
+        attempt.usage, attempt.confidence = self._usage(), reader.confidence
+        if attempt.usage is not None:
+            attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
         self._place.succeeded()
 
@@ -129,7 +133,7 @@ class Relayed:
         self.finish = reader.finish
         attempt.ended_at = self._time()
         if reader.finish:  # what is told earlier is not the whole usage
-            attempt.usage = reader.usage
+            attempt.usage = self._usage()
         name = attempt.backend.name
         if self._call.out_of_time:
             self._place.left()
@@ -144,6 +148,11 @@ class Relayed:
         if isinstance(error, StreamBroken):
             broken.kind, broken.status = error.kind, error.status
         raise broken from error
+
+    def _usage(self) -> Usage | None:
+        """What the backend reported in the end, as far as it can be true."""
+        echoes = bool(self._call.request.body.get("echo"))
+        return believed(self._reader.usage, self.attempt, self._reader, echoes=echoes)
 
     @property
     def confidence(self) -> float | None:
@@ -175,7 +184,7 @@ class Relayed:
             await self._upstream.aclose()
         self.attempt.ended_at = self._time()
         if self._reader.ended:  # it had come to its end by itself
-            self.attempt.usage = self._reader.usage
+            self.attempt.usage = self._usage()
         return True
 
     def _count(self, piece: bytes) -> bool:

@@ -68,6 +68,10 @@ class Upstream(Protocol):
 
     async def read(self, limit: int) -> bytes: ...
 
+    def arrived(self) -> bytes:
+        """Of a body whose `read` failed, what had come until then."""
+        ...
+
     def part(self) -> bool:
         """Tell the backend that nobody listens any more, and go on taking what it has sent until it notices. False:
         that cannot be told without losing what is on its way.

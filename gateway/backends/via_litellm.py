@@ -177,6 +177,10 @@ class _Chunks:
         await self.pour(keep)
         return b"".join(pieces)[:limit]
 
+    def arrived(self) -> bytes:
+        """Chunks are never read as a plain body."""
+        return b""
+
     def part(self) -> bool:
         return False
 

@@ -8,9 +8,9 @@ import orjson
 
 from gateway.dialects import splice
 from gateway.dialects.chat_message import mean_probability, overall_finish
+from gateway.dialects.chat_usage import reported
 from gateway.dialects.plain import Plain
 from gateway.dialects.upstream_error import find_error
-from gateway.dialects.usage import openai_usage
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BackendGarbage
 
@@ -36,7 +36,7 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
     finish = choices[0].get("finish_reason")
     if len(choices) > 1 or type(finish) is not str:
         finish = overall_finish([choice.get("finish_reason") for choice in choices])
-    return Plain(body, openai_usage(reply.get("usage")), finish, confidence, choices)
+    return Plain(body, reported(reply), finish, confidence, choices)
 
 
 def load_reply(body: bytes) -> dict[str, Any]:

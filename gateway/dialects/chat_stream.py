@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -9,10 +10,11 @@ import orjson
 from gateway.dialects import sse
 from gateway.dialects.chat_message import overall_finish
 from gateway.dialects.chat_reader import DONE, ChatReader
+from gateway.dialects.chat_usage import SEARCHED, tier_of, usage_in
 from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import broken, find_error
-from gateway.dialects.usage import openai_usage
+from gateway.dialects.usage import later, openai_usage, shown, usage_with
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
@@ -84,6 +86,8 @@ class ChatStream(ChatReader):
         said = find_error(chunk)
         if said or name == b"error":
             self._failure = broken(said, data)
+            if type(chunk) is dict:
+                self._count(chunk)
             return False
         if type(chunk) is not dict:
             if data:
@@ -93,9 +97,8 @@ class ChatStream(ChatReader):
         return self._note(chunk)
 
     def _note(self, chunk: dict[str, Any]) -> bool:
-        raw_usage, choices = chunk.get("usage"), chunk.get("choices")
-        if raw_usage is not None:
-            self.usage = openai_usage(raw_usage) or self.usage
+        choices = chunk.get("choices")
+        self._count(chunk)
         if type(choices) is not list:
             return True
         reasons = [choice.get("finish_reason") for choice in choices if type(choice) is dict]
@@ -103,8 +106,24 @@ class ChatStream(ChatReader):
             if not self._transcript.says(chunk):
                 self._transcript.silent += 1
             self.finish = overall_finish((self.finish, *reasons))
-        only_usage = not choices and type(raw_usage) is dict
+        only_usage = not choices and type(chunk.get("usage")) is dict
         return self._wants_usage or not only_usage
+
+    def _count(self, chunk: dict[str, Any]) -> None:
+        """Take note of the usage that a chunk reports; some servers report in every chunk what it was until then."""
+        if (said := usage_in(chunk)) is not None:
+            self.usage = later(openai_usage(said, tier=tier_of(chunk) or self._tier), self.usage)
+
+    @property
+    def _tier(self) -> str:
+        """Not every provider repeats what it said at first."""
+        first = self._transcript.first
+        return tier_of(first) if first else ""
+
+    @property
+    def reported(self) -> Usage | None:
+        usage = self.usage or openai_usage(self._transcript.read().usage, tier=self._tier)
+        return usage_with(usage, self._tier, SEARCHED if self._transcript.cites else ())
 
     def _end(self, event: bytes) -> None:
         if not self.chunks and not self.finish:
@@ -116,11 +135,12 @@ class ChatStream(ChatReader):
 
     def _look_again(self) -> None:
         """What the search did not find may still be there, written in an unusual way."""
-        if self.finish and self.usage:
-            return
-        said = self._transcript.read()
-        self.finish = self.finish or said.finish
-        self.usage = self.usage or openai_usage(said.usage)
+        if not self.finish or not self.usage:
+            said = self._transcript.read()
+            self.finish = self.finish or said.finish
+            self.usage = self.usage or openai_usage(said.usage, tier=self._tier)
+        if self.usage and self._transcript.cites:
+            self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
         """Whole without `[DONE]` too, if every choice said why it ended. Raises the upstream's failure, if any."""
@@ -147,7 +167,7 @@ class ChatStream(ChatReader):
         if not self._whole:
             return None
         said = self._transcript.read()
-        return said.completion(said.usage if openai_usage(said.usage) else None)
+        return said.completion(said.usage if shown(openai_usage(said.usage)) else None)
 
     @property
     def confidence(self) -> float | None:

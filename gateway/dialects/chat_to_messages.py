@@ -12,10 +12,12 @@ import orjson
 from gateway.dialects import messages_body, upstream_error
 from gateway.dialects.chat_plain import load_reply
 from gateway.dialects.chat_to_chat import content_headers, kept_messages
-from gateway.dialects.messages_reply import chat_completion, messages_usage
+from gateway.dialects.messages_reply import chat_completion
 from gateway.dialects.messages_stream import MessagesStream
+from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.plain import Plain
 from gateway.dialects.upstream_error import UpstreamError
+from gateway.dialects.usage import shown
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused, BodyTooLarge, ContextTooLong
@@ -66,7 +68,7 @@ class ChatToMessages:
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         message = load_reply(body)
         usage = messages_usage(message.get("usage"))
-        completion = chat_completion(message, usage, int(self._clock()), body)
+        completion = chat_completion(message, shown(usage), int(self._clock()), body)
         choice = completion["choices"][0]
         return Plain(
             body=orjson.dumps(completion),

@@ -11,8 +11,9 @@ from gateway.dialects import chat_as_responses, upstream_error
 from gateway.dialects.chat_message import mean_probability
 from gateway.dialects.chat_to_chat import ChatToChat, kept_messages
 from gateway.dialects.plain import Plain
-from gateway.dialects.responses_reply import chat_completion, load_response, responses_usage
+from gateway.dialects.responses_reply import chat_completion, load_response
 from gateway.dialects.responses_stream import ResponsesStream
+from gateway.dialects.responses_usage import reported
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
@@ -64,8 +65,7 @@ class ChatToResponses:
         confidence = mean_probability(choices)
         if not request.body.get("logprobs"):
             choices[0]["logprobs"] = None
-        usage = responses_usage(response.get("usage"))
-        return Plain(orjson.dumps(completion), usage, choices[0]["finish_reason"], confidence, choices)
+        return Plain(orjson.dumps(completion), reported(response), choices[0]["finish_reason"], confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         error = upstream_error.error_in(body)

@@ -7,10 +7,10 @@ from typing import Any
 from gateway.dialects import chat_plain, splice
 from gateway.dialects.chat_message import overall_finish
 from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.chat_usage import reported
 from gateway.dialects.completions_shape import as_chat_choice, probability
 from gateway.dialects.completions_stream import CompletionStream
 from gateway.dialects.plain import Plain
-from gateway.dialects.usage import openai_usage
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendGarbage
@@ -52,7 +52,7 @@ class CompletionsToCompletions(ChatToChat):
             body = chat_plain.without_logprobs(body)
         finish = overall_finish(choice.get("finish_reason") for choice in choices)
         said = [as_chat_choice(choice) for choice in choices]
-        return Plain(body, openai_usage(reply.get("usage")), finish, confidence, said)
+        return Plain(body, reported(reply), finish, confidence, said)
 
 
 def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:

@@ -10,10 +10,9 @@ from gateway.dialects import chat_plain, splice
 from gateway.dialects.chat_to_chat import ChatToChat
 from gateway.dialects.openai_embeddings import vectors
 from gateway.dialects.plain import Plain
-from gateway.dialects.usage import openai_usage
+from gateway.dialects.usage import counted, openai_usage
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
 
 _USAGE = b'"usage"'
@@ -40,7 +39,7 @@ class EmbeddingsToEmbeddings(ChatToChat):
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         """Vectors are long and nobody here needs them, so of a body that has `usage` only that is parsed."""
-        usage = openai_usage(_said(body)) or Usage(request.estimated_tokens or 0, estimated=True)
+        usage = counted(openai_usage(_said(body)), request.estimated_tokens or 0)
         return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
 
 

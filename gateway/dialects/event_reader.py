@@ -25,6 +25,10 @@ class EventReader(ABC):
         """Between two events, nothing special pending: what comes may be relayed after one look."""
         self._failure: BackendError | None = None
 
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage
+
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
         """What the client gets of `data`, of which `taken` bytes were looked at already.
 

@@ -53,7 +53,7 @@ class MessageAssembly:
         kind = said["type"]
         if kind == "message_start":
             self._message = said["message"]
-            self._count(said["message"].get("usage"))
+            self.count(said["message"].get("usage"))
         elif kind == "content_block_start":
             self._blocks.append(_Block(said["content_block"]))
         elif kind == "content_block_delta":
@@ -64,14 +64,15 @@ class MessageAssembly:
             self._ended = True
 
     def _last(self, said: dict[str, Any]) -> None:
-        self._count(said.get("usage"))
+        self.count(said.get("usage"))
         beside = {name: value for name, value in said.items() if name not in ("type", "delta", "usage")}
         told = said["delta"] if said["delta"].get("container") else {**said["delta"], "container": None}
         for name, value in {**beside, **told}.items():
             if self._message is not None and (value is not None or name.startswith("stop_")):
                 self._message[name] = value
 
-    def _count(self, usage: Any) -> None:
+    def count(self, usage: Any) -> None:
+        """Counts are cumulative, and a later event may leave out what it does not change."""
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 

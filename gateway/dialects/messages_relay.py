@@ -12,7 +12,8 @@ import orjson
 from gateway.dialects import messages_events, sse
 from gateway.dialects.event_reader import EventReader
 from gateway.dialects.messages_assembly import MessageAssembly
-from gateway.dialects.messages_reply import finish_of, messages_usage
+from gateway.dialects.messages_reply import finish_of
+from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
@@ -47,6 +48,10 @@ class MessagesRelay(EventReader):
         self._held = 0
         self._open: int | None = None
         """The content block under way."""
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage or messages_usage(self._said.usage)
 
     def feed(self, data: bytes) -> bytes:
         taken = self._take(data, 0) if self._smooth else 0
@@ -97,6 +102,8 @@ class MessagesRelay(EventReader):
             said, kind = None, None
         if name == b"error" or kind == "error":
             self._failure = broken(find_error(said), data)
+            if type(said) is dict:
+                self._said.count(said.get("usage"))
         elif kind is None:
             self._failure = BackendGarbage("The backend sent an event that is not one of Anthropic's.")
         else:

@@ -7,7 +7,6 @@ from typing import Any
 import orjson
 
 from gateway.dialects import splice
-from gateway.dialects.usage import detail, token_count
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
 
@@ -40,35 +39,6 @@ def refused_because(said: dict[str, Any]) -> str | None:
     details = said.get("stop_details")
     explanation = details.get("explanation") if type(details) is dict else None
     return explanation if type(explanation) is str and explanation else None
-
-
-def messages_usage(value: object) -> Usage | None:
-    """None when absent or garbage; an empty prompt is garbage, for there is none."""
-    if type(value) is not dict:
-        return None
-    try:
-        return _messages_usage(value)
-    except ValueError:
-        return None
-
-
-def _messages_usage(usage: dict[str, object]) -> Usage | None:
-    """Anthropic's classes are disjoint already; only thinking is a part of the output."""
-    fresh, output = token_count(usage.get("input_tokens")), token_count(usage.get("output_tokens"))
-    read = token_count(usage.get("cache_read_input_tokens"))
-    written = token_count(usage.get("cache_creation_input_tokens"))
-    written_1h = detail(usage, "cache_creation", "ephemeral_1h_input_tokens")
-    thinking = detail(usage, "output_tokens_details", "thinking_tokens")
-    if fresh + read + written == 0 or written_1h > written or thinking > output:
-        return None
-    return Usage(
-        input_tokens=fresh,
-        cached_tokens=read,
-        cache_write_5m_tokens=written - written_1h,
-        cache_write_1h_tokens=written_1h,
-        output_tokens=output - thinking,
-        reasoning_tokens=thinking,
-    )
 
 
 def chat_usage(usage: Usage) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from gateway.dialects.messages_reply import (
     chat_usage,
     finish_of,
     kept_thought,
-    messages_usage,
     refused_because,
     stopped_at,
 )
 from gateway.dialects.messages_run import DeltaRun
+from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.upstream_error import broken, find_error
+from gateway.dialects.usage import shown
+from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}
@@ -50,6 +52,10 @@ class MessagesStream(ChunkMaker):
             "message_stop": self._message_stop,
             "error": self._error,
         }
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage or messages_usage(self._raw_usage)
 
     def feed(self, data: bytes) -> bytes:
         if self._run is not None and self._framer.empty and (said := self._run.said(data)) is not None:
@@ -170,10 +176,11 @@ class MessagesStream(ChunkMaker):
     def _message_stop(self, said: dict[str, Any], event: bytes) -> bytes:
         self.ended, self._run = True, None
         self.ending = DONE
-        self._chat_usage = chat_usage(self.usage) if self.usage else None
+        self._chat_usage = chat_usage(usage) if (usage := shown(self.usage)) else None
         return self._usage_chunk()
 
     def _error(self, said: dict[str, Any], event: bytes) -> bytes:
+        self._count(said.get("usage"))
         return self._fail(broken(find_error(said)))
 
 

@@ -11,9 +11,10 @@ from gateway.dialects.chat_plain import load_reply
 from gateway.dialects.chat_to_chat import content_headers, quoted
 from gateway.dialects.chat_to_messages import VERSION, ChatToMessages
 from gateway.dialects.messages_relay import MessagesRelay
-from gateway.dialects.messages_reply import chat_completion, messages_usage
+from gateway.dialects.messages_reply import chat_completion
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_turns import shortened
+from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan

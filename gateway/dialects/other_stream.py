@@ -8,7 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.upstream_error import broken, find_error
-from gateway.dialects.usage import any_usage
+from gateway.dialects.usage import any_usage, later
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -27,6 +27,10 @@ class _Unread:
         self.ending = b""
         self.chunks = 0
         self.silent = 0
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage
 
     @property
     def confidence(self) -> float | None:
@@ -96,10 +100,13 @@ class Events(_Unread):
             return
         said = _parsed(data)
         error = find_error(said)
+        if type(said) is dict:
+            inner = said.get("response")
+            counted = said.get("usage") or (inner.get("usage") if type(inner) is dict else None)
+            self.usage = later(any_usage(counted), self.usage)
         if error or name == b"error":
             self._failure = broken(error, data)
         elif type(said) is dict:
-            self.usage = any_usage(said.get("usage")) or self.usage
             self.finish = "stop" if str(said.get("type")).endswith(_LAST) else ""
 
     def eof(self) -> None:

@@ -8,10 +8,9 @@ from gateway.dialects import form, splice, upstream_error
 from gateway.dialects.chat_to_chat import quoted
 from gateway.dialects.other_stream import Events, Opaque
 from gateway.dialects.plain import Plain
-from gateway.dialects.usage import any_usage
+from gateway.dialects.usage import any_usage, counted
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
 from gateway.errors import BackendRefused
 
 
@@ -59,8 +58,7 @@ class OtherToOther:
         except orjson.JSONDecodeError:
             said = None
         usage = any_usage(said.get("usage")) if type(said) is dict else None
-        counted = Usage(request.estimated_tokens or 0, estimated=True)
-        return Plain(body, usage or counted, "stop", None, [])
+        return Plain(body, counted(usage, request.estimated_tokens or 0), "stop", None, [])
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         return upstream_error.refusal(status, upstream_error.error_in(body), backend)

@@ -11,8 +11,9 @@ from gateway.dialects.chat_message import mean_probability
 from gateway.dialects.event_reader import EventReader
 from gateway.dialects.responses_cut import Begun
 from gateway.dialects.responses_object import MOST_KEPT_BYTES
-from gateway.dialects.responses_reply import choices, finish_of, responses_usage
+from gateway.dialects.responses_reply import choices, finish_of
 from gateway.dialects.responses_transcript import ResponsesTranscript
+from gateway.dialects.responses_usage import is_charged, reported, so_far
 from gateway.dialects.splice import find
 from gateway.dialects.upstream_error import find_error
 from gateway.domain.usage import Usage
@@ -23,6 +24,8 @@ _MARKS = (
     *(b"response.created", b"response.output_item.added", b"[DONE]"),
 )
 """What an event that matters contains. In most streams nothing else does, or hardly anything."""
+_WORK = (*_MARKS, b"response.output_item.done")
+"""The same where a tool of the provider's is at work."""
 
 
 class ResponsesRelay(EventReader):
@@ -35,26 +38,31 @@ class ResponsesRelay(EventReader):
         self._transcript = ResponsesTranscript()
         self._response: dict[str, Any] | None = None
         self._begun = Begun()
+        self._marks: tuple[bytes, ...] = _MARKS
+        self._worked: list[dict[str, Any]] = []
+        """Items of the provider's tools that have ended."""
+        self._latest: dict[str, Any] = {}
+        """The response as an event told it that was not the last of a whole one."""
 
     @property
     def chunks(self) -> int:
         return self._transcript.chunks
 
     def feed(self, data: bytes) -> bytes:
-        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, _MARKS) and sse.sound(data):
+        if self._smooth and data.endswith(b"\n\n") and not sse.has_any(data, self._marks) and sse.sound(data):
             self._transcript.add(data)
             return data
         return self._feed(data)
 
     def _relay(self, block: bytes) -> bytes:
-        if not sse.has_any(block, _MARKS) and sse.sound(block):
+        if not sse.has_any(block, self._marks) and sse.sound(block):
             self._transcript.add(block)
             return block
         relayed = []
         for event in sse.events(block):
             if self.ended or self._failure:
                 break
-            if not sse.has_any(event, _MARKS) and sse.sound(event):
+            if not sse.has_any(event, self._marks) and sse.sound(event):
                 self._transcript.add(event)
             elif not self._read(event):
                 continue
@@ -73,6 +81,7 @@ class ResponsesRelay(EventReader):
         kind = said.get("type") if type(said) is dict else name.decode(errors="replace")
         if failure := broken(kind, said, data):
             self._failure = failure
+            self._note_response(said)
         elif data and type(said) is not dict:
             self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
         elif kind in ("response.completed", "response.incomplete"):
@@ -90,10 +99,24 @@ class ResponsesRelay(EventReader):
             self._transcript.chunks += 1
             self.silent += 1
             self._begun.created(said.get("response"))
+            self._note_response(said)
         elif kind == "response.output_item.added":
             item = said.get("item")
             if type(item) is dict and type(item.get("name")) is str:
                 self._transcript.say(f"\n{item['name']}\n")
+            if is_charged(item):
+                self._marks = _WORK
+        elif kind == "response.output_item.done" and is_charged(said.get("item")):
+            self._worked.append(said["item"])
+
+    def _note_response(self, said: Any) -> None:
+        response = said.get("response") if type(said) is dict else None
+        if type(response) is dict:
+            self._latest = response
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage or so_far(self._latest, self._worked)
 
     def _end(self, event: bytes, said: Any) -> None:
         response = said.get("response")
@@ -101,7 +124,7 @@ class ResponsesRelay(EventReader):
             self._failure = BackendGarbage("The backend ended its stream without a response.")
             return
         self._response = response
-        self.usage, self.finish = responses_usage(response.get("usage")), finish_of(response)
+        self.usage, self.finish = reported(response, self._worked), finish_of(response)
         self.ended, self.ending = True, event
 
     def cut(self, delivered: Usage) -> bytes:

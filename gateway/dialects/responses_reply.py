@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from gateway.dialects.chat_plain import load_reply
-from gateway.dialects.usage import openai_usage
-from gateway.domain.usage import Usage
+from gateway.dialects.responses_usage import reported
+from gateway.dialects.usage import shown
 from gateway.errors import BackendGarbage
 
 BETWEEN_THOUGHTS = "\n\n"
@@ -44,11 +44,6 @@ def finish_of(response: dict[str, Any]) -> str:
     return "tool_calls" if any(item.get("type") in CALL_KINDS for item in _items(response)) else "stop"
 
 
-def responses_usage(value: object) -> Usage | None:
-    """None when absent or garbage."""
-    return openai_usage(as_chat_usage(value))
-
-
 def as_chat_usage(value: object) -> dict[str, Any] | None:
     """A usage object of Responses as one of chat: the same numbers under the older names."""
     if type(value) is not dict:
@@ -73,7 +68,7 @@ def chat_completion(response: dict[str, Any]) -> dict[str, Any]:
     }
     if response.get("service_tier"):
         completion["service_tier"] = response["service_tier"]
-    if responses_usage(response.get("usage")):
+    if shown(reported(response)):
         completion["usage"] = as_chat_usage(response["usage"])
     return completion
 

@@ -16,10 +16,12 @@ from gateway.dialects.responses_reply import (
     as_chat_usage,
     chat_annotation,
     finish_of,
-    responses_usage,
     shared_by_chunks,
 )
 from gateway.dialects.responses_transcript import DELTA
+from gateway.dialects.responses_usage import is_charged, reported, so_far
+from gateway.dialects.usage import shown
+from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"
@@ -38,6 +40,9 @@ class ResponsesStream(ChunkMaker):
         self._wants_logprobs = wants_logprobs
         self._thought = False
         self._calls: dict[int, _Call] = {}
+        self._worked: list[dict[str, Any]] = []
+        self._latest: dict[str, Any] = {}
+        """The response as an event told it that was not the last of a whole one."""
         self._before, self._after = b"", b""
         """Of the text in a chunk; empty while every event has to be read."""
         self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
@@ -62,6 +67,10 @@ class ResponsesStream(ChunkMaker):
     def confidence(self) -> float | None:
         return self._transcript.read().confidence if self._wants_logprobs else None
 
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage or so_far(self._latest, self._worked)
+
     def feed(self, data: bytes) -> bytes:
         if self._smooth and data.startswith(_TEXT) and data.endswith(b"\n\n") and (text := _text_of(data)):
             relayed = b"%b%b%b" % (self._before, text, self._after)
@@ -85,6 +94,8 @@ class ResponsesStream(ChunkMaker):
             kind = said.get("type") or name.decode()
             if failure := broken(kind, said, data):
                 self._failure = failure
+                if type(response := said.get("response")) is dict:
+                    self._latest = response
                 return b""
             reader = self._readers.get(kind)
             return reader(said) if reader else b""
@@ -98,6 +109,7 @@ class ResponsesStream(ChunkMaker):
         return super()._chunk(delta, finish, **beside)
 
     def _created(self, said: dict[str, Any]) -> bytes:
+        self._latest = said["response"]
         self._shared |= shared_by_chunks(said["response"])
         return self._chunk({"content": "", "refusal": None})
 
@@ -120,6 +132,8 @@ class ResponsesStream(ChunkMaker):
 
     def _item_done(self, said: dict[str, Any]) -> bytes:
         """Some servers say the arguments only at the end."""
+        if is_charged(said.get("item")):
+            self._worked.append(said["item"])
         call = self._calls.get(said.get("output_index", -1))
         if call is None or call.spoken or not said["item"].get(call.given):
             return b""
@@ -151,13 +165,13 @@ class ResponsesStream(ChunkMaker):
 
     def _end(self, said: dict[str, Any]) -> bytes:
         response = said["response"]
-        self.usage, self.finish = responses_usage(response.get("usage")), finish_of(response)
+        self.usage, self.finish = reported(response, self._worked), finish_of(response)
         if self._calls and self.finish == "stop":  # some servers leave the output out of the last event
             self.finish = "tool_calls"
         self.ended, self.ending = True, DONE
         self._transcript.silent += 1
         last = self._chunk({}, self.finish)
-        self._chat_usage = as_chat_usage(response["usage"]) if self.usage else None
+        self._chat_usage = as_chat_usage(response["usage"]) if shown(self.usage) else None
         return last + self._usage_chunk()
 
 

@@ -13,10 +13,11 @@ from gateway.dialects.chat_to_chat import ChatToChat, quoted
 from gateway.dialects.plain import Plain
 from gateway.dialects.responses_items import shortened
 from gateway.dialects.responses_relay import ResponsesRelay
-from gateway.dialects.responses_reply import choices, finish_of, load_response, responses_usage
+from gateway.dialects.responses_reply import choices, finish_of, load_response
 from gateway.dialects.responses_request import INSTRUCTIONS, kept, kind_of, wants_logprobs
 from gateway.dialects.responses_thinking import unpack
 from gateway.dialects.responses_told import ToldRelay, differs, retold
+from gateway.dialects.responses_usage import reported
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused, BadRequest
@@ -80,7 +81,7 @@ class ResponsesToResponses:
             body = _without_logprobs(body)
         if differs(request.told):
             body = retold(body, request.told)
-        return Plain(body, responses_usage(response.get("usage")), finish_of(response), confidence, said)
+        return Plain(body, reported(response), finish_of(response), confidence, said)
 
 
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:

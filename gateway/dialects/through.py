@@ -15,6 +15,7 @@ from gateway.dialects.chat_parts import flattened
 from gateway.dialects.chat_request import WANTED
 from gateway.dialects.fields import check
 from gateway.dialects.plain import Plain
+from gateway.dialects.usage import shown
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
@@ -98,7 +99,7 @@ class Through:
         said = self._inner.plain(self._as_chat(request), body)
         choices = [{**choice, "message": flattened(choice["message"])} for choice in said.choices]
         completion = {**orjson.loads(said.body), "choices": choices}
-        translated = self._translation.plain(request, completion, said.usage)
+        translated = self._translation.plain(request, completion, shown(said.usage))
         return Plain(translated, said.usage, said.finish, said.confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
@@ -204,6 +205,10 @@ class Translated:
         return self._inner.usage
 
     @property
+    def reported(self) -> Usage | None:
+        return self._inner.reported
+
+    @property
     def finish(self) -> str:
         return self._inner.finish
 
@@ -255,7 +260,7 @@ class Translated:
         last = self._written(self._inner.ending)
         if self._failure:
             raise self._failure
-        self.ending = last + self._writer.end(self._inner.finish, self._inner.usage)
+        self.ending = last + self._writer.end(self._inner.finish, shown(self._inner.usage))
 
     def cut(self, delivered: Usage) -> bytes | None:
         if (events := self._inner.cut(delivered)) is None:
@@ -267,7 +272,7 @@ class Translated:
         if (told := self._writer.whole()) is not None:
             return told
         said = self._inner.completion()
-        return None if said is None else self._translation.plain(self._request, orjson.loads(said), self.usage)
+        return None if said is None else self._translation.plain(self._request, orjson.loads(said), shown(self.usage))
 
     def delivered_text(self) -> str:
         return self._inner.delivered_text()

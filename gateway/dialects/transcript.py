@@ -8,6 +8,7 @@ import orjson
 
 from gateway.dialects import sse
 from gateway.dialects.chat_assembly import Assembly
+from gateway.dialects.chat_usage import CITATION
 from gateway.dialects.text_run import Said, TextRun
 
 _FOLD_BYTES = 64 * 1024
@@ -36,6 +37,10 @@ class Transcript:
         """Events with a delta, about one token each."""
         self.silent = 0
         """Of these, those known to say nothing: most streams begin with who speaks, and end with why they do."""
+        self.first: dict[str, Any] | None = None
+        """The first event that was parsed."""
+        self.cites = False
+        """Does it name sources on the web?"""
         self._run: TextRun | None = None
         self._alone = 0
         self._pause = 0
@@ -79,6 +84,8 @@ class Transcript:
     def add(self, block: bytes) -> None:
         """Keep one event, or a block of them, that `take` did not take."""
         deltas = block.count(self.mark)
+        if block.find(CITATION) >= 0:
+            self.cites = True
         if deltas and not self._pause:
             self._begin(block)
         else:
@@ -91,6 +98,10 @@ class Transcript:
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
         """Keep an event that was read for another reason; those to come will not be like it."""
         deltas = event.count(self.mark)
+        if self.first is None:
+            self.first = chunk
+        if event.find(CITATION) >= 0:
+            self.cites = True
         if deltas and not self.chunks and not self.says(chunk):
             self.silent += 1
         self.chunks += deltas
@@ -115,6 +126,8 @@ class Transcript:
         except ValueError:
             chunk = self._run = None
         if type(chunk) is dict:
+            if self.first is None:
+                self.first = chunk
             if not self.chunks and not self.says(chunk):
                 self.silent += 1
             self._kept.append(_Parsed(chunk, len(event)))

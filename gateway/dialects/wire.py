@@ -21,7 +21,14 @@ class StreamReader(Protocol):
     """
 
     @property
-    def usage(self) -> Usage | None: ...
+    def usage(self) -> Usage | None:
+        """Of the whole answer."""
+        ...
+
+    @property
+    def reported(self) -> Usage | None:
+        """What the backend has reported so far, be it partial: of an answer that ends early, there is nothing else."""
+        ...
 
     @property
     def finish(self) -> str: ...

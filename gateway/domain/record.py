@@ -7,14 +7,14 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 from gateway.domain.route import Route
 from gateway.domain.strategy import Answered
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
+from gateway.domain.usage import Usage, interrupted
 
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
@@ -28,6 +28,15 @@ CHUNK_BITS = 28
 def new_request_id() -> str:
     """Sortable by time and unguessable: 12 hex digits of milliseconds, 20 of chance."""
     return f"req_{time.time_ns() // 1_000_000:012x}{os.urandom(10).hex()}"
+
+
+class Reporter(Protocol):
+    """Reads an answer as it comes."""
+
+    @property
+    def reported(self) -> Usage | None:
+        """The usage that the backend has reported so far, be it partial; None: nothing yet."""
+        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +80,20 @@ class Attempt:
     """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
     progress: memoryview | None = None
     """One 64-bit word of the ledger's that survives this process."""
+    reporter: Reporter | None = None
+    """Of a stream under way."""
+
+    def estimate_usage(self, delivered: int) -> None:
+        """Set `usage`, unless it is known: to what the backend reported before the answer ended, and to the gateway's
+        estimates where it reported nothing. `delivered`: output tokens that arrived."""
+        reporter, self.reporter = self.reporter, None
+        if self.usage is None:
+            self.usage = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
+
+    @property
+    def reported(self) -> Usage | None:
+        """What the backend has reported so far, be it partial."""
+        return self.usage or (self.reporter.reported if self.reporter else None)
 
     @property
     def seen(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 
 @dataclass(slots=True)
@@ -45,3 +45,24 @@ class Usage:
     @property
     def total(self) -> int:
         return self.all_input + self.all_output
+
+    def doubted(self, *names: str) -> str:
+        """`doubt` with these names too, each once, in alphabetical order."""
+        return "+".join(sorted({*names, *self.doubt.split("+")} - {""}))
+
+
+def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Usage:
+    """The usage of an attempt that ended early: what the backend reported until then, completed by estimates.
+
+    `reported`: its latest report, None if there was none. `input_tokens`: the gateway's own count of what it sent.
+    `delivered`: the gateway's estimate of the output that arrived; a higher number that was reported stands.
+    """
+    if reported is None:
+        return Usage(input_tokens, output_tokens=delivered, estimated=True)
+    missing = max(0, delivered - reported.all_output)
+    return replace(
+        reported,
+        input_tokens=reported.input_tokens if reported.all_input else input_tokens,
+        output_tokens=reported.output_tokens + missing,
+        estimated=True,
+    )

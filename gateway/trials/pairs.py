@@ -188,7 +188,7 @@ class Pairs:
         attempt = answer.attempt
         assert attempt is not None
         if attempt.usage is None:
-            attempt.usage = Usage(attempt.input_tokens, output_tokens=attempt.chunks, estimated=True)
+            attempt.estimate_usage(attempt.chunks)
         attempt.outcome = "ok" if answer.complete else "interrupted"
         self._books.close(attempt, record)
         return attempt

@@ -99,8 +99,8 @@ def test_what_is_no_answer_is_garbage_with_the_backends_words(body: bytes, words
         wire.plain(chat(), body)
 
 
-def test_garbage_usage_is_no_usage_and_the_answer_still_passes() -> None:
+def test_a_count_that_cannot_be_is_doubted_and_the_answer_still_passes() -> None:
     body = reply(choice(), usage={"prompt_tokens": -4, "completion_tokens": 2})
     plain = wire.plain(chat(), body)
-    assert plain.usage is None
+    assert plain.usage == Usage(output_tokens=2, doubt="input_tokens")
     assert plain.body is body

@@ -436,7 +436,7 @@ def test_calls_keep_their_ids_and_their_arguments_as_they_were_written() -> None
 )
 def test_how_it_ended_in_chats_words(said: dict[str, Any], finish: str) -> None:
     plain = wire.plain(chat(), orjson.dumps({"output": [], "usage": {"input_tokens": -1}, **said}))
-    assert (plain.finish, plain.usage) == (finish, None)
+    assert (plain.finish, plain.usage) == (finish, Usage(doubt="input_tokens"))
     assert "usage" not in orjson.loads(plain.body)
 
 

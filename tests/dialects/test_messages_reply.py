@@ -135,7 +135,7 @@ def test_refusals_in_openais_words(status: int, kind: str, words: str, code: str
 def test_stop_reasons_in_openais_words(reason: str | None, finish: str) -> None:
     body: dict[str, Any] = {"type": "message", "content": [], "stop_reason": reason, "usage": {"input_tokens": -1}}
     plain = wire.plain(chat(), orjson.dumps(body))
-    assert (plain.finish, plain.usage) == (finish, None)
+    assert (plain.finish, plain.usage) == (finish, Usage(doubt="input_tokens"))
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.messages_assembly import MessageAssembly
-from gateway.dialects.messages_reply import messages_usage
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_to_messages import MessagesToMessages
+from gateway.dialects.messages_usage import messages_usage
 from gateway.domain.route import ContextPlan
 from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken

@@ -255,9 +255,9 @@ def test_what_is_no_stream_is_garbage(body: bytes) -> None:
         reader().feed(body)
 
 
-def test_garbage_usage_counts_as_absent() -> None:
+def test_a_count_that_cannot_be_is_doubted_and_not_shown() -> None:
     stream = reader()
     end = event({"type": "response.completed", "response": {"output": [], "usage": {"input_tokens": -3}}})
     relayed = read(stream, [CREATED + text("a") + end])
-    assert stream.usage is None
+    assert stream.usage == Usage(doubt="input_tokens")
     assert b'"usage"' not in relayed
