@@ -14,6 +14,7 @@ from typing import Protocol
 from gateway.admission import bound
 from gateway.admission.expect import Expectation, Expectations, least_input_tokens
 from gateway.admission.purse import Purse
+from gateway.dialects.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
 from gateway.domain.protocols import Hold
@@ -165,10 +166,21 @@ class BudgetHold:
     def _price(self, purse: Purse, backend: Backend) -> Price | None:
         """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
         price = purse.price(backend)
-        if price is None and backend.kind != "simulated":
-            purse.refuse_unpriced(backend)
-            self._record.note("unpriced", backend=backend.name)  # nothing can be held for it; its spend stays unknown
-        return price
+        if price is None:
+            if backend.kind != "simulated":
+                purse.refuse_unpriced(backend)
+                self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
+            return None
+        if (request := self._request) is None or price.free:
+            return price
+        wanted = surcharges(request, "anthropic_messages" if backend.kind == "anthropic" else "openai_chat")
+        if wanted is not None and wanted.fees:
+            purse.refuse_unpriced(backend, " and ".join(wanted.fees))
+        held = held_price(price, wanted)
+        if held is None:
+            purse.refuse_unpriced(backend, f"service tier {wanted.service_tier}" if wanted else "")
+            held = price.dearest()
+        return held
 
     def _begin_anew(self) -> None:
         """Another attempt follows: keep what is known of the one before, in case that its answer is served."""

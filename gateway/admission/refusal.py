@@ -80,8 +80,8 @@ def unpriced(named: Named, backend: Backend, what: str) -> BudgetExhausted:
     thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
     return BudgetExhausted(
         f"Nobody knows what {thing} costs, and {named.owner} has a hard budget of {_limit(named.budget)}, which could "
-        f"not be kept. Give its price (backends.price in gateway.yaml, or `thriftgate prices`), or allow it with "
-        f"on_unpriced: allow beside {_key(named)}.",
+        f"not be kept. Give backends.price in gateway.yaml, or say `location: local` there if the machine is your own, "
+        f"or allow it with on_unpriced: allow beside {_key(named)}.",
         truncates=named.budget.on_exhausted == "truncate",
     )
 

@@ -81,8 +81,8 @@ class Backend(Section):
     )
     location: Literal["local", "hosted"] | None = Field(
         None,
-        description="Whose machines it runs on: local (the operator's own) or hosted; null: loopback and private "
-        "addresses are local. A local one without a price counts as free.",
+        description="Whose machines it runs on: local (the operator's own) or hosted; null: hosted by its tier, or "
+        "where its address is public or a name. A local one without a price counts as free.",
     )
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
@@ -130,7 +130,9 @@ class Backend(Section):
         """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
         if self.location is not None:
             return self.location == "local"
-        return self.kind in ("local", "simulated") or _private(urlsplit(self.base_url).hostname or "")
+        if self.kind in ("local", "simulated"):
+            return True
+        return self.tier != "hosted" and _private(urlsplit(self.base_url).hostname or "")
 
 
 def _private(host: str) -> bool:

@@ -53,7 +53,7 @@ async def test_an_unpriced_backend_is_noted_and_a_simulated_one_is_not(state: St
         who = broke()
         seen = record(who)
         hold = budgets.hold(who, seen, asking(5))
-        await hold.extend(backend("house"), 10)
+        await hold.extend(backend("house", tier="small"), 10)
         assert [note["what"] for note in seen.notes] == ["unpriced"]
         await hold.extend(Backend(name="play", kind="simulated", model="plain"), 10)
         assert len(seen.notes) == 1
