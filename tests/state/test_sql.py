@@ -66,6 +66,7 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
     with any_database.begin() as connection:
         connection.execute(insert(keys).values(key))
         connection.execute(text("ALTER TABLE keys DROP COLUMN lineage"))
+        connection.execute(text("ALTER TABLE ledger DROP COLUMN waited_ms"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     any_database.upgrade()
     with any_database.read() as connection:
