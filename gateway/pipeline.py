@@ -58,7 +58,7 @@ class Pipeline:
             self.end_users.note(request.body, record)
             estimate = self.contexts.estimate(request)
             reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
-            await self.budgets.refuse_exhausted(tenant, record.end_user)
+            await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Hit):

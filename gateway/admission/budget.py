@@ -2,7 +2,8 @@
 
 Counters are leased (see `state/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
 far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is
-rebuilt from the ledger. A request belongs to the windows in which it began.
+rebuilt from the ledger. A request belongs to the windows in which it began, however long it waits: there it is held,
+settled and, as its rows say when it began, found again.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ class Budgets:
         self._patience_s, self._time = patience_s, clock
         self._expectations = Expectations()
         self._wallets: dict[str, _Wallet] = {}
-        """By key."""
+        """By lineage of the key, of the windows of now."""
+        self._earlier: dict[str, _Wallet] = {}
+        """Likewise, of the windows before, for requests that began in them."""
         self._users: dict[tuple[str, str], tuple[Purse, ...]] = {}
         """By team and end user, the least lately used first."""
         self._counts = {"holds": 0, "exhausted": 0}
@@ -93,16 +96,18 @@ class Budgets:
                         if account.budget.per in ("team", "organisation"):
                             yield wallet.policy, account
 
-    async def exhausted(self, tenant: Tenant, end_user: str = "") -> Budget | None:
-        """A budget that is used up and whose policy then refuses everything, cache hits included."""
-        for purse in self._purses(tenant, end_user):
+    async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
+        """A budget that is used up and whose policy then refuses everything, cache hits included.
+
+        `at`: when the request began (Unix seconds), else now."""
+        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
             if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
                 return account.budget
         return None
 
-    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "") -> None:
+    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
         """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
-        for purse in self._purses(tenant, end_user):
+        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
             if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
                 self._counts["exhausted"] += 1
                 raise purse.refuse(account)
@@ -121,7 +126,7 @@ class Budgets:
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request; `request` tells how long its answer may become."""
         self._counts["holds"] += 1
-        purses = self._purses(tenant, record.end_user)
+        purses = self._purses(tenant, record.end_user, record.started_at)
         if len(purses) == 1:
             return BudgetHold(purses[0], self._expectations, record, request, self._patience_s)
         if not purses:
@@ -130,31 +135,44 @@ class Budgets:
             tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
         )
 
-    def _purses(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
         wallet = self._wallets.get(tenant.key.lineage)
-        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= self._time() < wallet.until:
-            wallet = self._open_wallet(tenant)
+        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
+            wallet = self._other_wallet(tenant, at)
         if wallet.by_user and end_user:
-            return wallet.purses + self._of_user(tenant, end_user)
+            return wallet.purses + self._of_user(tenant, end_user, at)
         return wallet.purses
 
-    def _open_wallet(self, tenant: Tenant) -> _Wallet:
+    def _other_wallet(self, tenant: Tenant, at: float) -> _Wallet:
+        """Not the one used last. While requests of two windows are under way, both are kept."""
+        lineage = tenant.key.lineage
+        last, wallet = self._wallets.get(lineage), self._earlier.get(lineage)
+        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
+            wallet = self._open_wallet(tenant, at)
+        if last is not None and last.policy is tenant.policy and at < last.since <= self._time():
+            self._earlier[lineage] = wallet
+            return wallet
+        if last is not None:
+            self._earlier[lineage] = last
+        self._wallets[lineage] = wallet
+        return wallet
+
+    def _open_wallet(self, tenant: Tenant, at: float) -> _Wallet:
         if len(self._wallets) >= _MOST_WALLETS:
             self._wallets.clear()
-        purses = self._levels.of_key(tenant)
+            self._earlier.clear()
+        purses = self._levels.of_key(tenant, at)
         since = max((purse.since for purse in purses), default=0.0)
         until = min((purse.until for purse in purses), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        wallet = self._wallets[tenant.key.lineage] = _Wallet(tenant.policy, purses, since, until, by_user)
-        return wallet
+        return _Wallet(tenant.policy, purses, since, until, by_user)
 
-    def _of_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
         """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
-        place = tenant.team, end_user
+        place, policy = (tenant.team, end_user), tenant.policy
         purses = self._users.pop(place, ())
-        now, policy = self._time(), tenant.policy
-        if not purses or any(one.policy is not policy or not one.since <= now < one.until for one in purses):
-            purses = self._levels.of_end_user(tenant, end_user)
+        if not purses or any(one.policy is not policy or not one.since <= at < one.until for one in purses):
+            purses = self._levels.of_end_user(tenant, end_user, at)
         self._users[place] = purses
         if len(self._users) > _MOST_USERS:
             del self._users[next(iter(self._users))]

@@ -22,8 +22,8 @@ _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
 """Of an end user's counter after its last use: there may be very many, and the ledger knows them all."""
 
-Known = Callable[[float], Awaitable[Spent]]
-"""What was spent since a moment."""
+Known = Callable[[float, float], Awaitable[Spent]]
+"""What was spent by requests that began in `[since, until)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +57,11 @@ class Levels:
         self._organisations = organisations
         self._meters: tuple[Meter, ...] = (Dollars(prices), Tokens(prices))
         self._freed = Freed()
-        self._gatherings: dict[tuple[str, float], _Gathering] = {}
+        self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
 
-    def of_key(self, tenant: Tenant) -> tuple[Purse, ...]:
-        """All but the end users', the team's dollars first: most teams have nothing else."""
+    def of_key(self, tenant: Tenant, at: float) -> tuple[Purse, ...]:
+        """All but the end users', the team's dollars first: most teams have nothing else. `at` (Unix seconds): in whose
+        windows; those may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -68,7 +69,7 @@ class Levels:
             name="team",
             owner=f"team {team}",
             where="budget.* in the team's policy",
-            known=lambda since: spent(Payer(team=team), since),
+            known=lambda since, until: spent(Payer(team=team), since, until),
             budgets=[each for each in budgets if each[1].per == "team"],
         )
         of_key = _Level(
@@ -76,7 +77,7 @@ class Levels:
             name=f"key:{key}",
             owner=f"key {key} of team {team}",
             where="budget.* (per: key) in the team's policy",
-            known=lambda since: spent(Payer(team=team, key_id=key), since),
+            known=lambda since, until: spent(Payer(team=team, key_id=key), since, until),
             budgets=[each for each in budgets if each[1].per == "key"],
         )
         above = _Level(
@@ -84,68 +85,68 @@ class Levels:
             name="organisation",
             owner=f"organisation {organisation}",
             where=f"organisations.{organisation}.budget.* in gateway.yaml",
-            known=lambda since: spent(Payer(organisation=organisation), since),
+            known=lambda since, until: spent(Payer(organisation=organisation), since, until),
             budgets=list(enumerate(self._organisations.get(organisation, ()))),
         )
-        return self._purses(tenant, [of_team, of_key]) + self._purses(tenant, [above])
+        return self._purses(tenant, at, [of_team, of_key]) + self._purses(tenant, at, [above])
 
-    def of_end_user(self, tenant: Tenant, end_user: str) -> tuple[Purse, ...]:
+    def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
         team = tenant.team
         level = _Level(
             tag=f"{team} {blake2b(end_user.encode(), digest_size=8).hexdigest()}",
             name="end_user",
             owner=f"this end user of team {team}",
             where="budget.* (per: end_user) in the team's policy",
-            known=lambda since: self._of_end_user(team, since, end_user),
+            known=lambda since, until: self._of_end_user(team, since, until, end_user),
             budgets=[each for each in enumerate(tenant.policy.budget) if each[1].per == "end_user"],
             many=True,
         )
-        return self._purses(tenant, [level])
+        return self._purses(tenant, at, [level])
 
-    def _purses(self, tenant: Tenant, levels: Sequence[_Level]) -> tuple[Purse, ...]:
+    def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[Purse, ...]:
         """One for each meter: what they count is taken from all of its accounts alike. `levels` have one tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
             Purse(tag, tenant.policy, meter, accounts, *rest)
             for meter in self._meters
-            if (accounts := tuple(account for level in levels for account in self._accounts(level, meter)))
+            if (accounts := tuple(account for level in levels for account in self._accounts(level, meter, at)))
         )
 
-    def _accounts(self, level: _Level, meter: Meter) -> Iterable[Account]:
+    def _accounts(self, level: _Level, meter: Meter, at: float) -> Iterable[Account]:
         now = self._time()
         for place, budget in level.budgets:
             limit = meter.limit(budget)
             if limit is None:
                 continue
-            start, end = window_bounds(budget.window, budget.timezone, now)
-            life_s = _USER_LIFE_S if level.many else _DAY_S + min(end - now, _LONGEST_S)
+            start, end = window_bounds(budget.window, budget.timezone, at)
+            life_s = _USER_LIFE_S if level.many else _DAY_S + min(max(0.0, end - now), _LONGEST_S)
             lease = self._leases.counter(
                 level.tag,
                 *("budget", level.name, meter.name, str(place), budget.window, budget.timezone, str(int(start))),
                 kind="sum",
                 limit=limit if budget.hard else MOST,
                 life_ms=int(1000 * life_s),
-                rebuild=partial(_base, level.known, start, meter),
+                rebuild=partial(_base, level.known, start, end, meter),
                 ahead=not level.many,
             )
             yield Account(budget, level.owner, level.where, lease, limit, start, end)
 
-    async def _of_end_user(self, team: str, since: float, end_user: str) -> Spent:
+    async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> Spent:
         """Asked for together with everyone whose counter is missing at the time."""
-        gathering = self._gatherings.get((team, since))
+        asked = team, since, until
+        gathering = self._gatherings.get(asked)
         if gathering is None:
-            ask = partial(self._spending.spent_by_end_users, team, since)
-            gathering = self._gatherings[team, since] = _Gathering(ask)
+            gathering = self._gatherings[asked] = _Gathering(partial(self._spending.spent_by_end_users, *asked))
         try:
             return await gathering.of(end_user)
         finally:
             if gathering.idle:
-                self._gatherings.pop((team, since), None)
+                self._gatherings.pop(asked, None)
 
 
-async def _base(known: Known, start: float, meter: Meter) -> int:
-    """Units on the ledger since `start`."""
-    return meter.of_ledger(await known(start))
+async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
+    """Units on the ledger in the window."""
+    return meter.of_ledger(await known(start, end))
 
 
 class _Gathering:

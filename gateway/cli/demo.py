@@ -24,14 +24,18 @@ from rich.table import Table
 
 from gateway.cli.options import Context, common
 from gateway.cli.tour import MARKER, STEPS, Step, write_policy
+from gateway.domain.units import pico_to_usd
 from gateway.domain.usage import Usage
 from gateway.ledger.prices import Catalogue
+from gateway.ledger.report import Line, Report, usage
 from gateway.policy.keys import create, revoke
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
 
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0
+LEDGER_PATIENCE_S, QUIET_S = 8.0, 1.5
+"""How long the sum may take, and how long nothing may have come after the last row: checks go on in the background."""
 POLICY_PATIENCE_S = 20.0
 
 
@@ -99,6 +103,7 @@ class Tour:
         self._alerts: list[dict[str, Any]] = []
         self._alerted = asyncio.Event()
         self._list_name = ""
+        self._began = time.time()
 
     async def play(self) -> list[Row]:
         database = Database(self._settings.database_url)
@@ -113,7 +118,8 @@ class Tour:
                 await self._in_force(session, keys["tour"][0])
                 rows = await self._ask_all(session, {name: secret for name, (secret, _) in keys.items()})
                 await self._show_alert()
-                self._sum_up(rows)
+                teams = [key.team for _, key in keys.values()]
+                self._sum_up(rows, *[await self._spent(database, team, rows) for team in teams])
                 return rows
         finally:
             for _, key in keys.values():
@@ -237,8 +243,19 @@ class Tour:
         if not self._alerts:
             self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]")
 
-    def _sum_up(self, rows: list[Row]) -> None:
-        spent = sum((Decimal(row.flight.get("cost_usd") or 0) for row in rows), Decimal(0))
+    async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
+        """What the ledger says, as `usage` and the page do, once all requests are on it and no more comes."""
+        asked = sum(row.flight.get("team") == team for row in rows)
+        report, seen_at = await usage(database, team=team, since=self._began), time.monotonic()
+        until = seen_at + LEDGER_PATIENCE_S
+        while time.monotonic() < until and (_requests(report) < asked or time.monotonic() < seen_at + QUIET_S):
+            await asyncio.sleep(0.2)
+            found = await usage(database, team=team, since=self._began)
+            if found.total != report.total:
+                report, seen_at = found, time.monotonic()
+        return report.total
+
+    def _sum_up(self, rows: list[Row], own: Line, neighbour: Line) -> None:
         saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
         table = Table(title="The tour in figures", show_header=False)
         table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
@@ -246,9 +263,16 @@ class Tour:
         table.add_row(
             "small tier", str(sum((row.flight.get("attempts") or [{}])[-1].get("tier") == "small" for row in rows))
         )
-        table.add_row("spent", f"${spent:.6f}")
+        table.add_row("spent", f"${pico_to_usd(own.cost_pico):.6f}")
+        table.add_row("of it background checks", f"${pico_to_usd(own.checks_pico):.6f}, {own.checks} calls")
+        table.add_row("spent by the other team", f"${pico_to_usd(neighbour.cost_pico):.6f}")
         table.add_row("saved, hypothetical", f"${saved:.6f} against list prices of {self._list_name}")
         self._console.print(table)
+
+
+def _requests(report: Report) -> int:
+    """At least so many are on the ledger; one that a simulated backend finished counts twice."""
+    return report.total.requests + sum(one.requests for one in report.simulated)
 
 
 HEAD = ("hard", "backend", "cache", "in", "trim", "out", "cost µ$", "saved µ$", "ms")

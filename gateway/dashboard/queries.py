@@ -12,6 +12,7 @@ from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cas
 
 from gateway.alerts import letters
 from gateway.domain.windows import iso
+from gateway.ledger.entries import CHECK
 from gateway.ledger.formats import dollars
 from gateway.state.tables import keys, ledger
 
@@ -87,8 +88,9 @@ def dearest(connection: Connection, which: ColumnElement[bool], count: int) -> l
 
 
 def _request(id: str, rows: list[Row[Any]]) -> dict[str, Any]:
-    first, last = rows[0], rows[-1]
-    ends = [row.at + row.duration_ms / 1000 for row in rows if row.duration_ms is not None]
+    own = [row for row in rows if row.kind != CHECK] or rows
+    first, last = own[0], own[-1]
+    ends = [row.at + (row.waited_ms + row.duration_ms) / 1000 for row in own if row.duration_ms is not None]
     return {
         "id": id,
         "at": iso(first.at),

@@ -157,11 +157,14 @@ class EndUsers(Protocol):
 class Spending(Protocol):
     """What was really spent: the truth that counters are rebuilt from. May raise when the ledger cannot be read."""
 
-    def spent(self, payer: Payer, since: float) -> Awaitable[Spent]:
-        """By attempts that began at `since` (Unix seconds) or later and have ended, those of dead workers included."""
+    def spent(self, payer: Payer, since: float, until: float) -> Awaitable[Spent]:
+        """By attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite), as far as the
+        attempts have ended, those of dead workers included."""
         ...
 
-    def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Awaitable[Mapping[str, Spent]]:
+    def spent_by_end_users(
+        self, team: str, since: float, until: float, end_users: Collection[str]
+    ) -> Awaitable[Mapping[str, Spent]]:
         """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
         ...
 

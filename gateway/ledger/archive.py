@@ -11,7 +11,7 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.units import usd_text
-from gateway.ledger.entries import newest
+from gateway.ledger.entries import CHECK, newest
 from gateway.ledger.rows import Row
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
@@ -49,11 +49,12 @@ class Archive:
 def retold(rows: Sequence[Row]) -> dict[str, Any]:
     """The flight record of the request that `rows` belong to, in the order of its attempts.
 
-    What the ledger does not keep is None or empty: the route with its candidates, notes, and what the client was told.
+    Costs and times are the request's own, without background checks, which stand among the attempts all the same. What
+    the ledger does not keep is None or empty: the route with its candidates, notes, and what the client was told.
     """
-    first = rows[0]
     calls = [row for row in rows if row.attempt > 0]  # 0: answered by the cache
-    served = _served(rows)
+    rows = [row for row in rows if row.kind != CHECK] or rows  # what was asked later to compare served nobody
+    first, served = rows[0], _served(rows)
     return {
         "id": first.request_id,
         "team": first.team,
@@ -125,8 +126,8 @@ def _cost(rows: Sequence[Row]) -> int | None:
 
 
 def _since(first: Row, row: Row, after_ms: float | None) -> float | None:
-    """Milliseconds of `row`, counted from where `first` began: the request's own beginning is not in the ledger."""
-    return None if after_ms is None else round((row.at - first.at) * 1000 + after_ms, 3)
+    """Milliseconds of `row`, counted from the request's beginning."""
+    return None if after_ms is None else round((row.called_at - first.at) * 1000 + after_ms, 3)
 
 
 def _usd(pico: int | None) -> str | None:

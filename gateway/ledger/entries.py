@@ -11,21 +11,25 @@ from gateway.state.tables import ledger, ledger_sums
 
 IDLE = "idle"
 """The kind of rows that nobody asked for: what a machine cost in an hour beyond its attempts."""
+CHECK = "shadow"
+"""The kind of background checks: attempts whose answers serve nobody, but only show how good others are. Their team
+pays for them, so whatever is called spent has them in it."""
 _BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
 newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
 """Of the ledger's rows, those that no later row supersedes."""
 _raw = select(
     *(ledger.c[name] for name in _BOTH),
-    *(ledger.c.session, ledger.c.prices, literal(1).label("attempts"), literal(0).label("alike")),
+    *(ledger.c.session, ledger.c.prices, ledger.c.waited_ms),
+    *(literal(1).label("attempts"), literal(0).label("alike")),
 ).where(newest)
 _summed = select(
     *(ledger_sums.c[name] for name in _BOTH),
-    *(literal("").label("session"), literal("").label("prices")),
+    *(literal("").label("session"), literal("").label("prices"), literal(0).label("waited_ms")),
     *(ledger_sums.c.attempts, ledger_sums.c.requests.label("alike")),
 )
 entries = union_all(_raw, _summed).subquery("entries")
-"""The ledger's columns, as far as sums keep them, and `attempts`: raw rows behind this one. `alike`: 0 for a raw row;
-else its `request_id` stands for so many requests."""
+"""The ledger's columns, as far as sums keep them (they know no `session`, `prices` and `waited_ms`), and `attempts`:
+raw rows behind this one. `alike`: 0 for a raw row; else its `request_id` stands for so many requests."""
 
 
 _alone = _raw.subquery("alone")

@@ -22,6 +22,7 @@ MONEY = {
     "idle_pico": "idle_usd",
     "undecided_pico": "undecided_usd",
     "decided_pico": "decided_usd",
+    "checks_pico": "checks_usd",
 }
 ADEQUACY = "decided_adequacy"
 """Mean of what routing expected; null, in CSV empty, where it looked on at nothing."""
@@ -100,8 +101,12 @@ def _rate(currency: Currency) -> str:
 
 
 def notes(report: Report) -> list[str]:
-    """What is not in the figures, a sentence each."""
+    """What is in the figures beside requests, and what is not in them, a sentence each."""
     found = []
+    if count := report.total.checks:
+        found.append(
+            f"Of these costs, {cents(report.total.checks_pico)} USD are for background checks: {count:,} attempts."
+        )
     if count := report.total.unpriced:
         found.append(
             f"Attempts whose price is not, or not wholly, known, so that these figures lack something: {count:,}."

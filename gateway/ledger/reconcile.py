@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import Connection, and_, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, func, or_, select
 
-from gateway.ledger.dimensions import column
 from gateway.ledger.entries import IDLE, entries, within
 from gateway.ledger.formats import dollars
 from gateway.ledger.invoices import Invoice, plain
@@ -105,7 +104,14 @@ def _chosen(backends: Sequence[str], provider: str, since: float, until: float) 
     c = entries.c
     listed = c.price_source.startswith(f"list {provider}/", autoescape=True)
     asked = [c.attempt > 0, c.kind != IDLE, c.simulated.is_(False)]
-    return [or_(c.backend.in_(backends), listed), *asked, *within(since, until)]
+    # The provider's day is that of the call. What was rolled up no longer knows of waiting.
+    called = [_called_at() >= since, _called_at() < until]
+    return [or_(c.backend.in_(backends), listed), *asked, *called, *within(since - DAY_S, until)]
+
+
+def _called_at() -> ColumnElement[float]:
+    called: ColumnElement[float] = entries.c.at + entries.c.waited_ms / 1000.0
+    return called
 
 
 def _tokens() -> tuple[Any, Any]:
@@ -127,7 +133,9 @@ def _by_id(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
     c = entries.c
     sent, came = _tokens()
-    day = column(entries, "day", sqlite=connection.dialect.name == "sqlite").label("day")
+    days = _called_at() / DAY_S
+    # SQLite may lack FLOOR, PostgreSQL's CAST rounds.
+    day = cast(days if connection.dialect.name == "sqlite" else func.floor(days), Integer).label("day")
     query = select(day, c.model, func.sum(c.attempts), func.sum(sent), func.sum(came), *pico_sum(c.cost_pico))
     return _sums(
         connection,

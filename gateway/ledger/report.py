@@ -12,9 +12,12 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 from gateway.domain.price import Price
 from gateway.domain.usage import Usage
 from gateway.ledger.dimensions import column, dimensions, written
-from gateway.ledger.entries import IDLE, entries, of, within
+from gateway.ledger.entries import CHECK, IDLE, entries, of, within
 from gateway.ledger.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
+
+_NO_REQUESTS = (IDLE, CHECK)
+"""Kinds of rows that no client asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,10 @@ class Line:
     """What their tokens would have cost as routing decided."""
     decided_ppm: int = 0
     """Sum of the adequacies that it expected, in millionths."""
+    checks: int = 0
+    """Attempts that are background checks; no client asked for them, so they are no `requests`."""
+    checks_pico: int = 0
+    """Part of `cost_pico`: of those."""
 
     def plus(self, other: Line) -> Line:
         counts = {name: getattr(self, name) + getattr(other, name) for name in COUNTS}
@@ -153,7 +160,7 @@ def _lines(
     tokens = c.input_tokens + c.cached_tokens + written + other + c.output_tokens + c.reasoning_tokens + made
     looked_on = and_(c.decided != "", c.decided_pico.is_not(None), c.cost_pico.is_not(None))
     columns = [
-        func.count(case((and_(c.alike == 0, c.kind != IDLE), c.request_id)).distinct()),
+        func.count(case((and_(c.alike == 0, c.kind.not_in(_NO_REQUESTS)), c.request_id)).distinct()),
         _sum(c.attempts, called),
         _sum(c.attempts, called, c.outcome == "failed"),
         _sum(c.attempts, called, c.outcome == "interrupted"),
@@ -173,6 +180,8 @@ def _lines(
         *pico_sum(case((looked_on, c.cost_pico))),
         *pico_sum(case((looked_on, c.decided_pico))),
         _sum(c.decided_ppm, looked_on),
+        _sum(c.attempts, c.kind == CHECK),
+        *pico_sum(case((c.kind == CHECK, c.cost_pico))),
     ]
     found = connection.execute(select(*group, *columns).where(which).group_by(*group).order_by(*group)).all()
     alike = _alike(connection, which, group) if table is entries else {}
@@ -190,7 +199,8 @@ def _alike(
     """Requests behind rolled-up rows, by group: each stand-in counts for as many as it stands for, once."""
     c = entries.c
     named = [column.label(f"g{number}") for number, column in enumerate(group)]
-    once = select(*named, c.request_id, c.alike).where(which, c.alike > 0, c.kind != IDLE).distinct().subquery()
+    asked = and_(which, c.alike > 0, c.kind.not_in(_NO_REQUESTS))
+    once = select(*named, c.request_id, c.alike).where(asked).distinct().subquery()
     by = [once.c[column.name] for column in named]
     found = connection.execute(select(*by, func.sum(once.c.alike)).group_by(*by)).all()
     return {tuple(map(str, row[:-1])): int(row[-1] or 0) for row in found}

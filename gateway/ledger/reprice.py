@@ -23,7 +23,7 @@ def repriced(
         backend = backends.get(row.backend)
         if backend is None or backend.model != row.model:
             continue
-        price = prices_on(datetime.fromtimestamp(row.at, UTC).date()).price(backend)
+        price = prices_on(datetime.fromtimestamp(row.called_at, UTC).date()).price(backend)
         if price is None:
             continue
         usage = row.usage

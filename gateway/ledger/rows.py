@@ -32,6 +32,9 @@ class Row(NamedTuple):
     Times are Unix seconds, money pico-dollars. Up to `region` a row is known when its attempt opens. From `stream` on
     stand those that most rows leave at their defaults: a line ends, and so does its INSERT, with the last that is not.
     New columns go to the end: what hashes of rows are made of must stay the same.
+
+    `at` is when the request began, also of its later attempts, so that all its rows are in the window of the budgets
+    that it was held in. The call itself began `waited_ms` later.
     """
 
     id: str
@@ -87,6 +90,12 @@ class Row(NamedTuple):
     service_tier: str = ""
     unpriced: str = ""
     doubt: str = ""
+    waited_ms: int = 0
+
+    @property
+    def called_at(self) -> float:
+        """When the call of the backend began, Unix seconds."""
+        return self.at + self.waited_ms / 1000
 
     @property
     def usage(self) -> Usage:
@@ -114,7 +123,7 @@ _RARE = tuple(Row._field_defaults[name] for name in FIELDS[LEAST:])
 _UNDECIDED = ("", None, 0)
 _ASKED = (
     *("stream", "end_user", "cost_centre", "difficulty", "trimmed_tokens", "tags", "simulated", "kind"),
-    "service_tier",
+    *("service_tier", "waited_ms"),
 )
 _UNASKED = tuple(Row._field_defaults[name] for name in _ASKED)
 
@@ -127,7 +136,7 @@ def opening(attempt: Attempt, record: Record) -> tuple[Any, ...]:
         attempt.id,
         record.request_id,
         attempt.number,
-        attempt.started_at,
+        record.started_at,
         tenant.organisation,
         key.team,
         key.lineage,
@@ -154,6 +163,7 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.backend.kind == "simulated",
         attempt.kind,
         attempt.service_tier,
+        _waited_ms(attempt, record),
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -203,6 +213,7 @@ def ending(
         usage.service_tier[:MOST_TIER],
         attempt.unpriced,
         usage.doubt[:MOST_DOUBT],
+        _waited_ms(attempt, record),
     )
     usual = (
         attempt.outcome,
@@ -246,7 +257,7 @@ def from_cache(record: Record, usage: Usage, saved_pico: int | None, outcome: Ou
         usage.image_tokens,
         "",
         *_UNDECIDED,
-        *("", "", ""),
+        *("", "", "", 0),
     )
     return (
         f"{record.request_id}-0",
@@ -285,6 +296,14 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
     while length and rare[length - 1] == _RARE[length - 1]:
         length -= 1
     return rare[:length]
+
+
+def _waited_ms(attempt: Attempt, record: Record) -> int:
+    """0 for a first attempt that was called within a second: nearly all are, and their rows stay short."""
+    waited_s = attempt.started_at - record.started_at
+    if waited_s < 1 and attempt.number == record.before + 1:
+        return 0
+    return min(max(0, round(waited_s * 1000)), MOST_TOKENS)
 
 
 def _tags(record: Record) -> str:
@@ -346,6 +365,7 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
     `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
+    called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     usage, cost = Usage(entry["tokens"], output_tokens=delivered), None
     if "prices" in entry:
         cost = price_of(entry["prices"]).cost(usage)
@@ -362,5 +382,5 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
         price_source=entry.get("source", ""),
         prices=entry.get("prices", ""),
         received_bytes=0 if mark is None else mark.output_bytes,
-        duration_ms=None if mark is None or mark.at is None else round((mark.at - opened["at"]) * 1000, 3),
+        duration_ms=None if mark is None or mark.at is None else round((mark.at - called_at) * 1000, 3),
     )

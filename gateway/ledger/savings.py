@@ -22,10 +22,10 @@ METHOD = (
     "today's price, with as many tokens of answer and with the input before trimming.",
     "The reference's prompt cache is taken to be warm: within a session everything that an earlier request sent or got "
     "is read from it, and writing to it costs nothing. Without a session, what was read from a cache in fact.",
-    "Cost: all attempts of those teams, so the own overhead is in it: failed, escalated, hedged and shadow attempts. "
-    "Grading and embedding run inside the gateway and cost no tokens.",
-    "Tokens are counted as the model that served did. On neither side: embeddings, what is passed through, what has no "
-    "known price. Rolled-up sums know no sessions.",
+    "Cost: all that those teams spent, so the own overhead is in it: failed, escalated, hedged and shadow attempts "
+    "(background checks). Grading and embedding run inside the gateway and cost no tokens.",
+    "Tokens are counted as the model that served did. On both sides, at what they cost: embeddings and what is passed "
+    "through. On neither side: what has no known price. Rolled-up sums know no sessions.",
 )
 OVERHEAD = ("failed", "escalated", "hedge", "shadow")
 _ELSEWHERE = ("openai_embeddings", "openai_other")
@@ -85,20 +85,26 @@ def _statement(
     connection: Connection, team: str, reference: tuple[Backend, Price] | None, since: float | None, until: float | None
 ) -> Statement:
     c = entries.c
-    chat = and_(c.simulated.is_(False), c.kind != IDLE, c.dialect.not_in(_ELSEWHERE), *within(since, until, team))
-    priced = and_(chat, or_(c.cost_pico.is_not(None), c.attempt == 0))
+    spent = and_(c.simulated.is_(False), c.kind != IDLE, *within(since, until, team))
+    chat, elsewhere = c.dialect.not_in(_ELSEWHERE), c.dialect.in_(_ELSEWHERE)
+    priced = and_(spent, chat, or_(c.cost_pico.is_not(None), c.attempt == 0))
+    wanted = [elsewhere, *(and_(chat, _is_overhead(which)) for which in OVERHEAD)]
     costs = [
-        column
-        for which in (None, *OVERHEAD)
-        for column in pico_sum(c.cost_pico if which is None else case((_is_overhead(which), c.cost_pico)))
+        column for one in (c.cost_pico, *(case((which, c.cost_pico)) for which in wanted)) for column in pico_sum(one)
     ]
-    unpriced = func.sum(case((and_(c.cost_pico.is_(None), c.outcome != "failed"), c.attempts), else_=0))
-    values = connection.execute(select(unpriced, *costs).where(chat)).one()
-    sums = [whole(*values[at : at + 2]) for at in range(1, len(values), 2)]
+    unpriced = func.sum(case((and_(chat, c.cost_pico.is_(None), c.outcome != "failed"), c.attempts), else_=0))
+    values = connection.execute(select(unpriced, *costs).where(spent)).one()
+    cost, unrouted, *overhead = [whole(*values[at : at + 2]) for at in range(1, len(values), 2)]
     requests, baseline = _baseline(connection, and_(priced, _is_served()), reference)
     name = "" if reference is None else reference[0].name
     return Statement(
-        team, name, requests, baseline, sums[0], dict(zip(OVERHEAD, sums[1:], strict=True)), int(values[0] or 0)
+        team,
+        name,
+        requests,
+        None if baseline is None else baseline + unrouted,
+        cost,
+        dict(zip(OVERHEAD, overhead, strict=True)),
+        int(values[0] or 0),
     )
 
 

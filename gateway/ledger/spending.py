@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -31,29 +32,31 @@ class Spending:
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
-    async def spent(self, payer: Payer, since: float) -> Spent:
-        """By attempts of `payer` that began at `since` (Unix seconds) or later and have ended.
+    async def spent(self, payer: Payer, since: float, until: float = math.inf) -> Spent:
+        """By attempts of `payer`, of requests that began in `[since, until)` (Unix seconds), that have ended.
 
         Raises LedgerUnavailable.
         """
         named = {"organisation": payer.organisation, "team": payer.team, "key_id": payer.key_id}
         asked = {name: value for name, value in named.items() if value}
-        which = and_(entries.c.at >= since, *(entries.c[name] == value for name, value in asked.items()))
+        which = and_(*_within(since, until), *(entries.c[name] == value for name, value in asked.items()))
 
         def counts(row: Row) -> bool:
-            return row.at >= since and all(getattr(row, name) == value for name, value in asked.items())
+            return since <= row.at < until and all(getattr(row, name) == value for name, value in asked.items())
 
         return (await self._ask(which, counts, None)).get("", Spent())
 
-    async def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Mapping[str, Spent]:
+    async def spent_by_end_users(
+        self, team: str, since: float, until: float, end_users: Collection[str]
+    ) -> Mapping[str, Spent]:
         """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
         c, wanted = entries.c, frozenset(end_users)
-        which = and_(c.at >= since, c.team == team)
+        which = and_(*_within(since, until), c.team == team)
         if len(wanted) <= _MANY:
             which = and_(which, c.end_user.in_(wanted))
 
         def counts(row: Row) -> bool:
-            return row.at >= since and row.team == team and row.end_user in wanted
+            return since <= row.at < until and row.team == team and row.end_user in wanted
 
         found = await self._ask(which, counts, "end_user")
         return {name: spent for name, spent in found.items() if name in wanted}
@@ -108,6 +111,11 @@ class Spending:
                 if dead:  # what it left open cost money too, and the writer may not have closed it yet
                     rows += lane.orphans(slots.read(slots.path_of(self._directory, name)))
         return rows
+
+
+def _within(since: float, until: float) -> list[ColumnElement[bool]]:
+    c = entries.c
+    return [c.at >= since, *([] if math.isinf(until) else [c.at < until])]
 
 
 def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, Spent]:

@@ -74,13 +74,13 @@ def _attempts(connection: Connection, backend: str, since: float) -> list[tuple[
     )  # fmt: skip
     came = c.output_tokens + c.reasoning_tokens + c.audio_tokens + c.image_tokens
     query = (
-        select(c.at, c.duration_ms, sent, came)
+        select(c.at, c.waited_ms, c.duration_ms, sent, came)
         .where(c.at >= since, c.backend == backend, c.attempt > 0, c.duration_ms.is_not(None), sent + came > 0)
         .order_by(c.at.desc())
         .limit(MOST_ATTEMPTS)
     )
-    rows = connection.execute(query).all()
-    return [(at, at + ms / 1000, int(came) + int(sent) * READING_SHARE) for at, ms, sent, came in rows]
+    rows = [(at + waited_ms / 1000, *rest) for at, waited_ms, *rest in connection.execute(query)]
+    return [(began, began + ms / 1000, int(came) + int(sent) * READING_SHARE) for began, ms, sent, came in rows]
 
 
 def _rounded(rate: Decimal) -> Decimal:

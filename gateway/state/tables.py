@@ -56,10 +56,10 @@ ledger = Table(
     Column("id", String(64), primary_key=True),  # the attempt's id, so that replay is idempotent
     Column("request_id", String(48), nullable=False, index=True),
     Column("attempt", Integer, nullable=False),  # 0: answered without a backend (cache)
-    Column("at", Float, nullable=False, index=True),
+    Column("at", Float, nullable=False, index=True),  # when the request began: all its attempts are in one window
     Column("organisation", String(64), nullable=False),
     Column("team", String(64), nullable=False),
-    Column("key_id", String(32), nullable=False),
+    Column("key_id", String(32), nullable=False),  # of the first key of its lineage
     Column("session", String(128), nullable=False, default=""),
     Column("tags", Text, nullable=False, default="{}"),  # JSON object
     Column("dialect", String(32), nullable=False),
@@ -107,6 +107,7 @@ ledger = Table(
     Column("service_tier", String(128), nullable=False, server_default=""),  # that served; empty: the standard one
     Column("unpriced", Text, nullable=False, server_default=""),  # units without a price: web_search:5,service_tier=…
     Column("doubt", String(200), nullable=False, server_default=""),  # how reported numbers contradict each other
+    Column("waited_ms", Integer, nullable=False, server_default="0"),  # from `at` to the call; 0: hardly any time
     Column("chain", String(16), nullable=False, server_default=""),  # of the writer; empty: older than chains
     Column("chain_seq", BigInteger),
     Column("chain_hash", LargeBinary(32)),

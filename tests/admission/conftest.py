@@ -66,11 +66,13 @@ def tenant(key: str = "k1", **policy: Any) -> Tenant:
     return Tenant(Key(key, "search"), Policy(team="search", **policy))
 
 
-def record(who: Tenant, *, stream: bool = False) -> Record:
-    return Record("req_1", who, "auto", "openai_chat", stream)
-
-
 JANUARY = 1_767_225_600.0
+BEGINNING = JANUARY + 3600
+"""When clocks begin, and requests."""
+
+
+def record(who: Tenant, *, stream: bool = False, at: float = BEGINNING) -> Record:
+    return Record("req_1", who, "auto", "openai_chat", stream, started_at=at)
 
 
 class Ledger:
@@ -85,14 +87,16 @@ class Ledger:
         self.asked = 0
         self.broken = False
 
-    async def spent(self, payer: Payer, since: float) -> Spent:
+    async def spent(self, payer: Payer, since: float, until: float) -> Spent:
         self.asked += 1
         self.payers.append(payer)
         if self.broken:
             raise OSError("no ledger")
         return Spent(self.pico, self.tokens)
 
-    async def spent_by_end_users(self, team: str, since: float, end_users: Collection[str]) -> Mapping[str, Spent]:
+    async def spent_by_end_users(
+        self, team: str, since: float, until: float, end_users: Collection[str]
+    ) -> Mapping[str, Spent]:
         self.asked += 1
         self.together.append(len(end_users))
         await asyncio.sleep(0.02)
@@ -100,7 +104,7 @@ class Ledger:
 
 
 class Clock:
-    def __init__(self, now: float = JANUARY + 3600) -> None:
+    def __init__(self, now: float = BEGINNING) -> None:
         self.now = now
 
     def __call__(self) -> float:
@@ -152,8 +156,8 @@ def broke(limit: str = "1", **more: Any) -> Tenant:
     return tenant(budget={"limit_usd": limit, **more})
 
 
-async def spend(budgets: Budgets, who: Tenant, nano: int) -> None:
-    with released(budgets.hold(who, record(who), asking(10))) as hold:
+async def spend(budgets: Budgets, who: Tenant, nano: int, at: float = BEGINNING) -> None:
+    with released(budgets.hold(who, record(who, at=at), asking(10))) as hold:
         await hold.extend(backend(), 10)
         hold.settle(nano * 1000)
 

@@ -82,7 +82,7 @@ async def test_a_new_window_begins_with_a_whole_budget(state: State) -> None:
         clock.now += 3600
         assert await budgets.exhausted(who) is None
         late.settle(9_000_000_000)  # belongs to the hour in which it began
-        await spend(budgets, who, 9_000_000)
+        await spend(budgets, who, 9_000_000, clock.now)
         assert await budgets.exhausted(who) is None
 
 

@@ -13,6 +13,7 @@ from gateway.domain.units import PICO_PER_USD
 from gateway.errors import BudgetExhausted
 from gateway.state.connection import State
 from tests.admission.conftest import (
+    BEGINNING,
     JANUARY,
     Clock,
     Ledger,
@@ -27,8 +28,8 @@ from tests.admission.conftest import (
 MADRID = ZoneInfo("Europe/Madrid")
 
 
-async def spend(budgets: Budgets, who: Tenant, nano: int, end_user: str = "") -> None:
-    seen = record(who)
+async def spend(budgets: Budgets, who: Tenant, nano: int, end_user: str = "", at: float = BEGINNING) -> None:
+    seen = record(who, at=at)
     seen.end_user = end_user
     with released(budgets.hold(who, seen, asking(10))) as hold:
         await hold.extend(backend(), 10)
@@ -123,7 +124,7 @@ async def test_a_soft_budget_refuses_nobody_and_tells(state: State) -> None:
 async def test_windows_end_by_the_clocks_of_their_zone(state: State, window: str, now: float, whole_again: str) -> None:
     async with budgets_on(state, Ledger(), clock=Clock(now)) as budgets:
         who = tenant(budget={"limit_usd": "0.01", "window": window, "timezone": "Europe/Madrid"})
-        await spend(budgets, who, 10_000_000)
+        await spend(budgets, who, 10_000_000, at=now)
         with pytest.raises(BudgetExhausted, match=f"It begins anew at {whole_again}"):
             await budgets.refuse_exhausted(who)
 
@@ -132,7 +133,7 @@ async def test_a_clock_that_jumps_back_finds_the_old_window_as_it_was_left(state
     clock = Clock(JANUARY + 30)
     async with budgets_on(state, Ledger(), clock=clock) as budgets:
         who = tenant(budget={"limit_usd": "0.01", "window": "month"})
-        await spend(budgets, who, 10_000_000)
+        await spend(budgets, who, 10_000_000, at=clock.now)
         clock.now = JANUARY - 30
         await budgets.refuse_exhausted(who)  # December was never used
         clock.now = JANUARY + 31

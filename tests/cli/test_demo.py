@@ -126,6 +126,25 @@ def test_the_first_tour_is_played_and_summed_up(demo: Demo) -> None:
         assert text not in demo.log
 
 
+def test_the_tours_sum_is_the_ledgers_with_background_checks_in_it(demo: Demo) -> None:
+    team = re.search(r"alert received at the webhook: Team (demo-\w+) has spent", demo.log)
+    assert team
+    total = demo.json("usage", "--team", team[1])["total"]
+    spent, checks, calls = (
+        re.search(r"spent\s+│ \$([\d.]+)", demo.log),
+        *(
+            re.search(rf"of it background checks\s+│ {what}", demo.log)
+            for what in (r"\$([\d.]+)", r"\$[\d.]+, (\d+) calls")
+        ),
+    )
+    assert spent
+    assert checks
+    assert calls
+    assert float(spent[1]) == pytest.approx(float(total["cost_usd"]), abs=1e-6)
+    assert float(checks[1]) == pytest.approx(float(total["checks_usd"]), abs=1e-6)
+    assert int(calls[1]) == total["checks"]
+
+
 def test_what_to_paste_is_shown_and_works(demo: Demo) -> None:
     found = re.search(r"Demo key\s+(tg-[A-Za-z0-9_-]{32,})", demo.log)
     base = re.search(r"Base URL\s+(http://127\.0\.0\.1:\d+/v1)", demo.log)

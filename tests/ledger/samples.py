@@ -56,6 +56,8 @@ def begin(record: Record, backend: Backend = LARGE, *, at: float | None = None, 
     attempt.input_tokens = tokens
     if at is not None:
         attempt.started_at = at
+        if attempt.number == 1:  # nothing was waited for
+            record.started_at = at
     return attempt
 
 

@@ -69,7 +69,7 @@ def test_the_rarest_fact_makes_a_whole_row() -> None:
     values = opening(attempt, entry) + ending(attempt, entry, Usage(1, audio_tokens=2, image_tokens=3), "")
     assert FIELDS[len(values) :] == [
         *("supersedes", "decided", "decided_pico", "decided_ppm"),
-        *("service_tier", "unpriced", "doubt"),
+        *("service_tier", "unpriced", "doubt", "waited_ms"),
     ]
     row = Row.of(values)
     assert (row.audio_tokens, row.image_tokens, row.simulated) == (2, 3, True)
@@ -99,7 +99,7 @@ def test_a_token_an_event_or_more_where_events_carry_much_text(chunks: int, outp
 
 def test_an_orphan_costs_what_its_beginning_knew() -> None:
     entry = record()
-    attempt = begin(entry)
+    attempt = begin(entry, at=1_800_000_000.0)
     opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
     line = {"tokens": 100, "prices": "input=50 output=7", "source": "test"}
     assert orphan(opened, line, None).cost_pico == 5000

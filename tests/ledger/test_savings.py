@@ -80,7 +80,7 @@ def test_losses_are_shown(any_database: Database) -> None:
     assert told["method"] == METHOD
 
 
-def test_what_cannot_be_compared_is_on_neither_side(any_database: Database) -> None:
+def test_what_is_not_routed_is_on_both_sides_and_what_has_no_price_on_neither(any_database: Database) -> None:
     unpriced = row(cost_pico=None)
     book(
         any_database,
@@ -91,8 +91,8 @@ def test_what_cannot_be_compared_is_on_neither_side(any_database: Database) -> N
         row(kind="idle", attempt=0),
     )
     one = statement(any_database)
-    assert (one.requests, one.unpriced, one.baseline_pico) == (1, 1, USUAL)
-    assert one.cost_pico == 50_500_000
+    assert (one.requests, one.unpriced, one.baseline_pico) == (1, 1, USUAL + 50_500_000)
+    assert one.cost_pico == 2 * 50_500_000
 
 
 def test_long_calls_cost_the_references_own_tier(any_database: Database) -> None:

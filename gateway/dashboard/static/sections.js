@@ -301,6 +301,9 @@ export function notices({ total, by, mode }) {
     said.push(h("p", { class: "notice warn" }, h("strong", {}, "Spend is incomplete. "),
       `${plural(total.unpriced, "call")} of ${names} used tokens that nobody knows the price of. Their cost is unknown, not zero, and in none of these figures. Give the backend a price in gateway.yaml.`));
   }
+  if (total.checks) {
+    said.push(h("p", { class: "notice" }, money(total.checks_usd), ` of what was spent are background checks: ${plural(total.checks, "call")} whose answers only show whether others were as good.`));
+  }
   if (total.estimated) {
     said.push(h("p", { class: "notice" }, `The backend did not say how many tokens ${plural(total.estimated, "call")} used; the gateway counted them itself.`));
   }
