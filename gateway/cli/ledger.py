@@ -149,7 +149,9 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
 @click.option("--zero", is_flag=True, help="Rows that cost nothing, instead of those without a price.")
 @click.option("--yes", is_flag=True, help="Write it; without, only say what would be written.")
 def reprice(context: Context, model: str, since: str | None, until: str | None, zero: bool, yes: bool) -> None:
-    """Give attempts the price that is known for them now; also where only their service tier had none.
+    """Give attempts the price that is known for them now.
+
+    Also those whose service tier alone had none.
 
     Nothing written is changed: each row is superseded by one that names it, and reports count the newest.
     Rows that retention has made sums of are out of reach.

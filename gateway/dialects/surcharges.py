@@ -33,10 +33,6 @@ _TOOLS = (
     ("image_generation", IMAGE_GENERATION),
 )
 """How a tool's type begins: dates and `_preview` follow."""
-_OWN = frozenset(("function", "custom"))
-"""Types of tools that the client runs itself."""
-_SEARCHES = ("web_search_options", "search_parameters")
-"""Fields of chat that let the model search: OpenAI's, xAI's."""
 _SEARCHING = ("-search-preview", "-search-api")
 """In names of models that search with every answer."""
 
@@ -80,19 +76,14 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
-    if not wanted.service_tier and not wanted.open:
-        return price
-    asked = price.at(wanted.service_tier)
-    if asked is None:
-        return None
+    asked = price.at_least(wanted.service_tier)
+    if asked is None or not wanted.open:
+        return asked
     if asked is price:
-        return price.unasked() if wanted.open else price
-    known = [price.without_tiers(), asked]
-    if wanted.open:
-        parts = wanted.service_tier.split("+")
-        names = ("+".join(sorted({*parts, one})) for one in price.choosable)
-        known += [tier for name in names if (tier := price.tiers.get(name)) is not None]
-    return dearest_of(known)
+        return price.unasked()
+    parts = wanted.service_tier.split("+")
+    names = ("+".join(sorted({*parts, one})) for one in price.choosable)
+    return dearest_of([asked, *(tier for name in names if (tier := price.tiers.get(name)) is not None)])
 
 
 def _openai(value: Any) -> str | None:
@@ -111,20 +102,19 @@ def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
 
 
 def _fees(body: Mapping[str, Any], model: str) -> tuple[str, ...]:
-    found = set()
-    if any(type(body.get(name)) is dict for name in _SEARCHES) or any(part in model for part in _SEARCHING):
-        found.add(WEB_SEARCH)
-    tools = body.get("tools")
-    if type(tools) is list:
-        found |= _of_tools(tools)
+    found = _of_tools(tools) if type(tools := body.get("tools")) is list else set[str]()
+    if "web_search_options" in body or "search_parameters" in body or "-search-" in model:
+        fields = (body.get("web_search_options"), body.get("search_parameters"))
+        if any(type(said) is dict for said in fields) or any(part in model for part in _SEARCHING):
+            found.add(WEB_SEARCH)
     return tuple(sorted(found)) if found else ()
 
 
 def _of_tools(tools: Iterable[Any]) -> set[str]:
-    found = set()
+    found = set[str]()
     for tool in tools:
         kind = tool.get("type") if type(tool) is dict else None
-        if type(kind) is not str or kind in _OWN:
+        if kind == "function" or type(kind) is not str:
             continue
         if kind == "shell" and type(place := tool.get("environment")) is dict and place.get("type") != "local":
             found.add(CODE_EXECUTION)

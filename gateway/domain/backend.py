@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.policy import Section
-from gateway.domain.price_classes import ServiceTiers
+from gateway.domain.price_classes import Factor, TierKey, few_factors
 from gateway.domain.request import DialectName
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
@@ -34,6 +34,17 @@ RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tiers from weak to strong."""
 
 
+class TierEntry(Section):
+    """The prices of one service tier, in USD per 1M tokens."""
+
+    input: TokenUsd = Field(description="USD per 1M input tokens at this tier.")
+    cached_input: TokenUsd | None = Field(None, description="Likewise, read from the provider's cache.")
+    cache_write_5m: TokenUsd | None = Field(None, description="Likewise, written to a 5-minute cache.")
+    cache_write_1h: TokenUsd | None = Field(None, description="Likewise, written to a 1-hour cache.")
+    output: TokenUsd = Field(description="USD per 1M output tokens at this tier.")
+    reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens at this tier.")
+
+
 class PriceEntry(Section):
     """`{machine_hour_usd: 2.10}` or USD per 1M tokens `{input: 0.15, cached_input: 0.075, output: 0.60}`."""
 
@@ -43,7 +54,7 @@ class PriceEntry(Section):
     cache_write_1h: TokenUsd | None = Field(None, description="USD per 1M tokens written to a 1-hour cache.")
     output: TokenUsd | None = Field(None, description="USD per 1M output tokens.")
     reasoning: TokenUsd | None = Field(None, description="USD per 1M reasoning tokens.")
-    service_tiers: ServiceTiers = Field(
+    service_tiers: dict[TierKey, Factor | TierEntry] = Field(
         default_factory=dict,
         description="Per service tier (priority, flex, fast, us): a factor on these prices, or the tier's own.",
     )
@@ -58,6 +69,7 @@ class PriceEntry(Section):
         per_token = self.input is not None and self.output is not None
         if per_token == (self.machine_hour_usd is not None):
             raise ValueError("give either machine_hour_usd, or both input and output")
+        few_factors(self.service_tiers)
         if self.service_tiers and not per_token:
             raise ValueError("service_tiers: a machine's hour costs the same at every tier; leave it out")
         return self

@@ -49,6 +49,7 @@ class Price:
     """Whatever tier a backend names, this price holds: a machine's hour costs what it costs."""
     _dearest: Price | None = field(default=None, init=False, repr=False, compare=False)
     _unasked: Price | None = field(default=None, init=False, repr=False, compare=False)
+    _at_least: Mapping[str, Price] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Made once, because they are asked for with each request. Without tiers there is nothing to make."""
@@ -57,6 +58,8 @@ class Price:
             chosen = [self.tiers[name] for name in self.choosable if name in self.tiers]
             object.__setattr__(self, "_dearest", dearest_of((standard, *self.tiers.values())))
             object.__setattr__(self, "_unasked", dearest_of((standard, *chosen)) if chosen else None)
+            floors = {name: dearest_of((standard, tier)) for name, tier in self.tiers.items()}
+            object.__setattr__(self, "_at_least", floors)
 
     @classmethod
     def per_million(
@@ -83,6 +86,10 @@ class Price:
     def unasked(self) -> Price:
         """A price not below that of any tier that the provider may serve a call at that names none."""
         return self if self._unasked is None else self._unasked
+
+    def at_least(self, service_tier: str) -> Price | None:
+        """A price not below that of the tier, nor below the standard one; None where nobody knows the tier."""
+        return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
         """The standard tier alone."""

@@ -61,15 +61,15 @@ ServiceTier = Factor | TierClasses
 """A factor on every usual price, or the tier's own prices."""
 
 
-def _few_factors(tiers: dict[str, ServiceTier]) -> dict[str, ServiceTier]:
+def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
+    """Raises ValueError."""
     if sum(isinstance(said, Decimal) for said in tiers.values()) > MOST_FACTORS:
         raise ValueError(f"at most {MOST_FACTORS} tiers may be factors, as all of them combine")
     return tiers
 
 
-ServiceTiers = Annotated[
-    dict[Annotated[str, Field(pattern=r"^[a-z0-9_.:-]{1,32}$")], ServiceTier], AfterValidator(_few_factors)
-]
+TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:-]{1,32}$")]
+ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
 """By the tier's name in `Usage.service_tier`; names of combinations follow from those of their parts."""
 
 

@@ -7,9 +7,9 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
 
-from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.backend import Backend, PriceEntry, TierEntry
 from gateway.domain.price import Price
-from gateway.domain.price_classes import Classes, TierClasses, at_tiers, rounded_up, times
+from gateway.domain.price_classes import Classes, ServiceTier, TierClasses, at_tiers, rounded_up, times
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.catalogue import PACKAGED, Listed, Register
 from gateway.ledger.discounts import discounted
@@ -152,7 +152,12 @@ def _own(backend: Backend, entry: PriceEntry, measured: Decimal | None) -> Price
     assert entry.input is not None
     assert entry.output is not None
     price = Classes(**entry.model_dump(include=set(Classes.model_fields))).price("gateway.yaml", "")
-    return at_tiers(price, entry.service_tiers)
+    own = {name: _tier(said) for name, said in entry.service_tiers.items()}
+    return at_tiers(price, own)
+
+
+def _tier(said: Decimal | TierEntry) -> ServiceTier:
+    return said if isinstance(said, Decimal) else TierClasses(**said.model_dump())
 
 
 def prior(backend: Backend) -> Decimal:

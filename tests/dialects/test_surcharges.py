@@ -19,7 +19,7 @@ CLAUDE: DialectName = "anthropic_messages"
 PARSE = {CHAT: openai_chat.parse, "openai_responses": openai_responses.parse, CLAUDE: anthropic_messages.parse}
 
 
-def ask(dialect: str = CHAT, **fields: Any) -> CompletionRequest:
+def ask(dialect: DialectName = CHAT, **fields: Any) -> CompletionRequest:
     text = {"input": "hi"} if dialect == "openai_responses" else {"messages": [{"role": "user", "content": "hi"}]}
     body = {"model": "m", "max_tokens": 5, **text, **fields}
     if dialect == "openai_responses":
@@ -40,7 +40,7 @@ def ask(dialect: str = CHAT, **fields: Any) -> CompletionRequest:
         (CLAUDE, CLAUDE, {"tools": [{"type": "web_fetch_20250910", "name": "web_fetch"}]}),
     ],
 )
-def test_an_ordinary_request_has_none(dialect: str, backend: DialectName, fields: dict[str, Any]) -> None:
+def test_an_ordinary_request_has_none(dialect: DialectName, backend: DialectName, fields: dict[str, Any]) -> None:
     assert surcharges(ask(dialect, **fields), backend) is None
 
 
@@ -84,7 +84,9 @@ def test_an_ordinary_request_has_none(dialect: str, backend: DialectName, fields
         ),
     ],
 )
-def test_what_a_request_asks_for(dialect: str, backend: DialectName, fields: dict[str, Any], found: Surcharges) -> None:
+def test_what_a_request_asks_for(
+    dialect: DialectName, backend: DialectName, fields: dict[str, Any], found: Surcharges
+) -> None:
     assert surcharges(ask(dialect, **fields), backend) == found
 
 

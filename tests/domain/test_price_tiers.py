@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any
 
@@ -18,10 +19,9 @@ from gateway.domain.usage import Usage
 USUAL = Price(100, 400, cached_input=10, audio_input=300, beyond=(1000, Price(200, 600, cached_input=20)))
 
 
-def tier(**classes: Any) -> TierClasses:
-    return TierClasses(
-        **{name: Decimal(pico).scaleb(-6) if isinstance(pico, int) else pico for name, pico in classes.items()}
-    )
+def tier(**classes: int) -> TierClasses:
+    """In pico-dollars."""
+    return TierClasses(**{name: Decimal(pico).scaleb(-6) for name, pico in classes.items()})
 
 
 def test_a_tier_with_its_own_prices_is_completed_from_the_usual_ones() -> None:
@@ -81,16 +81,8 @@ def test_the_standard_tier_has_no_name_and_a_machine_no_tiers() -> None:
     ],
 )
 def test_a_call_costs_at_most_what_its_dearest_classes_do(facts: dict[str, Any], most: int) -> None:
-    price = Price(
-        100,
-        400,
-        reasoning=450,
-        audio=900,
-        image=800,
-        cache_write_5m=125,
-        audio_input=300,
-        beyond=(1000, Price(200, 600)),
-    )
+    beyond = (1000, Price(200, 600))
+    price = Price(100, 400, 1, 125, reasoning=450, audio=900, image=800, audio_input=300, beyond=beyond)
     assert price.most(10, 5, **facts) == most
 
 
@@ -105,7 +97,7 @@ usages = st.builds(Usage, *([st.integers(0, 60)] * 7), st.just(False), *([st.int
 
 @given(prices, st.dictionaries(st.sampled_from(["a", "b", "c"]), prices, min_size=1), usages)
 def test_no_known_tier_costs_more_than_the_dearest(usual: Price, tiers: dict[str, Price], usage: Usage) -> None:
-    price = Price(*(getattr(usual, name) for name in ("input", "output")), beyond=usual.beyond, tiers=tiers)
+    price = replace(usual, tiers=tiers)
     dearest = price.dearest().cost(usage)
     assert dearest >= price.cost(usage)
     assert all(dearest >= tier.cost(usage) for tier in tiers.values())
