@@ -44,6 +44,8 @@ class _Open:
     terms: Terms | None
     slot: int | None
     seen_bytes: int = 0
+    reported: dict[str, int] | None = None
+    """What its backend had reported at the first mark: nearly all that ever do before the end, do so at once."""
 
 
 class Journal:
@@ -258,7 +260,10 @@ class Journal:
         grown = [opened for opened in self._open.values() if opened.attempt.output_bytes != opened.seen_bytes]
         if grown:
             marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
-            line = segments.encode({"mark": self._clock.time(), "grown": marks})
+            entry = {"mark": self._clock.time(), "grown": marks}
+            if reported := {o.attempt.id: classes for o in grown if (classes := _newly_reported(o))}:
+                entry["reported"] = reported
+            line = segments.encode(entry)
         if (grown or self._waiting) and self._append(line if grown else b""):
             for opened in grown:
                 opened.seen_bytes = opened.attempt.output_bytes
@@ -307,6 +312,19 @@ class Journal:
             "segment": self._segment.number,
             "segment_bytes": self._size,
         }
+
+
+def _newly_reported(opened: _Open) -> dict[str, int]:
+    """The token classes of an attempt under way, the first time that it is asked for; empty where there are none."""
+    if opened.reported is not None:
+        return {}
+    try:
+        usage = opened.attempt.reported
+        opened.reported = {} if usage is None else rows.classes_of(usage)
+    except Exception:  # marks must go on, whatever a backend sends
+        log.exception("what attempt %s reported could not be read", opened.attempt.id)
+        opened.reported = {}
+    return opened.reported
 
 
 def _unavailable(reason: str) -> LedgerUnavailable:

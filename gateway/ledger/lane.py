@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.ledger import segments
-from gateway.ledger.rows import FIELDS, LEAST, Mark, Row, Values, orphan
+from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Mark, Row, Values, orphan
 from gateway.ledger.segments import Segment
 from gateway.ledger.slots import unpacked
 
@@ -31,6 +31,7 @@ class Lane:
         # In the order in which they opened, as they stand in the journal: only a dead worker's are looked into.
         self.open: dict[str, tuple[Place, bytes]] = {}
         self._marks: dict[str, Mark] = {}
+        self._reported: dict[str, dict[str, int]] = {}
         self._fields: dict[int, list[str]] = {}
 
     @property
@@ -72,7 +73,7 @@ class Lane:
             slot = entry.get("slot")
             if progress is not None and slot is not None and progress[slot]:
                 mark = Mark(mark.at if mark else None, *unpacked(progress[slot]))
-            found.append(orphan(_ours(opened), entry, mark))
+            found.append(orphan(_ours(opened), entry, mark, self._reported.get(id)))
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
@@ -114,6 +115,7 @@ class Lane:
         self.open.pop(id, None)
         if self._marks:
             self._marks.pop(id, None)
+            self._reported.pop(id, None)
         return row
 
     def _mark(self, entry: dict[str, Any]) -> None:
@@ -121,6 +123,9 @@ class Lane:
             for id, chunks, output_bytes in entry["grown"]:
                 if id in self.open:
                     self._marks[id] = Mark(entry["mark"], chunks, output_bytes)
+            for id, classes in entry.get("reported", {}).items():
+                if id in self.open:
+                    self._reported[id] = {name: tokens for name, tokens in classes.items() if name in TOKENS and tokens}
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:

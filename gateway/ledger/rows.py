@@ -9,7 +9,7 @@ import orjson
 
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.unpriced import fees_of
-from gateway.domain.usage import Usage
+from gateway.domain.usage import Usage, interrupted
 from gateway.ledger.applied import price_of
 
 MOST_TOKENS = 2**31 - 1
@@ -358,15 +358,24 @@ class Mark:
     output_bytes: int
 
 
-def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> Row:
+def classes_of(usage: Usage) -> dict[str, Any]:
+    """The classes that have tokens, by name, for a mark; empty where not even the input was counted."""
+    counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and _believable(usage) else {}
+    return {name: tokens for name, tokens in counts.items() if tokens}
+
+
+def orphan(
+    opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None, reported: dict[str, Any] | None = None
+) -> Row:
     """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
 
     `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
     `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
+    `reported`: the classes that the backend had reported at a mark, if it had.
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
-    usage, cost = Usage(entry["tokens"], output_tokens=delivered), None
+    usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
     if "prices" in entry:
         cost = price_of(entry["prices"]).cost(usage)
     elif "pico" in entry:
@@ -375,8 +384,7 @@ def orphan(opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None) -> 
         **opened,
         outcome="interrupted",
         error="the gateway's worker ended",
-        input_tokens=usage.input_tokens,
-        output_tokens=delivered,
+        **{name: getattr(usage, name) for name in TOKENS},
         estimated=True,
         cost_pico=None if cost is None else min(cost, MOST_PICO),
         price_source=entry.get("source", ""),

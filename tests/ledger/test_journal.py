@@ -184,6 +184,40 @@ async def test_a_cache_hit_is_a_row_of_its_own(books: Journal, directory: Path) 
     assert (row.cache, row.output_tokens, row.backend) == ("semantic", 20, "")
 
 
+class Reports:
+    """Of a stream under way."""
+
+    def __init__(self, *reports: Usage | None) -> None:
+        self._reports = list(reports)
+
+    @property
+    def reported(self) -> Usage | None:
+        if not self._reports:
+            raise ValueError("asked too often")
+        return self._reports.pop()
+
+
+async def test_what_a_stream_reported_is_marked_once_and_billed_when_its_worker_dies(directory: Path) -> None:
+    books = journal(directory, mark_s=0.02)
+    await books.start()
+    entry = record()
+    attempts = [begin(entry) for _ in range(3)]
+    for attempt, reports in zip(attempts, (Reports(Usage(20, 900)), Reports(None), Reports()), strict=True):
+        attempt.reporter = reports
+        books.open(attempt, entry)
+    for count in (1, 2):
+        for attempt in attempts:
+            attempt.chunks, attempt.output_bytes = 4 * count, 900 * count
+        await until(lambda: sum("mark" in line for line in lines(directory)) == count)  # noqa: B023 - awaited at once
+    first, second = [line for line in lines(directory) if "mark" in line]
+    assert first["reported"] == {attempts[0].id: {"input_tokens": 20, "cached_tokens": 900}}
+    assert "reported" not in second
+    _, orphans = read(directory)
+    assert (orphans[0].input_tokens, orphans[0].cached_tokens) == (20, 900)
+    assert [orphan.cached_tokens for orphan in orphans][1:] == [0, 0]
+    await books.aclose()
+
+
 async def test_growing_streams_are_marked_in_one_line_and_resting_ones_are_not(directory: Path) -> None:
     books = journal(directory, mark_s=0.02)
     await books.start()

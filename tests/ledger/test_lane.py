@@ -127,3 +127,20 @@ def test_a_damaged_first_line_is_taken_for_our_own_version(written: Written) -> 
     path = written.files[0].path
     path.write_bytes(b"#" + path.read_bytes()[1:])
     assert read_all(Lane("lane"), written.files) == ["a"]
+
+
+def test_what_was_reported_is_kept_for_who_is_still_open(written: Written) -> None:
+    """Classes that a later version has are passed over, and marks of an earlier one report nothing."""
+    reported = {"a": {"cached_tokens": 9, "input_tokens": 2, "dream_tokens": 4}, "b": {"input_tokens": 3}}
+    written.segment(
+        opened("a"),
+        opened("b"),
+        opened("c"),
+        {"mark": 2.0, "grown": [["a", 5, 0], ["b", 5, 0]], "reported": reported},
+        {"mark": 3.0, "grown": [["a", 6, 0], ["c", 1, 0]]},
+        closed("b"),
+    )
+    lane = Lane("lane")
+    read_all(lane, written.files)
+    found = [(row.id, row.input_tokens, row.cached_tokens, row.output_tokens) for row in lane.orphans()]
+    assert found == [("a", 2, 9, 6), ("c", 1, 0, 1)]

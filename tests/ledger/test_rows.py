@@ -13,6 +13,7 @@ from gateway.ledger.rows import (
     Mark,
     Row,
     asked,
+    classes_of,
     ending,
     from_cache,
     opening,
@@ -115,3 +116,19 @@ def test_an_orphan_of_an_earlier_version_costs_what_that_wrote() -> None:
     opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
     row = orphan(opened, {"tokens": 100, "pico": [5000, 7], "source": "old"}, Mark(None, 10, 0))
     assert (row.cost_pico, row.price_source, row.prices) == (5070, "old", "")
+
+
+def test_an_orphan_is_billed_in_the_classes_that_its_backend_had_reported() -> None:
+    entry = record()
+    attempt = begin(entry)
+    opened = dict(zip(Row._fields, opening(attempt, entry), strict=False))
+    line = {"tokens": 100, "prices": "input=50 output=7 cached_input=5", "source": "test"}
+    reported = classes_of(Usage(20, 900, output_tokens=1))
+    row = orphan(opened, line, Mark(None, 10, 0), reported)
+    assert (row.input_tokens, row.cached_tokens, row.output_tokens) == (20, 900, 10)
+    assert (row.cost_pico, row.estimated) == (20 * 50 + 900 * 5 + 10 * 7, True)
+
+
+@pytest.mark.parametrize("usage", [Usage(), Usage(output_tokens=5), Usage(2**40)])
+def test_what_counts_no_input_or_cannot_be_is_not_marked(usage: Usage) -> None:
+    assert classes_of(usage) == {}

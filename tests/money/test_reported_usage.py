@@ -4,51 +4,40 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from gateway.dialects.clients import PATHS
-from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.record import Attempt, Record, new_request_id
-from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.route import Route
 from gateway.errors import GatewayError
-from gateway.routing.choose import Router
 from gateway.state.connection import State
 from gateway.state.sql import Database
-from tests.fakes.house import House, backend, opened_house, tenant, until
-from tests.fakes.provider import Provider, Raw, Reply
-
-FRESH, CACHED, WRITTEN_1H, OUTPUT = 3_000_000, 300_000, 6_000_000, 15_000_000
-"""Pico-dollars per token of every backend here."""
-PRICE = PriceEntry(
-    input=Decimal(3), cached_input=Decimal("0.3"), cache_write_1h=Decimal(6), output=Decimal(15), reasoning=Decimal(15)
+from tests.fakes.house import House, opened_house, tenant, until
+from tests.fakes.provider import Raw, Reply
+from tests.money.reporting import (
+    DONE,
+    EVERY_DIALECT,
+    NO_CACHE,
+    OUTPUT,
+    PLAIN,
+    PRICE,
+    READ,
+    STREAM,
+    WRITTEN,
+    Decided,
+    asked,
+    begun_message,
+    chunk,
+    completion,
+    cost_of,
+    event,
+    hang_up,
+    more,
+    plain,
+    row_of,
 )
-NO_CACHE = tenant(cache={"enabled": False})
-STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
-PLAIN = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n"
-DONE = b"data: [DONE]\n\n"
-
-READ = {"input_tokens": 100, "cache_read_input_tokens": 20_000, "cache_creation_input_tokens": 0, "output_tokens": 1}
-WRITTEN = {
-    "input_tokens": 100,
-    "cache_read_input_tokens": 0,
-    "cache_creation_input_tokens": 20_000,
-    "cache_creation": {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 20_000},
-    "output_tokens": 1,
-}
-
-
-def more(provider: Provider) -> tuple[Backend, ...]:
-    return (
-        backend(provider, "claude", kind="anthropic", price=PRICE),
-        backend(provider, "spare", price=PRICE),
-    )
 
 
 @pytest.fixture
@@ -57,87 +46,7 @@ async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterat
         yield opened
 
 
-class Decided(Router):
-    """Takes one decision, whatever the request."""
-
-    def __init__(self, route: Route) -> None:
-        self.decision = route
-
-    async def route(self, *args: Any) -> Route:
-        return replace(self.decision)
-
-    def learn(self, record: Record) -> None:
-        """There is nothing to learn for."""
-
-
-def asked(path: str, *, stream: bool = True, **fields: Any) -> CompletionRequest:
-    said: dict[str, dict[str, Any]] = {
-        "/v1/chat/completions": {"messages": [{"role": "user", "content": "hello there"}]},
-        "/v1/messages": {"messages": [{"role": "user", "content": "hello there"}], "max_tokens": 900},
-        "/v1/responses": {"input": "hello there"},
-        "/v1/completions": {"prompt": "hello there"},
-    }
-    body = {"model": "small", "stream": stream, **said[path], **fields}
-    return PATHS[path].parse(orjson.dumps(body), new_request_id(), Controls(), {})
-
-
-def event(said: dict[str, Any]) -> bytes:
-    name = b"event: %b\n" % said["type"].encode() if "type" in said else b""
-    return b"%bdata: %b\n\n" % (name, orjson.dumps(said))
-
-
-def begun_message(usage: dict[str, Any], words: int = 4) -> bytes:
-    """An Anthropic stream up to its `words` deltas."""
-    message = {"id": "m", "type": "message", "role": "assistant", "model": "c", "content": [], "usage": usage}
-    block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "word "}}
-    return event({"type": "message_start", "message": message}) + event(block) + event(delta) * words
-
-
-def chunk(delta: dict[str, Any] | None, finish: str | None = None, **fields: Any) -> bytes:
-    choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": finish}]
-    return event({"id": "c", "object": "chat.completion.chunk", "choices": choices, **fields})
-
-
-def plain(body: dict[str, Any]) -> Raw:
-    raw = orjson.dumps(body)
-    return Raw((PLAIN + b"content-length: %d\r\n\r\n" % len(raw) + raw,))
-
-
-def completion(text: str, usage: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
-    choice = {"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}
-    return {"id": "c", "object": "chat.completion", "choices": [choice], "usage": usage, **fields}
-
-
-async def hang_up(house: House, request: CompletionRequest, after: bytes = b"word") -> Attempt:
-    """Read until `after` has come, then leave; returns the attempt."""
-    async with await house.serve(request, NO_CACHE) as reply:
-        seen = b""
-        async for piece in reply:
-            seen += piece
-            if after in seen:
-                break
-    return house.record.attempts[-1]
-
-
-async def row_of(house: House) -> dict[str, Any]:
-    return (await house.rows())[-1]
-
-
-def cost_of(row: dict[str, Any]) -> int:
-    return int(
-        row["input_tokens"] * FRESH
-        + row["cached_tokens"] * CACHED
-        + row["cache_write_1h_tokens"] * WRITTEN_1H
-        + (row["output_tokens"] + row["reasoning_tokens"]) * OUTPUT
-    )
-
-
 # -- interrupted ---------------------------------------------------------------------------------------------------
-
-EVERY_DIALECT = pytest.mark.parametrize(
-    "path", ["/v1/messages", "/v1/chat/completions", "/v1/responses", "/v1/completions"]
-)
 
 
 @EVERY_DIALECT
@@ -279,7 +188,7 @@ async def test_an_output_that_cannot_be_so_short_is_counted_by_what_was_delivere
     assert row["input_tokens"] == 20
     assert len(text) // 8 <= row["output_tokens"] <= len(text) // 3
     assert attempt.usage is not None
-    assert (attempt.usage.doubt, attempt.usage.estimated) == ("output_tokens", True)
+    assert (attempt.usage.doubt, attempt.usage.estimated) == (row["doubt"], row["estimated"]) == ("output_tokens", True)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +228,7 @@ async def test_a_discount_that_cannot_be_is_not_believed(house: House) -> None:
     attempt, row = house.record.attempts[0], await row_of(house)
     assert (row["input_tokens"], row["cached_tokens"], row["output_tokens"]) == (20, 0, 4)
     assert attempt.usage is not None
-    assert attempt.usage.doubt == "cached_tokens"
+    assert attempt.usage.doubt == row["doubt"] == "cached_tokens"
 
 
 # -- no answer -----------------------------------------------------------------------------------------------------
@@ -396,134 +305,3 @@ async def test_a_page_of_html_is_no_answer_and_costs_nothing(house: House) -> No
     with pytest.raises(GatewayError):
         await house.read(asked("/v1/chat/completions", stream=False), NO_CACHE)
     assert {(row["outcome"], row["input_tokens"], row["cost_pico"]) for row in await house.rows()} == {("failed", 0, 0)}
-
-
-# -- tiers and fees ------------------------------------------------------------------------------------------------
-
-SERVED = {"input_tokens": 20, "output_tokens": 4, "service_tier": "priority", "speed": "fast", "inference_geo": "us"}
-SEARCHED = {**SERVED, "server_tool_use": {"web_search_requests": 5, "web_fetch_requests": 3}}
-
-
-def whole_message(usage: dict[str, Any]) -> dict[str, Any]:
-    content = [{"type": "text", "text": "fine"}]
-    return {
-        "id": "m",
-        "type": "message",
-        "role": "assistant",
-        "content": content,
-        "stop_reason": "end_turn",
-        "usage": usage,
-    }
-
-
-@EVERY_DIALECT
-@pytest.mark.parametrize("stream", [False, True])
-async def test_tier_and_searches_of_an_anthropic_answer_are_noted_in_every_dialect(
-    house: House, path: str, stream: bool
-) -> None:
-    end = {"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {**SEARCHED, "output_tokens": 4}}
-    streamed = begun_message({**SERVED, "output_tokens": 1}) + event(end) + event({"type": "message_stop"})
-    house.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(whole_message(SEARCHED)))
-    await house.read(asked(path, model="claude", stream=stream), NO_CACHE)
-    usage = house.record.attempts[0].usage
-    assert usage is not None
-    assert (usage.service_tier, usage.fees) == ("fast+priority+us", (("web_search", 5),))
-    assert (usage.input_tokens, usage.output_tokens) == (20, 4)
-
-
-@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
-@pytest.mark.parametrize("stream", [False, True])
-async def test_the_tier_of_a_chat_completion_is_noted(house: House, path: str, stream: bool) -> None:
-    usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-    streamed = chunk({"role": "assistant", "content": ""}, service_tier="flex") + chunk({"content": "fine"})
-    streamed += chunk({}, "stop") + chunk(None, usage=usage) + DONE
-    body = completion("fine", usage, service_tier="flex")
-    house.provider.script(Raw((STREAM + streamed,), then="fin") if stream else plain(body))
-    await house.read(asked(path, stream=stream), NO_CACHE)
-    found = house.record.attempts[0].usage
-    assert found is not None
-    assert (found.service_tier, found.input_tokens, found.output_tokens) == ("flex", 20, 4)
-
-
-async def test_the_tier_of_an_answer_that_is_interrupted_is_noted(house: House) -> None:
-    begun = chunk({"role": "assistant", "content": ""}, service_tier="priority") + chunk({"content": "word "}) * 3
-    house.provider.script(Raw((STREAM + begun,), then="hang"))
-    attempt = await hang_up(house, asked("/v1/chat/completions"))
-    assert attempt.usage is not None
-    assert (attempt.usage.service_tier, attempt.usage.estimated) == ("priority", True)
-    assert attempt.usage.input_tokens == attempt.input_tokens
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_a_chat_model_that_searched_is_charged_one_search(house: House, stream: bool) -> None:
-    usage = {"prompt_tokens": 20, "completion_tokens": 4, "total_tokens": 24}
-    notes = [{"type": "url_citation", "url_citation": {"url": "https://example.org", "title": "x"}}] * 2
-    body = completion("fine", usage)
-    body["choices"][0]["message"]["annotations"] = notes
-    streamed = chunk({"content": "fine"}) + chunk({"annotations": notes}) + chunk({}, "stop") + chunk(None, usage=usage)
-    house.provider.script(Raw((STREAM + streamed + DONE,), then="fin") if stream else plain(body))
-    await house.read(asked("/v1/chat/completions", stream=stream), NO_CACHE)
-    found = house.record.attempts[0].usage
-    assert found is not None
-    assert found.fees == (("web_search", 1),)
-
-
-ITEMS = [
-    {"id": "ws_1", "type": "web_search_call", "status": "completed", "action": {"type": "search", "query": "x"}},
-    {"id": "ws_2", "type": "web_search_call", "status": "failed", "action": {"type": "search", "query": "x"}},
-    {"id": "ws_3", "type": "web_search_call", "status": "completed", "action": {"type": "open_page", "url": "x"}},
-    {"id": "fs_1", "type": "file_search_call", "status": "completed", "queries": ["x"], "results": None},
-    {"id": "fs_2", "type": "file_search_call", "status": "completed", "queries": ["y"], "results": None},
-    {"id": "ci_1", "type": "code_interpreter_call", "status": "completed", "container_id": "a", "code": "1"},
-    {"id": "ci_2", "type": "code_interpreter_call", "status": "completed", "container_id": "a", "code": "2"},
-    {"id": "ig_1", "type": "image_generation_call", "status": "completed", "result": ""},
-]
-TEXT = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
-CHARGED = (("code_execution", 1), ("file_search", 2), ("image_generation", 1), ("web_search", 1))
-
-
-def response(status: str, **fields: Any) -> dict[str, Any]:
-    output = [*ITEMS, {**TEXT, "content": [{"type": "output_text", "text": "fine", "annotations": []}]}]
-    usage = {"input_tokens": 20, "output_tokens": 4, "total_tokens": 24}
-    body = {"id": "resp_1", "object": "response", "status": status, "service_tier": "flex", "created_at": 1}
-    return {**body, "output": output, "usage": usage, **fields}
-
-
-def streamed_response(*, whole: bool) -> bytes:
-    begun = response("in_progress", output=[], usage=None)
-    said = event({"type": "response.created", "response": begun})
-    for place, item in enumerate(ITEMS):
-        at = {"output_index": place}
-        said += event({"type": "response.output_item.added", **at, "item": {**item, "status": "in_progress"}})
-        said += event({"type": "response.output_item.done", **at, "item": item})
-    at = {"output_index": len(ITEMS), "item_id": "msg_1", "content_index": 0}
-    said += event({"type": "response.output_item.added", "output_index": len(ITEMS), "item": {**TEXT, "content": []}})
-    said += event({"type": "response.output_text.delta", **at, "delta": "word "})
-    return said + event({"type": "response.completed", "response": response("completed")}) if whole else said
-
-
-@pytest.mark.parametrize("stream", [False, True])
-async def test_tools_of_the_provider_that_were_completed_are_charged(house: House, stream: bool) -> None:
-    step = Raw((STREAM + streamed_response(whole=True),), then="fin") if stream else plain(response("completed"))
-    house.provider.script(step)
-    await house.read(asked("/v1/responses", stream=stream, store=False), NO_CACHE)
-    usage = house.record.attempts[0].usage
-    assert usage is not None
-    assert (usage.fees, usage.service_tier, usage.output_tokens) == (CHARGED, "flex", 4)
-
-
-async def test_tools_that_were_completed_before_a_hang_up_are_charged(house: House) -> None:
-    house.provider.script(Raw((STREAM + streamed_response(whole=False),), then="hang"))
-    attempt = await hang_up(house, asked("/v1/responses", store=False))
-    assert attempt.usage is not None
-    assert (attempt.usage.fees, attempt.usage.service_tier, attempt.usage.estimated) == (CHARGED, "flex", True)
-
-
-async def test_a_response_that_failed_is_billed_as_it_counts(house: House) -> None:
-    failed = response("failed", error={"code": "server_error", "message": "oh"})
-    said = streamed_response(whole=False) + event({"type": "response.failed", "response": failed})
-    house.provider.script(Raw((STREAM + said,), then="fin"))
-    with pytest.raises(GatewayError):
-        await house.read(asked("/v1/responses", store=False), NO_CACHE)
-    row = await row_of(house)
-    assert (row["outcome"], row["input_tokens"], row["output_tokens"]) == ("interrupted", 20, 4)
