@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -33,6 +35,7 @@ PATIENCE_S = 10.0
 _FORGET_S = 60.0
 _FRESH_S = 1.0
 _SOONEST_S, _SLOWEST_S, _IDLE_S = 0.2, 5.0, 15.0
+_RETRY_S = 1.0
 
 
 class DeadWorkers(Protocol):
@@ -111,7 +114,7 @@ class Orphans:
             name, _, amount = each.partition("=")
             if name not in self._seen:
                 self._news.set()
-            first, _ = self._seen.get(name, (now, now))
+            first = self._first(name, now)
             self._seen[name] = first, now
             old += int(amount) if now - first > PATIENCE_S else 0
             if lease.limit < MOST and name not in self._drained and (name, lease.key) not in self._unrecorded:
@@ -136,47 +139,35 @@ class Orphans:
             now = self._monotonic()
             if now - self._read_at <= max_age_s:
                 return
+            names, due = frozenset(self._seen), self._due(now)
             try:
-                found = await self._database.run(self._read, writes=False)
-                if any(name == self._worker for name in found[0]) or self._due(found[0], now):
-                    found = await self._database.run(self._write)
+                found = await self._database.run(partial(_read, self._worker, names), writes=False)
+                if self._worker in found.gone or any(hold.worker not in found.gone for hold in due):
+                    found = await self._database.run(partial(_write, self._worker, names, due))
             except SQLAlchemyError as error:
-                raise StateUnavailable(f"who is drained cannot be read: {error}") from error
-            self._learn(*found, now)
+                raise StateUnavailable(f"which workers are drained cannot be read: {error}") from error
+            self._learn(found, now)
 
-    def _read(self, connection: Connection) -> tuple[set[str], list[OrphanedHold]]:
-        """Who is drained, this worker among them if it was taken for dead; and what is on record."""
-        holds = orphaned_holds.held(connection)
-        gone = orphaned_holds.which_drained(connection, {*self._seen, self._worker})
-        return gone | {one.worker for one in holds if one.worker == self._worker}, holds
-
-    def _write(self, connection: Connection) -> tuple[set[str], list[OrphanedHold]]:
-        orphaned_holds.alive(connection, self._worker)
-        gone = orphaned_holds.which_drained(connection, {*self._seen})
-        orphaned_holds.record(connection, self._due(gone, self._monotonic()))
-        return gone, orphaned_holds.held(connection)
-
-    def _due(self, gone: set[str], now: float) -> list[OrphanedHold]:
-        """To be put on record."""
+    def _due(self, now: float) -> list[OrphanedHold]:
+        """Held for so long that it belongs on record, and not there yet."""
         known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
         return [
             hold
-            for place, hold in list(self._unrecorded.items())
-            if place not in known
-            and hold.worker in self._seen
-            and hold.worker not in gone
-            and "@" in hold.worker
-            and now - self._seen[hold.worker][0] > RECORD_S
+            for place, hold in self._unrecorded.items()
+            if place not in known and "@" in hold.worker and now - self._first(hold.worker, now) > RECORD_S
         ]
 
-    def _learn(self, gone: set[str], holds: Iterable[OrphanedHold], now: float) -> None:
+    def _first(self, name: str, now: float) -> float:
+        return self._seen.get(name, (now, now))[0]
+
+    def _learn(self, found: _Found, now: float) -> None:
         self._read_at = now
         self._seen = {name: times for name, times in self._seen.items() if now - times[1] < _FORGET_S}
         older = {name for name in self._seen if "@" not in name}  # of versions whose journals do not name them
-        self._drained = older | (gone & self._seen.keys())
+        self._drained = older | (found.gone & self._seen.keys())
         self.drained = " ".join(sorted(self._drained))
         self._recorded = {}
-        for one in holds:
+        for one in found.holds:
             self._recorded.setdefault(one.counter, []).append(one)
         self._unrecorded = {
             place: hold
@@ -196,13 +187,36 @@ class Orphans:
                 await self.refresh(_SOONEST_S / 2)
             except StateUnavailable as error:
                 log.debug("%s", error)
-                await asyncio.sleep(1.0)
+                await asyncio.sleep(_RETRY_S)
+            except Exception:  # without it nothing held for a dead worker would ever be free again
+                log.exception("dead workers")
+                await asyncio.sleep(_RETRY_S)
 
     def _pause_s(self) -> float:
         """Who died just now is drained soon; whose host is gone, perhaps never."""
         now = self._monotonic()
         ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
         return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    gone: set[str]
+    """Of the workers asked about, those that are drained; and the one that asks, if it is taken for dead."""
+    holds: list[OrphanedHold]
+
+
+def _read(worker: str, names: frozenset[str], connection: Connection) -> _Found:
+    holds = orphaned_holds.held(connection)
+    gone = orphaned_holds.which_drained(connection, {*names, worker})
+    return _Found(gone | {worker for one in holds if one.worker == worker}, holds)
+
+
+def _write(worker: str, names: frozenset[str], due: Sequence[OrphanedHold], connection: Connection) -> _Found:
+    orphaned_holds.alive(connection, worker)
+    gone = orphaned_holds.which_drained(connection, names)
+    orphaned_holds.record(connection, (hold for hold in due if hold.worker not in gone))
+    return _Found(gone, orphaned_holds.held(connection))
 
 
 def describe(holds: Iterable[OrphanedHold]) -> list[str]:
