@@ -150,9 +150,10 @@ async def test_a_server_that_lost_its_data_holds_again_what_is_on_record(own: St
                     await asyncio.sleep(0.1)
             await leases.refresh([lease], 0)
             assert await takes(others, its, 5, 50) == 0
+            others.give([its], 300)
         books.settled = 500
         await drained(database, name)
-        await granted(leases, lease, 90)
+        await granted(leases, lease, 390)
 
 
 async def test_a_worker_that_was_only_out_of_reach_is_struck_off_the_record(own: State, database: Database) -> None:
