@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -131,8 +131,11 @@ class Orphans:
         return {"dead_workers": sum(name not in self._drained for name in self._seen)}
 
     def troubles(self) -> list[str]:
-        """A line for each host whose dead workers' holds are on record."""
-        return describe([one for holds in self._recorded.values() for one in holds])
+        """What /health says, which names no host and no team."""
+        workers = {one.worker for holds in self._recorded.values() for one in holds}
+        if not workers:
+            return []
+        return [f"budgets hold money for {len(workers)} dead worker(s) that are not drained, see `thriftgate doctor`"]
 
     async def refresh(self, max_age_s: float = _FRESH_S) -> None:
         async with self._lock:
@@ -217,17 +220,3 @@ def _write(worker: str, names: frozenset[str], due: Sequence[OrphanedHold], conn
     gone = orphaned_holds.which_drained(connection, names)
     orphaned_holds.record(connection, (hold for hold in due if hold.worker not in gone))
     return _Found(gone, orphaned_holds.held(connection))
-
-
-def describe(holds: Iterable[OrphanedHold]) -> list[str]:
-    """A line for each host that is gone with money held for it."""
-    by_host: dict[str, list[OrphanedHold]] = {}
-    for one in holds:
-        by_host.setdefault(one.host, []).append(one)
-    lines = []
-    for host, found in by_host.items():
-        workers = len({one.worker for one in found})
-        held = "; ".join(f"{one.amount} ({one.budget})" for one in found[:5])
-        more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
-        lines.append(f"host {host}: {workers} dead worker(s), not drained, hold {held}{more}")
-    return lines

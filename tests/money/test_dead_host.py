@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import httpx
+import orjson
 import pytest
 
 from gateway.state.embedded import EmbeddedServer
@@ -47,7 +50,7 @@ class Hosts:
     def __init__(
         self, lost: GatewayProcess, other: GatewayProcess, provider: Provider, http: httpx.AsyncClient
     ) -> None:
-        self.lost, self.other, self.provider, self._http = lost, other, provider, http
+        self.lost, self.other, self.provider, self.http = lost, other, provider, http
         self.key = ""
 
     @property
@@ -58,7 +61,7 @@ class Hosts:
     async def ask(self, host: GatewayProcess) -> int:
         try:
             headers = {"authorization": f"Bearer {self.key}"}
-            return (await self._http.post(f"{host.base}/v1/chat/completions", json=BODY, headers=headers)).status_code
+            return (await self.http.post(f"{host.base}/v1/chat/completions", json=BODY, headers=headers)).status_code
         except httpx.HTTPError:
             return 0
 
@@ -77,6 +80,11 @@ class Hosts:
         async with asyncio.timeout(60):
             while set(await asyncio.gather(*(self.ask(self.other) for _ in range(6)))) != {429}:
                 pass
+
+    def findings(self) -> list[str]:
+        """What `doctor` on the living host says about hosts."""
+        done = self.other.run("doctor", "--json", check=False)
+        return [one["what"] for one in orjson.loads(done.stdout) if one["what"].startswith("host ")]
 
     async def use_up_to(self, tokens: int) -> None:
         async with asyncio.timeout(60):
@@ -137,6 +145,35 @@ async def test_what_a_lost_host_may_have_spent_is_spent_by_nobody_else_until_it_
     await hosts.use_up_to(int(0.95 * LIMIT))
     total = (await asyncio.to_thread(hosts.other.usage, "crowd"))["total"]
     print(f"{hosts.sent} sent and {total['output_tokens']} on the ledger once it was back")
+    assert await asyncio.to_thread(hosts.findings) == []
     on_the_way = hosts.sent - total["output_tokens"]  # to the host when it was killed, so that nobody can know of it
     assert 0 <= on_the_way <= 15 * STREAMS
     assert total["output_tokens"] <= LIMIT
+
+
+async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: Hosts) -> None:
+    await hosts.lose_a_host()
+    await hosts.use_up()
+    assert hosts.sent <= LIMIT
+    async with asyncio.timeout(60):
+        while not (said := await asyncio.to_thread(hosts.findings)):
+            await asyncio.sleep(0.5)
+        alerts: list[dict[str, Any]] = []
+        while not alerts:
+            listed = await asyncio.to_thread(hosts.other.json, "alerts", "list", "--team", "crowd")
+            alerts = [one for one in listed if one["kind"] == "lost_host"]
+    name = socket.gethostname()
+    (finding,) = said
+    print(finding)
+    assert finding.startswith(f"host {name}: 1 dead worker(s)")
+    assert "of 3 USD (team crowd, month from" in finding
+    assert (alerts[0]["payload"]["host"], len(alerts)) == (name, 1)
+    health = await hosts.http.get(f"{hosts.other.base}/health")
+    assert "see `thriftgate doctor`" in health.json()["parts"]["workers"]
+    shown = await asyncio.to_thread(hosts.other.run, "ledger", "release", name)
+    assert "to be released (give --yes)" in shown.stdout
+    assert "may be overrun by as much" in shown.stdout
+    before = hosts.sent
+    await asyncio.to_thread(hosts.other.run, "ledger", "release", name, "--yes")
+    assert await asyncio.to_thread(hosts.findings) == []
+    await hosts.use_up_to(before + 300)
