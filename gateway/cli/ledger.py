@@ -182,10 +182,10 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
 def release(context: Context, which: str, yes: bool) -> None:
     """Free what budgets hold for a lost host.
 
-    Or for one of its workers: `thriftgate doctor` names them. What a worker had leased may be spent, and only its journal says how much: a
-    gateway that is started again on its data directory drains it, and the money is free by itself. Release what is
-    held only when that directory is lost. What was spent of it is then in no ledger, and its budgets can be overrun by
-    as much.
+    Or for one of its workers: `thriftgate doctor` names them. What a worker had leased may be spent, and only its
+    journal says how much: a gateway that is started again on its data directory drains it, and the money is free by
+    itself. Release what is held only when that directory is lost. What was spent of it is then in no ledger, and its
+    budgets can be overrun by as much.
     """
     settings = context.settings()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
