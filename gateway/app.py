@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -106,7 +105,7 @@ def _routes(rooms: Rooms) -> list[Route]:
             feedback=rooms.feedback,
             spend=rooms.spend,
             cache_wrong=rooms.cache.wrong,
-            troubles=partial(troubles, rooms.worker),
+            troubles=lambda: [*troubles(rooms.worker), *rooms.orphans.troubles()],
         ).routes,
         *rooms.dashboard.routes,
         *ResponseRoutes(door=rooms.door, responses=rooms.responses).routes,

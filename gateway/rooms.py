@@ -59,7 +59,10 @@ from gateway.routing.choose import Router, followed, packaged
 from gateway.routing.continuity import Continuity
 from gateway.settings.gateway import EmbedderSettings, Settings
 from gateway.state.connection import State
+from gateway.state.leases import Leases
 from gateway.state.log import IndexLog
+from gateway.state.orphans import Orphans
+from gateway.state.peers import name_of_mine
 from gateway.state.sql import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.evidence import Learning
@@ -189,7 +192,8 @@ class Rooms:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.kind == "simulated" else price
             log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
-        journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number))
+        name = name_of_mine()
+        journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number), leases_as=name)
         self._exits.push_async_callback(journal.aclose)
         await journal.start()
         requests = config.requests
@@ -197,7 +201,9 @@ class Rooms:
         limits = await self._enter(Limits(self.state, workers=workers))
         spending = Spending(settings.paths.journal, self.database)
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
-        budgets = await self._enter(Budgets(self.state, self.prices, spending, workers=workers, organisations=above))
+        self.orphans = Orphans(self.database, name)
+        leases = Leases(self.state, workers=workers, worker=name, dead=self.orphans)
+        budgets = await self._enter(Budgets(self.state, self.prices, spending, leases=leases, organisations=above))
         pacer = await self._enter(Pacer(budgets))
         vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)

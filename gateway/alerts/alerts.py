@@ -63,6 +63,10 @@ class Alerts:
         """Spent share of each budget, by team, window and limit, as of the last look at it."""
         return self._watch.used()
 
+    def undrained(self) -> dict[str, int]:
+        """Host → its dead workers that budgets hold money for, as of the last look."""
+        return self._watch.undrained()
+
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
 

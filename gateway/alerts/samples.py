@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
+from gateway.alerts import lost_hosts
 from gateway.alerts.alert import Alert, Kind, digest
 from gateway.alerts.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.hours import HOUR_S, Backend, Hour
@@ -15,12 +16,15 @@ from gateway.domain.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.forecast import Forecast
+from gateway.state.orphaned_holds import OrphanedHold
 
 
 def sample(kind: Kind, team: str, now: float) -> Alert:
     """Marked as a test, in its payload and in its text."""
     if kind == "quality":
         alert = _quality(team, now)
+    elif kind == "lost_host":
+        alert = _lost_host(team, now)
     else:
         alert = _budget(kind, team, now) if kind in ("threshold", "forecast") else _anomaly(kind, team, now)
     payload = {"test": True, **alert.payload, "text": f"This is a test, nothing happened: {alert.payload['text']}"}
@@ -39,6 +43,15 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 def _quality(team: str, now: float) -> Alert:
     """Of a backend whose answers have all been worse."""
     return told(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
+
+
+def _lost_host(team: str, now: float) -> Alert:
+    """Of a host with one worker, and money held for it in the team's budget of this month."""
+    start = int(window_bounds("month", "UTC", now)[0])
+    counter = f"tg:{{{team}}}:lease:budget:team:usd:0:month:UTC:{start}"
+    return lost_hosts.told(
+        team, "host", [OrphanedHold("worker@host", counter, team, 12 * 10**9, 100 * 10**9, now)], now
+    )
 
 
 def _anomaly(kind: Kind, team: str, now: float) -> Alert:

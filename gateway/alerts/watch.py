@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from gateway.alerts import anomalies, hours, letters, measure, quality
+from gateway.alerts import anomalies, hours, letters, lost_hosts, measure, quality
 from gateway.alerts.alert import Alert
 from gateway.alerts.thresholds import Account, due, due_ahead, least
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
@@ -17,6 +18,7 @@ from gateway.domain.protocols import Clock
 from gateway.domain.windows import window_bounds
 from gateway.ledger import evidence
 from gateway.ledger.rows import Row
+from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 
 LOOK_BACK_S = 3600.0
@@ -24,6 +26,7 @@ LOOK_BACK_S = 3600.0
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
+LOST_HOSTS_EVERY_S = 5.0
 OWNER = "organisation "
 """Before an organisation's name, where a team's would stand; no team's name has a space."""
 _GRAIN_S = 900
@@ -66,6 +69,7 @@ class Watch:
         """Team → (first hour that is not in it, the hours before)."""
         self._judged = (0, 0)
         """Ids of the newest comparison and voice that were looked at."""
+        self._undrained: Counter[str] = Counter()
 
     def notice(self, rows: Iterable[Row]) -> None:
         """Rows that are new in the ledger."""
@@ -103,6 +107,10 @@ class Watch:
         now = self._clock.time()
         return {budget: share if now < end else 0.0 for budget, (share, end) in self._used.copy().items()}
 
+    def undrained(self) -> dict[str, int]:
+        """Host → its dead workers that budgets hold money for, as of the last look."""
+        return dict(self._undrained)
+
     def _look(self, policies: Mapping[str, Policy], touched: Mapping[str, set[float]], now: float) -> list[Alert]:
         fired = []
         for team, times in touched.items():
@@ -114,7 +122,22 @@ class Watch:
                     fired += self._look_at_budget(team, policy, budget, window, now)
             if policy.alerts.anomalies and self._rested(team, "anomalies", ANOMALIES_EVERY_S, now):
                 fired += self._tell(self._anomalies(team, now), team, policy, None, now)
+        if self._rested("", "lost hosts", LOST_HOSTS_EVERY_S, now):
+            fired += self._lost_hosts(policies, now)
         return fired + (self._quality(policies, now) if self._rested("", "quality", QUALITY_EVERY_S, now) else [])
+
+    def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
+        """Of every team and organisation whose budgets hold money for a host that is gone."""
+        with self._database.read() as connection:
+            holds = orphaned_holds.held(connection)
+        fired: list[Alert] = []
+        for team, one in lost_hosts.found(holds, now):
+            named = self._organisations.get(team.removeprefix(OWNER)) if team.startswith(OWNER) else policies.get(team)
+            if named is not None:
+                fired += self._tell([one], team, named, None, now)
+        workers = {one.worker: one.host for one in holds}
+        self._undrained = Counter(workers.values())
+        return fired
 
     def _quality(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
         """Of every team that something was judged of, whether or not it has just spent anything."""

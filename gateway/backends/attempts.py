@@ -13,6 +13,7 @@ from gateway.backends.holdback import Held
 from gateway.backends.plausible import estimate
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
+from gateway.dialects.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Books, Clock, Hold
@@ -38,6 +39,8 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
+_TIERED = frozenset(("service_tier", "speed", "inference_geo"))
+"""Fields that ask for a service tier."""
 HEDGE = "hedge"
 """The kind of an attempt that another one outran."""
 
@@ -206,6 +209,10 @@ class Attempts:
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
+        if not _TIERED.isdisjoint(errand.request.body) and (
+            wanted := surcharges(errand.request, exchange.kind.dialect)
+        ):
+            attempt.service_tier = wanted.service_tier or ""
         if (cap := errand.hold.output_limit) is not None:
             attempt.output_cap = cap
             record.note("output capped", backend=exchange.backend.name, tokens=cap)

@@ -15,11 +15,14 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from gateway.cli import paper
 from gateway.cli.model import FILE
 from gateway.cli.options import Context, common
+from gateway.domain.windows import iso
 from gateway.policy.load import load_policies
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.state import orphaned_holds
 from gateway.state.connection import State
+from gateway.state.orphaned_holds import OrphanedHold
 from gateway.state.sql import Database
 
 LEAST_FREE_BYTES = 500 * 2**20
@@ -51,7 +54,7 @@ def doctor(context: Context) -> None:
 def examine(settings: Settings) -> list[Finding]:
     """Everything that can be looked at without changing anything."""
     return [_policies(settings), _disk(settings), _running(settings), _state(settings), _database(settings),
-            _local_model(settings), _providers()]  # fmt: skip
+            *_lost_hosts(settings), _local_model(settings), _providers()]  # fmt: skip
 
 
 def _policies(settings: Settings) -> Finding:
@@ -109,6 +112,33 @@ def _database(settings: Settings) -> Finding:
         return Finding(False, f"ledger: {type(error).__name__}", "check ledger.database_url and that it is running")
     finally:
         database.close()
+
+
+def _lost_hosts(settings: Settings) -> list[Finding]:
+    """One for each host that budgets hold money for, because what it spent last is not in the ledger."""
+    if settings.config.ledger.database_url is None and not settings.paths.sqlite.exists():
+        return []
+    try:
+        database = Database(settings.database_url)
+        try:
+            with database.read() as connection:
+                holds = orphaned_holds.held(connection)
+        finally:
+            database.close()
+    except (ArgumentError, NoSuchModuleError, ModuleNotFoundError, SQLAlchemyError):
+        return []  # said above; or its tables are older than these
+    return [_lost(host, [one for one in holds if one.host == host]) for host in dict.fromkeys(h.host for h in holds)]
+
+
+def _lost(host: str, holds: list[OrphanedHold]) -> Finding:
+    workers = {one.worker for one in holds}
+    held = "; ".join(f"{one.amount} ({one.budget})" for one in holds)
+    return Finding(
+        False,
+        f"host {host}: {len(workers)} dead worker(s) since {iso(holds[0].since)}, whose journals are not in the ledger;"
+        f" budgets hold {held}",
+        f"start the gateway on its data directory again; only if that is lost, `thriftgate ledger release {host}`",
+    )
 
 
 def _local_model(settings: Settings) -> Finding:

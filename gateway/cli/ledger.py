@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -20,7 +21,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.end_user import Pseudonyms
 from gateway.domain.protocols import PriceList
 from gateway.domain.units import usd_text
-from gateway.ledger import anchor, end_users, unpriced
+from gateway.ledger import anchor, end_users, segments, unpriced
 from gateway.ledger.append import append
 from gateway.ledger.catalogue import Register
 from gateway.ledger.period import parse_when
@@ -32,11 +33,12 @@ from gateway.ledger.verify import Verdict
 from gateway.ledger.verify import verify as verified
 from gateway.ledger.writer import Writer
 from gateway.settings.gateway import Settings
+from gateway.state import orphaned_holds
 
 
 @click.group()
 def ledger() -> None:
-    """Check, drain, roll up and reprice the ledger; forget an end user."""
+    """Check, drain, roll up and reprice the ledger; forget an end user; release what a lost host holds."""
 
 
 @ledger.command()
@@ -175,6 +177,34 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
         {"rows": len(found), "cost_usd": cost, "left": left, "written": yes and bool(found)},
         f"{len(found)} row(s) {what}, {cost} USD; {left} row(s) stay: no other price is known for them.",
     )
+
+
+@ledger.command()
+@common
+@click.argument("which", metavar="HOST|WORKER")
+@click.option("--yes", is_flag=True, help="Release it; without, only say what would be released.")
+def release(context: Context, which: str, yes: bool) -> None:
+    """Free what budgets hold for a lost host.
+
+    Or for one of its workers: `thriftgate doctor` names them. What a worker had leased may be spent, and only its
+    journal says how much: a gateway that is started again on its data directory drains it, and the money is free by
+    itself. Release what is held only when that directory is lost. What was spent of it is then in no ledger, and its
+    budgets can be overrun by as much.
+    """
+    settings = context.settings()
+    here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
+    with open_database(settings) as database, database.begin() as connection:
+        held = [one for one in orphaned_holds.held(connection) if which in (one.worker, one.host)]
+        if any(one.worker in here for one in held):
+            raise click.ClickException(f"Its journal lies in {settings.paths.journal}: `thriftgate ledger drain`.")
+        if not held:
+            raise click.ClickException(f"Nothing is held for {which}; `thriftgate doctor` names who is dead.")
+        if yes:
+            orphaned_holds.release(connection, which, f"{getpass.getuser()} (command line)"[:64])
+    what = "released" if yes else "to be released (give --yes)"
+    values = [{"worker": one.worker, "budget": one.budget, "amount": one.amount, "released": yes} for one in held]
+    risk = "What of it was spent is in no ledger: its budgets may be overrun by as much."
+    context.print(values, "\n".join([*(f"{one.amount}, {one.budget}: {what}" for one in held), risk]))
 
 
 @ledger.command()

@@ -63,13 +63,15 @@ class Journal:
         *,
         prices: PriceList,
         worker: str,
+        leases_as: str = "",
         clock: Clock = time,
         mark_s: float = MARK_S,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> None:
+        """`leases_as`: the name under which the worker leases its budgets."""
         self._directory, self._prices, self._clock = directory, prices, clock
         self._mark_s, self._segment_bytes = mark_s, segment_bytes
-        self._segment = segments.Segment.at(directory, segments.new_lane(worker), 1)
+        self._segment = segments.Segment.at(directory, segments.new_lane(worker, leases_as), 1)
         self._fd = -1
         self._size = self._flushed = 0
         self._torn = self._troubled = self._lost = False

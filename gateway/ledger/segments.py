@@ -23,6 +23,9 @@ import orjson
 
 SUFFIX = ".journal"
 READ_BYTES = 2**20
+_LEASES = "~"
+"""In a lane's name, before the name under which its worker leases."""
+_MOST_PLAIN = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +39,20 @@ class Segment:
         return cls(lane, number, directory / f"{lane}.{number:06d}{SUFFIX}")
 
 
-def new_lane(worker: str) -> str:
-    """A name that no worker of any host had before: `worker-0-68f1a2b3c4d5e6f7`."""
-    plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:64] or "worker"
+def new_lane(worker: str, leases_as: str = "") -> str:
+    """A name that no worker of any host had before: `worker-0-68f1a2b3c4d5e6f7`.
+
+    `leases_as`: the name that nobody else has under which the worker leases its budgets; the lane's name then tells it.
+    """
+    plain = "".join(letter if letter.isalnum() else "-" for letter in worker)[:_MOST_PLAIN] or "worker"
+    if leases_as:
+        return f"{plain}{_LEASES}{leases_as}"
     return f"{plain}-{int(time.time()):08x}{os.urandom(8).hex()}"
+
+
+def leases_as(lane: str) -> str:
+    """The name under which the lane's worker leases its budgets; empty when it leases none."""
+    return lane.partition(_LEASES)[2]
 
 
 def lanes(directory: Path) -> dict[str, list[Segment]]:

@@ -24,6 +24,7 @@ from gateway.ledger.once import insert_once, known
 from gateway.ledger.retention import Retention
 from gateway.ledger.rows import FIELDS, LEAST, Row, Values
 from gateway.ledger.segments import Segment
+from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 from gateway.state.tables import journal_offsets, ledger
 
@@ -294,11 +295,13 @@ class Writer:
         return fresh
 
     def _bury(self, lane: Lane, files: list[Segment]) -> None:
-        """Close what a dead worker left open, then forget its lane and delete its journal."""
+        """Close what a dead worker left open, then forget its lane and delete its journal: now it is drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
             connection.execute(delete(journal_offsets).where(journal_offsets.c.lane == lane.name))
+            if worker := segments.leases_as(lane.name):
+                orphaned_holds.drained(connection, worker)
         progress.unlink(missing_ok=True)  # ahead of the journal: without one nobody would find it again
         self._delete(files)
 

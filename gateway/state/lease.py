@@ -51,7 +51,18 @@ class Lease:
     __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
         *("_taken", "_unreported", "_window", "ahead", "busy", "free", "generation", "held", "idle", "key", "kind"),
-        *("life_ms", "limit", "rebuild", "refused_least", "refused_until", "repair_at", "rest", "retry_at", "seen"),
+        *(
+            "life_ms",
+            "limit",
+            "orphaned",
+            "rebuild",
+            "refused_least",
+            "refused_until",
+            "repair_at",
+            "rest",
+            "retry_at",
+            "seen",
+        ),
         *("settled", "settling", "stale", "tag", "tight", "touched", "valid_until", "waiting", "watched", "workers"),
     )
 
@@ -67,6 +78,8 @@ class Lease:
         self.busy = 0
         """In use: open holds, requests in progress."""
         self.rest = self.settled = self.idle = self.held = 0
+        self.orphaned = 0
+        """Held for workers that have been dead for long, and of which nobody knows what they spent."""
         self.workers = 1
         self.settling = self.tight = self.stale = False
         self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
@@ -143,8 +156,8 @@ class Lease:
 
     @property
     def left(self) -> int:
-        """Of a sum: what is not spent, as far as this worker knows; holds are not spent."""
-        return self.limit - self.settled - self._unreported
+        """Of a sum: what is not spent, as far as this worker knows. Holds are not spent, but those of the dead are."""
+        return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
         """This worker's own uses of a rate within the window."""

@@ -6,8 +6,10 @@ until when it is tight, `z` whether it has to be rebuilt, `r` what was settled s
 it), `a` when its base was read, `q` until when nothing is granted.
 Rates add a field `b<step>` per step of 100 ms, `o` the oldest of them, `l` the latest.
 
-What a backend had sent to a worker that died before it had read it is on no ledger: of what the worker had in use, a
-hundredth counts as settled for it, so that a hard limit holds.
+A worker that is dead may have spent all of its lease of a sum, and only its journal knows. Until that journal is in the
+ledger, which the caller says by naming the worker among the `drained`, the whole lease stays held, also when the sum is
+rebuilt meanwhile. Then the sum is rebuilt and the lease dropped. What a backend had sent to the worker before it died
+and was never read is on no ledger: of what the worker had in use, a hundredth counts as settled for it.
 
 Numbers are integers below 2^53: Lua computes in doubles.
 """
@@ -57,6 +59,8 @@ class Reply:
     """Mark at which the base was read."""
     holders: tuple[str, ...]
     """After a shortage: the other workers that have units."""
+    orphans: str
+    """Dead workers that units of a sum are held for: `NAME=UNITS NAME=UNITS`."""
 
 
 def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
@@ -66,7 +70,7 @@ def parse(reply: list[Any]) -> tuple[int, list[Reply]]:
 
 
 def _reply(status: int, *numbers: Any) -> Reply:
-    units, rest, settled, retry_ms, idle, held, workers, tight, stale, generation, since, holders = numbers
+    units, rest, settled, retry_ms, idle, held, workers, tight, stale, generation, since, holders, orphans = numbers
     return Reply(
         *(Status(status), units, rest, settled, retry_ms, idle, held, workers),
         tight=tight == 1,
@@ -74,6 +78,7 @@ def _reply(status: int, *numbers: Any) -> Reply:
         generation=generation.decode(),
         since=since,
         holders=tuple(holders.decode().split()),
+        orphans=orphans.decode(),
     )
 
 
@@ -84,10 +89,13 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000 + math.floor(clock[2] / 1000)
 local step = math.floor(now / 100)
 local worker, ttl, lost, epoch = ARGV[1], tonumber(ARGV[2]), ARGV[3] == '1', ARGV[4]
-local dead = {}
+local dead, drained = {}, {}
 for name in string.gmatch(ARGV[5], '%S+') do dead[name] = true end
+for name in string.gmatch(ARGV[6], '%S+') do drained[name] = true end
 
 local function int(number) return string.format('%.0f', number) end
+
+local function is_drained(name) return drained[name] or drained['*'] end
 
 local function entry(name, units, used, expires, last)
   return name .. '=' .. int(units) .. '=' .. int(used) .. '=' .. int(expires) .. '=' .. last .. ';'
@@ -145,7 +153,7 @@ local function free_at(key, c, missing)
 end
 
 local function sync(i, key)
-  local a = 5 + (i - 1) * 12
+  local a = 6 + (i - 1) * 12
   local kind, known, seq, limit = ARGV[a + 1], ARGV[a + 2], tonumber(ARGV[a + 3]), tonumber(ARGV[a + 4])
   local floor, busy, need = tonumber(ARGV[a + 5]), tonumber(ARGV[a + 6]), tonumber(ARGV[a + 7])
   local least, ahead, base = tonumber(ARGV[a + 8]), tonumber(ARGV[a + 9]), ARGV[a + 10]
@@ -158,9 +166,9 @@ local function sync(i, key)
   local c = {g = f[1], s = tonumber(f[2]) or 0, o = tonumber(f[4]) or step, l = tonumber(f[5]) or step,
              t = tonumber(f[6]) or 0, z = f[7] == '1', a = tonumber(f[8]) or 0, q = tonumber(f[9]) or 0,
              r = f[11] or ''}
-  local anew = false
+  local anew, before = false, c.s
   if not c.g or (c.z and base ~= '') then
-    if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ''} end
+    if kind == 'sum' and base == '' then return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, '', ''} end
     if not c.g and kind == 'sum' and (lost or known ~= '') then c.q = now + 1000 end
     anew, c.z = true, false
     c.g = worker .. '.' .. int(now) .. '.' .. i
@@ -170,10 +178,15 @@ local function sync(i, key)
     end
   end
   local others, idle, workers, mine, own = 0, 0, 1, nil, {0, 0, 0}
-  local entries, holders = {}, {}
+  local entries, holders, orphans, met, undrained, dropped = {}, {}, {}, {}, false, 0
+  local function orphan(name, units)
+    others = others + units
+    orphans[#orphans + 1] = name .. '=' .. int(units)
+  end
   for name, units, used, expires, last in string.gmatch(f[3] or '', '([^=;]+)=(%d+)=(%d+)=(%d+)=(%d+);') do
     units, used, expires = tonumber(units), tonumber(used), tonumber(expires)
     if anew then last = '0' end
+    met[name] = true
     if name == worker then
       mine, own = tonumber(last), {units, used, expires}
     else
@@ -181,11 +194,11 @@ local function sync(i, key)
       if units > 0 then holders[#holders + 1] = name end
       if expires > now then
         others, idle, workers = others + units, idle + math.max(units - used, 0), workers + 1
-      elseif units > 0 and kind == 'sum' and not anew then
-        c.z = true
-        others = others + units
+      elseif units > 0 and kind == 'sum' and not (anew and is_drained(name)) then
+        orphan(name, units)
+        if is_drained(name) then c.z = true else undrained = true end
       else
-        if units > 0 and kind == 'sum' then c.s = c.s + math.ceil(used / 100) end
+        if units > 0 and kind == 'sum' then c.s, dropped = c.s + math.ceil(used / 100), dropped + units end
         units, used = 0, 0
       end
       if units > 0 or expires + 600000 > now then
@@ -193,10 +206,19 @@ local function sync(i, key)
       end
     end
   end
+  for name, units in string.gmatch(anew and base or '', ' ([^= ]+)=(%d+)') do
+    if name ~= worker and not met[name] and not is_drained(name) then
+      orphan(name, tonumber(units))
+      undrained = true
+      entries[#entries + 1] = entry(name, units, units, 0, '0')
+    end
+  end
+  -- The base may lack what they had reported: what was settled here counts on, and leases given up now count as spent.
+  if anew and undrained then c.s = math.max(c.s, before + dropped) end
   local changed = known ~= '' and known ~= c.g
   if not changed and kind == 'sum' and known ~= '' and (not mine or (mine > 0 and mine < seq - 1)) then
     redis.call('HSET', key, 'z', '1')
-    return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, ''}
+    return {3, 0, 0, 0, 0, 0, 0, 0, 0, 0, '', 0, '', ''}
   end
   if kind == 'rate' then slide(key, c) end
   local status, units, rest, retry = 2, 0, 0, 0
@@ -228,9 +250,10 @@ local function sync(i, key)
   end
   redis.call('HSET', key, 'r', c.r, 'g', c.g, 's', int(c.s), 'w', table.concat(entries), 'o', int(c.o), 'l', int(c.l),
              't', int(c.t), 'z', c.z and '1' or '0', 'a', int(c.a), 'q', int(c.q), 'e', epoch)
+  if kind == 'sum' and others + units > 0 then life = math.max(tonumber(life), 2592000000) end
   redis.call('PEXPIRE', key, life)
   return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a,
-          (status == 1 or status == 4) and table.concat(holders, ' ') or ''}
+          (status == 1 or status == 4) and table.concat(holders, ' ') or '', table.concat(orphans, ' ')}
 end
 
 local replies = {now}

@@ -3,8 +3,8 @@
 The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
 is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased
 ahead and a take costs one round trip. Reports carry a number, so that one repeated after a timeout counts once. A
-worker that is not heard of for `ttl_s`, or whose process is seen to have ended, loses its lease; the money it held
-stays held until the sum has been rebuilt from the ledger, for nobody else knows what it spent.
+worker that is not heard of for `ttl_s`, or whose process is seen to have ended, loses its lease; but money that it had
+leased stays held until its journal is in the ledger and the sum has been rebuilt, for nobody else knows what it spent.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
+from gateway.state.orphans import AllDrained, DeadWorkers
 from gateway.state.peers import Peers, name_of_mine
 from gateway.state.rebuild import read_base
 
@@ -41,6 +42,8 @@ _LOSS_S = 2.0
 _REBUILD_S = 5.0
 """So long after one try to rebuild a sum comes the next."""
 _READS = 8
+_RECORD_FRESH_S = 1.0
+"""Who is drained, and what is held for the others, is read again after so long, before a sum is made anew."""
 _CLOCK_S = 10.0
 """Clocks drift: after so long another round trip tells the server's."""
 _STEPS_A_SECOND = 1000 // STEP_MS
@@ -69,13 +72,18 @@ class Leases:
         workers: int = 1,
         period_s: float = 0.2,
         ttl_s: float = 15.0,
+        worker: str | None = None,
+        dead: DeadWorkers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`worker`: the name to lease under, one of its own by default. `dead`: knows who of the dead is drained; by
+        default everyone is."""
         self._state, self._monotonic = state, monotonic
+        self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
         """At least so many workers share a limit when the server cannot tell."""
         self._period_s, self._ttl_s = period_s, ttl_s
-        self._worker, self._peers = name_of_mine(), Peers(ttl_s)
+        self._worker, self._peers = worker or name_of_mine(), Peers(ttl_s)
         self._ahead_s = time.time() - monotonic()
         """The server's clock is ahead of ours by so much."""
         self.taken_at = 0
@@ -97,6 +105,7 @@ class Leases:
         self._epoch = self._state.epoch
         self._state.on_epoch(self._new_epoch)
         self._tasks.spawn(self._run(), "leases")
+        self._tasks.spawn(self._dead.run(), "dead workers")
 
     async def aclose(self) -> None:
         """Give back what is not in use and report what was used."""
@@ -108,7 +117,12 @@ class Leases:
 
     def stats(self) -> dict[str, int | float | str]:
         leases = [lease for group in self._groups.values() for lease in group.active]
-        return {**self._counts, "leases": len(leases), "in_use": sum(1 for lease in leases if lease.busy)}
+        return {
+            **self._counts,
+            "leases": len(leases),
+            "in_use": sum(1 for lease in leases if lease.busy),
+            **self._dead.stats(),
+        }
 
     def counter(
         self,
@@ -267,21 +281,30 @@ class Leases:
     async def _call(self, leases: Sequence[Lease]) -> None:
         """Report and ask until every counter has answered. The caller has the group's lock."""
         bases: dict[Lease, str] = {}
+        drained = self._dead.drained
         for _ in range(_TURNS):
-            repeat = await self._exchange(leases, bases)
+            repeat = await self._exchange(leases, bases, drained)
             if not repeat:
                 return
             unknown = [lease for lease, status in repeat.items() if status is Status.UNKNOWN]
+            drained = await self._drained(unknown)
             bases = {lease: await self._base(lease) for lease in unknown}
             leases = list(repeat)
         raise StateUnavailable("the counters do not come to rest")
 
-    async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str]) -> dict[Lease, Status]:
-        """One call; the counters that need another one, and why."""
+    async def _drained(self, unknown: Sequence[Lease]) -> str:
+        """Who was drained before the base of any of `unknown` is read. Raises StateUnavailable."""
+        if unknown:
+            await self._dead.refresh(_RECORD_FRESH_S)
+        return self._dead.drained
+
+    async def _exchange(self, leases: Sequence[Lease], bases: dict[Lease, str], drained: str) -> dict[Lease, Status]:
+        """One call; the counters that need another one, and why. `drained`: dead workers that the bases contain."""
         sent = self._monotonic()
         reports = [lease.report(bases.get(lease, "")) for lease in leases]
         lost = "1" if sent - self._lost_at < _LOSS_S else "0"
-        head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, self._state.epoch, self._peers.dead]
+        epoch, dead = self._state.epoch, self._peers.dead
+        head: list[str | int] = [self._worker, int(self._ttl_s * 1000), lost, epoch, dead, drained]
         words = [word for report in reports for word in report]
         keys = [lease.key for lease in leases]
         self._counts["rounds"] += 1
@@ -295,6 +318,7 @@ class Leases:
         repeat: dict[Lease, Status] = {}
         for lease, report, answer in zip(leases, reports, replies, strict=True):
             lease.learn(answer, int(report[4]), sent, self._ttl_s - 1)
+            lease.orphaned = self._dead.see(lease, answer.orphans) if answer.orphans else 0
             if answer.holders:
                 self._peers.hold(answer.holders)
             if answer.status in (Status.CHANGED, Status.UNKNOWN):
@@ -311,10 +335,10 @@ class Leases:
             self._ahead_s = clock_ms / 1000 - (sent + now) / 2
 
     async def _base(self, lease: Lease, reads: int = 1) -> str:
-        """What was settled so far, and since when it is known. Raises StateUnavailable."""
+        """What was settled so far, since when it is known, and what is held for the dead. Raises StateUnavailable."""
         base = await read_base(lease, lambda: self._clock(_MARKS_A_SECOND), reads)
         self._counts["rebuilt"] += 1
-        return base
+        return base + self._dead.recorded(lease)
 
     async def _run(self) -> None:
         faded = self._monotonic()
@@ -368,13 +392,16 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild sums of which a worker died: only the ledger knows what it spent."""
+        """Rebuild sums of which a worker died and was drained: only the ledger knows what it spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:
             lease.repair_at = now + _REBUILD_S
+        if due:
+            await self._dead.refresh(0)
+        drained = self._dead.drained
         bases = {lease: await self._base(lease, _READS) for lease in due}
-        if bases and (again := await self._exchange(due, bases)):
+        if bases and (again := await self._exchange(due, bases, drained)):
             await self._call(list(again))
 
     def _new_epoch(self, epoch: str) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import secrets
+import socket
 import time
 from collections.abc import Iterable
 from hashlib import blake2b
@@ -41,9 +43,10 @@ class Peers:
 
 
 def name_of_mine() -> str:
-    """`MACHINE-PID-SINCE-CHANCE`: no other worker has it, and whoever runs on the same machine can tell whether this
-    process still lives. Where there is no /proc, MACHINE is empty, and nobody can."""
-    return "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
+    """`MACHINE-PID-SINCE-CHANCE@HOST`: no other worker has it, and whoever runs on the same machine can tell whether
+    this process still lives. Where there is no /proc, MACHINE is empty, and nobody can. HOST is for people."""
+    name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
+    return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
 
 def dead(names: Iterable[str]) -> list[str]:
@@ -55,7 +58,7 @@ def _is_dead(name: str) -> bool:
     machine, _, rest = name.partition("-")
     if not machine or machine != _MACHINE:
         return False
-    pid, since, _ = rest.split("-")
+    pid, since, *_ = rest.split("-")
     started = _started(int(pid, 16))
     return started is None or started > int(since, 16)
 

@@ -226,6 +226,27 @@ journal_offsets = Table(
     Column("updated_at", Float, nullable=False),
 )
 
+drained_workers = Table(
+    "drained_workers",
+    metadata,
+    # Workers that have ended and whose whole journal is in the ledger: budgets hold nothing for them any more.
+    Column("worker", String(128), primary_key=True),  # the name under which it leased
+    Column("at", Float, nullable=False),
+    Column("actor", String(64), nullable=False, server_default=""),  # the operator that gave its journal up
+)
+
+orphaned_holds = Table(
+    "orphaned_holds",
+    metadata,
+    # What counters hold for dead workers that are not drained.
+    Column("worker", String(128), primary_key=True),
+    Column("counter", String(400), primary_key=True),  # its key on the state server
+    Column("tag", String(160), nullable=False),  # whose budget it is
+    Column("units", BigInteger, nullable=False),  # nano-dollars or tokens
+    Column("limit_units", BigInteger, nullable=False),
+    Column("since", Float, nullable=False),
+)
+
 alerts = Table(
     "alerts",
     metadata,

@@ -127,6 +127,8 @@ class Books:
                 yield "alerts", (outcome,), float(count)
             for (team, window, limit_usd), share in self._alerts.used().items():
                 yield "budget_used", (team, window, limit_usd), share
+            for host, workers in self._alerts.undrained().items():
+                yield "undrained_workers", (host,), float(workers)
 
     def processes(self) -> Iterator[tuple[str, int | None]]:
         yield "supervisor", os.getpid()

@@ -63,6 +63,12 @@ OF_SUPERVISOR: dict[str, Family] = {
         "Spent share of a budget.",
         ("team", "window", "limit_usd"),
     ),
+    "undrained_workers": (
+        "thriftgate_undrained_workers",
+        "gauge",
+        "Dead workers that budgets hold money for, because their journals are not in the ledger.",
+        ("host",),
+    ),
 }
 """What the supervisor publishes as [key, labels, value]."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
+from gateway.ledger import segments
 from gateway.ledger.append import append
 from gateway.ledger.rows import Row
+from gateway.state import orphaned_holds
+from gateway.state.orphaned_holds import OrphanedHold
 from gateway.state.sql import Database
 from tests.ledger.samples import row
 
@@ -124,3 +128,42 @@ def test_forgetting_keeps_the_rows(folder: Path) -> None:
     assert said(folder, "forget", "--end-user", "ada")["rows"] == 1
     assert said(folder, "forget", "--end-user", gone["pseudonym"])["rows"] == 1
     assert said(folder, "verify")["ok"]
+
+
+def test_what_a_lost_host_holds_is_named_and_released_only_when_it_is_meant(folder: Path) -> None:
+    worker = "0badcafe-7f-0-aa@far"
+    counter = "tg:{search}:lease:budget:team:usd:0:month:UTC:1767225600"
+    assert "Nothing is held for far" in run(folder, "release", "far").output
+    database = Database(f"sqlite:///{folder}/data/ledger.sqlite")
+    with database.begin() as connection:
+        orphaned_holds.record(connection, [OrphanedHold(worker, counter, "search", 12 * 10**9, 500 * 10**9, 1.0)])
+    database.close()
+    paths = ["--config", str(folder / "gateway.yaml"), "--data-dir", str(folder / "data"), "--json"]
+    doctor = CliRunner().invoke(cli, ["doctor", *paths], catch_exceptions=False)
+    assert doctor.exit_code == 1
+    (found,) = [one for one in orjson.loads(doctor.output) if one["what"].startswith("host far")]
+    assert "1 dead worker(s) since 1970-01-01T00:00:01Z" in found["what"]
+    assert "12.0000 USD of 500 USD (team search, month from 2026-01-01)" in found["what"]
+    assert "thriftgate ledger release far" in found["remedy"]
+    shown = {"worker": worker, "budget": "team search, month from 2026-01-01", "amount": "12.0000 USD of 500 USD"}
+    assert said(folder, "release", worker) == [{**shown, "released": False}]
+    assert said(folder, "release", "far", "--yes") == [{**shown, "released": True}]
+    assert run(folder, "release", "far").exit_code == 1
+
+
+def test_a_worker_whose_journal_lies_here_is_not_released_but_drained(folder: Path) -> None:
+    worker = "0badcafe-7f-0-aa@far"
+    fill(folder, now(1))
+    database = Database(f"sqlite:///{folder}/data/ledger.sqlite")
+    with database.begin() as connection:
+        orphaned_holds.record(connection, [OrphanedHold(worker, "tg:{a}:lease:b", "a", 12, 500, 1.0)])
+    journal = folder / "data" / "journal"
+    os.close(segments.create(segments.Segment.at(journal, segments.new_lane("0", worker), 1), Row._fields))
+    refused = run(folder, "release", "far", "--yes")
+    assert refused.exit_code == 1
+    assert "thriftgate ledger drain" in refused.output
+    run(folder, "drain")
+    with database.read() as connection:
+        assert orphaned_holds.held(connection) == []
+        assert orphaned_holds.which_drained(connection, [worker]) == {worker}
+    database.close()

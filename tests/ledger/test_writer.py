@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from gateway.domain.usage import Usage
 from gateway.ledger import segments
 from gateway.ledger.rows import Row
 from gateway.ledger.writer import Writer
+from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 from tests.ledger.samples import (
     COST,
@@ -108,6 +110,30 @@ async def test_a_dead_workers_open_attempts_are_interrupted_with_what_was_delive
     assert rows[silent.id]["cost_pico"] == 50 * 10**6
     assert rows[mystery.id]["cost_pico"] is None
     assert held(directory) == []
+    await writer.aclose()
+
+
+async def test_a_worker_is_drained_once_all_it_left_is_in_the_ledger(any_database: Database, directory: Path) -> None:
+    name = "0bad-7f-0-aa@host-1.example"
+    books, writer = journal(directory, leases_as=name), Writer(directory, any_database)
+
+    async def drained() -> bool:
+        found = await any_database.run(partial(orphaned_holds.which_drained, workers=[name]), writes=False)
+        return bool(found)
+
+    await books.start()
+    entry = record()
+    attempt = begin(entry)
+    books.open(attempt, entry)
+    spend(books)
+    assert await writer.drain_once() == 1
+    assert not await drained()
+    await books.aclose()
+    with away(any_database), pytest.raises(SQLAlchemyError):
+        await writer.drain_once()
+    assert not await drained()
+    assert await writer.drain_once() == 1
+    assert await drained()
     await writer.aclose()
 
 

@@ -406,7 +406,7 @@ class Mortal(Leases):
     """A worker whose process another one takes for dead when it is told so."""
 
     def end(self) -> str:
-        machine, _, _, chance = self._worker.split("-")
+        machine, _, _, chance = self._worker.split("-", 3)
         self._worker = f"{machine}-7ffffff0-0-{chance}"
         return self._worker
 

@@ -9,7 +9,7 @@ from gateway.state.peers import Peers, dead, name_of_mine
 
 
 def name_of_another(lives: subprocess.Popen[bytes]) -> str:
-    machine, _, since, chance = name_of_mine().split("-")
+    machine, _, since, chance = name_of_mine().split("-", 3)
     return "-".join((machine, f"{lives.pid:x}", since, chance))
 
 
@@ -28,7 +28,7 @@ async def test_who_has_ended_is_dead_whether_or_not_anybody_waited_for_it() -> N
 
 
 async def test_another_process_with_a_dead_one_s_number_is_not_taken_for_it() -> None:
-    machine, _, _, chance = name_of_mine().split("-")
+    machine, _, _, chance = name_of_mine().split("-", 3)
     long_ago = "-".join((machine, f"{os.getpid():x}", "0", chance))
     assert await asyncio.to_thread(dead, [long_ago]) == [long_ago]
 
@@ -39,7 +39,7 @@ async def test_of_other_machines_nobody_is_dead() -> None:
 
 async def test_the_dead_are_told_of_for_as_long_as_anybody_may_ask() -> None:
     peers = Peers(remember_s=0.05)
-    machine, _, _, chance = name_of_mine().split("-")
+    machine, _, _, chance = name_of_mine().split("-", 3)
     gone = f"{machine}-7ffffff0-0-{chance}"
     peers.hold((gone, name_of_mine()))
     await peers.look()

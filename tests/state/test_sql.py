@@ -70,6 +70,8 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
             connection.execute(text(f"ALTER TABLE ledger DROP COLUMN {name}"))
         for name in ("service_tier", "unpriced"):
             connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
+        for name in ("drained_workers", "orphaned_holds"):
+            connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     any_database.upgrade()
     with any_database.read() as connection:

@@ -1,0 +1,51 @@
+"""When budgets hold money for a host that is gone: the alert about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from gateway.alerts.alert import Alert, alert
+from gateway.domain.policy import Severity
+from gateway.domain.windows import iso
+from gateway.state.orphaned_holds import OrphanedHold
+
+AFTER_S = 30.0
+"""A host that is back sooner has drained its journals: nobody needs to act."""
+_CRITICAL_SHARE = 0.1
+"""Of a budget's limit."""
+_NAMED = 5
+
+
+def found(holds: Iterable[OrphanedHold], now: float) -> Iterator[tuple[str, Alert]]:
+    """For each team, or `organisation NAME`, and each host: the team and its alert."""
+    groups: dict[tuple[str, str], list[OrphanedHold]] = {}
+    for one in holds:
+        groups.setdefault((one.team or one.tag, one.host), []).append(one)
+    for (team, host), held in groups.items():
+        if now - min(one.since for one in held) >= AFTER_S:
+            yield team, told(team, host, held, now)
+
+
+def told(team: str, host: str, held: Sequence[OrphanedHold], now: float) -> Alert:
+    """The same id until the host has been drained or released."""
+    since = min(one.since for one in held)
+    workers = sorted({one.worker for one in held})
+    amounts = [f"{one.amount} ({one.budget})" for one in held]
+    named = "; ".join(amounts[:_NAMED]) + (f"; and {len(amounts) - _NAMED} more" if len(amounts) > _NAMED else "")
+    text = (
+        f"Host {host} has not been heard of since {iso(since)}, and what its workers spent last is not in the ledger. "
+        f"Held until it is: {named}. Start the gateway on its data directory again; if that is lost, "
+        f"`thriftgate ledger release {host}` frees the money."
+    )
+    facts = {
+        "host": host,
+        "workers": workers,
+        "held": [{"budget": one.budget, "amount": one.amount} for one in held],
+        "since": iso(since),
+        "threshold": "lost_host",
+        "at": iso(now),
+        "text": text,
+    }
+    share = max(one.units / max(one.limit_units, 1) for one in held)
+    severity: Severity = "critical" if share >= _CRITICAL_SHARE else "warning"
+    return alert(f"{team}/lost_host/{host}/{iso(since)}"[:160], "lost_host", severity, team, facts)

@@ -1,0 +1,144 @@
+"""Holds of dead workers on record: whose journals are in the ledger, and what is held for those whose are not.
+
+The record lies in the ledger's database, because it has to outlive the state server, and because that a journal is in
+the ledger is known there. Everything here belongs off the event loop.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+
+from sqlalchemy import Connection, delete, insert, select, text
+
+from gateway.domain.units import NANO_PER_USD
+from gateway.state.tables import audit, drained_workers, orphaned_holds
+
+_KEEP_S = 90 * 86_400.0
+"""A drained worker is remembered for so long: longer than any counter keeps its lease."""
+_MANY = 500
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanedHold:
+    """What one counter holds for one dead worker."""
+
+    worker: str
+    counter: str
+    """Its key on the state server."""
+    tag: str
+    """Of the counter: the team or `organisation NAME`, with a digest where it is one end user's."""
+    units: int
+    """Nano-dollars, or tokens."""
+    limit_units: int
+    since: float
+    """When it was first noticed, Unix seconds."""
+
+    @property
+    def host(self) -> str:
+        return host_of(self.worker)
+
+    @property
+    def amount(self) -> str:
+        """`12.3456 USD of 500 USD`, or so many tokens."""
+        if self._parts[2:3] == ["tokens"]:
+            return f"{self.units} of {self.limit_units} tokens"
+        held, limit = (Decimal(units) / NANO_PER_USD for units in (self.units, self.limit_units))
+        return f"{held:.4f} USD of {limit.normalize():f} USD"
+
+    @property
+    def budget(self) -> str:
+        """`team search, month from 2026-01-01`."""
+        parts = self._parts
+        if len(parts) < 7:
+            return self.tag
+        owner = self.tag if self.tag.startswith("organisation ") else f"team {self.team}"
+        level = {"team": "", "organisation": "", "end_user": ", an end user"}.get(parts[1], f", {parts[1]}")
+        begun = datetime.fromtimestamp(int(parts[-1]), UTC).date()
+        return f"{owner}{level}, {parts[4]} from {begun}"
+
+    @property
+    def team(self) -> str:
+        """Empty for an organisation's budget."""
+        return "" if self.tag.startswith("organisation ") else self.tag.partition(" ")[0]
+
+    @property
+    def _parts(self) -> list[str]:
+        """budget, level, meter, place, window, time zone, start."""
+        name = self.counter.partition("}:lease:")[2].split(":")
+        if len(name) < 7:
+            return name
+        return [name[0], ":".join(name[1:-5]), *name[-5:]]
+
+
+def host_of(worker: str) -> str:
+    """The machine's name as it calls itself; empty for workers of older versions."""
+    return worker.partition("@")[2]
+
+
+def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
+    """All that `worker` spent is in the ledger; or an operator, `by`, says that nothing more will come."""
+    now = time.time() if now is None else now
+    connection.execute(
+        text("INSERT INTO drained_workers (worker, at, actor) VALUES (:worker, :at, :actor) ON CONFLICT DO NOTHING"),
+        {"worker": worker, "at": now, "actor": by},
+    )
+    connection.execute(delete(orphaned_holds).where(orphaned_holds.c.worker == worker))
+    connection.execute(delete(drained_workers).where(drained_workers.c.at < now - _KEEP_S))
+
+
+def which_drained(connection: Connection, workers: Collection[str]) -> set[str]:
+    """Those of `workers` that are drained."""
+    names, found, c = sorted(workers), set[str](), drained_workers.c
+    for start in range(0, len(names), _MANY):
+        found.update(connection.scalars(select(c.worker).where(c.worker.in_(names[start : start + _MANY]))))
+    return found
+
+
+def held(connection: Connection) -> list[OrphanedHold]:
+    """What is held for dead workers that are not drained, the oldest first."""
+    c = orphaned_holds.c
+    rows = connection.execute(
+        select(c.worker, c.counter, c.tag, c.units, c.limit_units, c.since)
+        .where(c.worker.not_in(select(drained_workers.c.worker)))
+        .order_by(c.since, c.worker, c.counter)
+    )
+    return [OrphanedHold(*row) for row in rows]
+
+
+def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
+    """Those that nobody recorded yet."""
+    values = [
+        {name: getattr(one, name) for name in ("worker", "counter", "tag", "units", "limit_units", "since")}
+        for one in holds
+    ]
+    if values:
+        connection.execute(
+            text(
+                "INSERT INTO orphaned_holds (worker, counter, tag, units, limit_units, since) "
+                "VALUES (:worker, :counter, :tag, :units, :limit_units, :since) ON CONFLICT DO NOTHING"
+            ),
+            values,
+        )
+
+
+def alive(connection: Connection, worker: str) -> None:
+    """`worker` was taken for dead and is not."""
+    for table in (orphaned_holds, drained_workers):
+        connection.execute(delete(table).where(table.c.worker == worker))
+
+
+def release(connection: Connection, which: str, actor: str) -> Sequence[OrphanedHold]:
+    """Let go what is held for the worker, or all dead workers of the host, of that name; what that was."""
+    found = [one for one in held(connection) if which in (one.worker, one.host)]
+    now = time.time()
+    for worker in sorted({one.worker for one in found}):
+        drained(connection, worker, by=actor, now=now)
+    for one in found:
+        detail = f"{one.amount} held for {one.budget}"
+        values = {"actor": actor, "action": "ledger.release", "subject": one.worker, "detail": detail}
+        connection.execute(insert(audit).values(at=now, **values))
+    return found

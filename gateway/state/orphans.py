@@ -1,0 +1,222 @@
+"""The dead workers that a worker's counters still hold money for, and which of them have been drained into the ledger.
+
+A worker is drained when its host's ledger writer has read its journal to the end, or when an operator says that this
+will never happen. Both stand in the ledger's database. It is asked only while there is somebody to ask about, off the
+path of requests and of rounds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import SQLAlchemyError
+
+from gateway.errors import StateUnavailable
+from gateway.state import orphaned_holds
+from gateway.state.lease import MOST, Lease
+from gateway.state.orphaned_holds import OrphanedHold
+from gateway.state.sql import Database
+
+log = logging.getLogger(__name__)
+
+EVERYBODY = "*"
+"""In place of names: every dead worker counts as drained."""
+RECORD_S = 2.0
+"""A dead worker of a living host is drained sooner; one that is not is put on record."""
+PATIENCE_S = 10.0
+"""After so long what is held for a dead worker counts as gone for those who wait for holds to end."""
+_FORGET_S = 60.0
+_FRESH_S = 1.0
+_SOONEST_S, _SLOWEST_S, _IDLE_S = 0.2, 5.0, 15.0
+_RETRY_S = 1.0
+
+
+class DeadWorkers(Protocol):
+    """What Leases asks about workers that it takes for dead."""
+
+    drained: str
+    """Names, apart by spaces, of those that are known to be drained."""
+
+    def see(self, lease: Lease, names: str) -> int:
+        """A counter holds units for `NAME=UNITS NAME=UNITS`; how many of the units have been held for long."""
+        ...
+
+    async def refresh(self, max_age_s: float) -> None:
+        """Know who is drained. Raises StateUnavailable."""
+        ...
+
+    def recorded(self, lease: Lease) -> str:
+        """What the record says is held by this counter: ` NAME=UNITS NAME=UNITS`."""
+        ...
+
+    def stats(self) -> dict[str, int | float | str]: ...
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        ...
+
+
+class AllDrained:
+    """Implements DeadWorkers where whoever rebuilds a sum sees every journal."""
+
+    drained = EVERYBODY
+
+    def see(self, lease: Lease, names: str) -> int:
+        return 0
+
+    async def refresh(self, max_age_s: float) -> None:
+        return
+
+    def recorded(self, lease: Lease) -> str:
+        return ""
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {}
+
+    async def run(self) -> None:
+        return
+
+
+class Orphans:
+    """Implements DeadWorkers by the record in the ledger's database."""
+
+    def __init__(
+        self,
+        database: Database,
+        worker: str,
+        *,
+        monotonic: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`worker`: the name of this one."""
+        self._database, self._worker, self._monotonic, self._clock = database, worker, monotonic, clock
+        self.drained = ""
+        self._drained: set[str] = set()
+        self._seen: dict[str, tuple[float, float]] = {}
+        """Dead worker → when it was noticed first, and last."""
+        self._unrecorded: dict[tuple[str, str], OrphanedHold] = {}
+        self._recorded: dict[str, list[OrphanedHold]] = {}
+        """By counter."""
+        self._read_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self._news = asyncio.Event()
+
+    def see(self, lease: Lease, names: str) -> int:
+        now, old = self._monotonic(), 0
+        for each in names.split():
+            name, _, amount = each.partition("=")
+            if name not in self._seen:
+                self._news.set()
+            first = self._first(name, now)
+            self._seen[name] = first, now
+            old += int(amount) if now - first > PATIENCE_S else 0
+            if lease.limit < MOST and name not in self._drained and (name, lease.key) not in self._unrecorded:
+                since = self._clock() - (now - first)
+                hold = OrphanedHold(name, lease.key, lease.tag, int(amount), lease.limit, since)
+                self._unrecorded[name, lease.key] = hold
+        return old
+
+    def recorded(self, lease: Lease) -> str:
+        known = self._recorded.get(lease.key, ())
+        return "".join([f" {one.worker}={one.units}" for one in known if one.worker != self._worker])
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {"dead_workers": sum(name not in self._drained for name in self._seen)}
+
+    def troubles(self) -> list[str]:
+        """What /health says, which names no host and no team."""
+        workers = {one.worker for holds in self._recorded.values() for one in holds}
+        if not workers:
+            return []
+        return [f"budgets hold money for {len(workers)} dead worker(s) that are not drained, see `thriftgate doctor`"]
+
+    async def refresh(self, max_age_s: float = _FRESH_S) -> None:
+        async with self._lock:
+            now = self._monotonic()
+            if now - self._read_at <= max_age_s:
+                return
+            names, due = frozenset(self._seen), self._due(now)
+            try:
+                found = await self._database.run(partial(_read, self._worker, names), writes=False)
+                if self._worker in found.gone or any(hold.worker not in found.gone for hold in due):
+                    found = await self._database.run(partial(_write, self._worker, names, due))
+            except SQLAlchemyError as error:
+                raise StateUnavailable(f"which workers are drained cannot be read: {error}") from error
+            self._learn(found, now)
+
+    def _due(self, now: float) -> list[OrphanedHold]:
+        """Held for so long that it belongs on record, and not there yet."""
+        known = {(one.worker, one.counter) for holds in self._recorded.values() for one in holds}
+        return [
+            hold
+            for place, hold in self._unrecorded.items()
+            if place not in known and "@" in hold.worker and now - self._first(hold.worker, now) > RECORD_S
+        ]
+
+    def _first(self, name: str, now: float) -> float:
+        return self._seen.get(name, (now, now))[0]
+
+    def _learn(self, found: _Found, now: float) -> None:
+        self._read_at = now
+        self._seen = {name: times for name, times in self._seen.items() if now - times[1] < _FORGET_S}
+        older = {name for name in self._seen if "@" not in name}  # of versions whose journals do not name them
+        self._drained = older | (found.gone & self._seen.keys())
+        self.drained = " ".join(sorted(self._drained))
+        self._recorded = {}
+        for one in found.holds:
+            self._recorded.setdefault(one.counter, []).append(one)
+        self._unrecorded = {
+            place: hold
+            for place, hold in self._unrecorded.items()
+            if hold.worker in self._seen and hold.worker not in self._drained
+        }
+
+    async def run(self) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._pause_s()):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+            self._news.clear()
+            try:
+                await self.refresh(_SOONEST_S / 2)
+            except StateUnavailable as error:
+                log.debug("%s", error)
+                await asyncio.sleep(_RETRY_S)
+            except Exception:  # without it nothing held for a dead worker would ever be free again
+                log.exception("dead workers")
+                await asyncio.sleep(_RETRY_S)
+
+    def _pause_s(self) -> float:
+        """Who died just now is drained soon; whose host is gone, perhaps never."""
+        now = self._monotonic()
+        ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
+        return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    gone: set[str]
+    """Of the workers asked about, those that are drained; and the one that asks, if it is taken for dead."""
+    holds: list[OrphanedHold]
+
+
+def _read(worker: str, names: frozenset[str], connection: Connection) -> _Found:
+    holds = orphaned_holds.held(connection)
+    gone = orphaned_holds.which_drained(connection, {*names, worker})
+    return _Found(gone | {worker for one in holds if one.worker == worker}, holds)
+
+
+def _write(worker: str, names: frozenset[str], due: Sequence[OrphanedHold], connection: Connection) -> _Found:
+    orphaned_holds.alive(connection, worker)
+    gone = orphaned_holds.which_drained(connection, names)
+    orphaned_holds.record(connection, (hold for hold in due if hold.worker not in gone))
+    return _Found(gone, orphaned_holds.held(connection))
