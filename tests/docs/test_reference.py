@@ -129,7 +129,8 @@ def test_every_request_header_has_a_line_and_its_example_works() -> None:
 
 def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record = Record("req_1", Tenant(Key("k", "t"), Policy(team="t")), "auto", "openai_chat", stream=False)
-    record.attempt(Backend(name="small", kind="simulated", model="m")).outcome = "ok"
+    attempt = record.attempt(Backend(name="small", kind="simulated", model="m"))
+    attempt.outcome, attempt.output_cap = "ok", 256
     record.difficulty, record.trimmed_tokens, record.escalated, record.cost_pico = 0.5, 9, True, 1
     record.degraded.add("state")
     record.over_budget = ("day",)
