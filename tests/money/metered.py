@@ -28,6 +28,9 @@ class Script:
     prompt_tokens: int = 20
     page_tokens: int = 0
     """Of input for each file in the request."""
+    tier: str = ""
+    """That serves, as it is reported, and how many times as dear it is."""
+    tier_factor: int = 1
 
 
 @dataclass
@@ -45,7 +48,9 @@ class Metered:
 
     @property
     def bill_usd(self) -> float:
-        return (self.input_tokens * self.input_usd + self.output_tokens * self.output_usd) / 1e6
+        """At the factor of the last script."""
+        plain = self.input_tokens * self.input_usd + self.output_tokens * self.output_usd
+        return plain * self.script.tier_factor / 1e6
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", self.port, limit=2**26, backlog=1024)
@@ -87,9 +92,8 @@ class Metered:
         self.output_tokens += reasoning + text
         message = {"role": "assistant", "content": f"{WORD} " * text}
         choices = [{"index": 0, "message": message, "finish_reason": finish}]
-        body = orjson.dumps(
-            {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": choices, "usage": usage}
-        )
+        shape = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", **self._tier()}
+        body = orjson.dumps({**shape, "choices": choices, "usage": usage})
         await asyncio.sleep(script.pace_s)
         writer.write(
             b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(body) + body
@@ -118,8 +122,11 @@ class Metered:
         writer.write(b"0\r\n\r\n")
         await writer.drain()
 
+    def _tier(self) -> dict[str, str]:
+        return {"service_tier": self.script.tier} if self.script.tier else {}
+
     def _event(self, writer: asyncio.StreamWriter, **fields: Any) -> None:
-        shape = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+        shape = {"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", **self._tier()}
         self._chunk(writer, b"data: " + orjson.dumps({**shape, **fields}) + b"\n\n")
 
     def _chunk(self, writer: asyncio.StreamWriter, data: bytes) -> None:

@@ -21,6 +21,8 @@ backends:
       price: {{input: 1, output: 10}}}}
   - {{name: thinking, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: o-scripted, tier: large,
       capabilities: [reasoning], max_output_tokens: 20000, price: {{input: 1, output: 10}}}}
+  - {{name: tiered, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: tiered, tier: large,
+      price: {{input: 1, output: 10, service_tiers: {{priority: {{input: 2, output: 20}}}}}}}}
   - {{name: unlisted, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: unlisted, tier: hosted,
       location: hosted}}
   - {{name: ours, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: ours, tier: small}}
@@ -39,6 +41,7 @@ POLICIES = {
         ("trap", 0.3, "refuse", ""),
         ("thinking", 0.4, "refuse", ""),
         ("thinkingtwo", 0.4, "truncate", ""),
+        ("tiers", 0.3, "refuse", ""),
         ("tools", 0.3, "refuse", ""),
         ("ample", 500, "refuse", ""),
         ("unpriced", 0.2, "refuse", ""),
@@ -177,3 +180,33 @@ async def test_a_hosted_model_without_a_price_is_refused_and_ones_own_counts_as_
     for team, model in (("lenient", "unlisted"), ("unpriced", "ours")):
         (served,) = await spend_all(gateway, team, model=model, clients=1, rounds=1)
         assert served.status_code == 200
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_the_tier_that_serves_is_held_for_and_billed(
+    gateway: GatewayProcess, provider: Metered, stream: bool
+) -> None:
+    before = await spent_usd(gateway, "tiers")
+    provider.script = Script(tokens=300, tier="priority", tier_factor=2)
+    rounds = 2 if not stream else 12
+    await spend_all(gateway, "tiers", model="tiered", clients=10, rounds=rounds, stream=stream, service_tier="priority")
+    after = await spent_usd(gateway, "tiers")
+    assert after <= 0.3
+    assert after - before == pytest.approx(provider.bill_usd, abs=1e-9)
+    rows = await asyncio.to_thread(gateway.usage, "tiers", "service_tier")
+    assert [group["service_tier"] for group in rows["rows"]] == ["priority"]
+
+
+@pytest.mark.parametrize(
+    ("more", "unit"),
+    [({"service_tier": "scale"}, "service tier scale"), ({"web_search_options": {}}, "web_search")],
+)
+async def test_a_tier_or_fee_that_nobody_priced_is_refused_unless_it_is_allowed(
+    gateway: GatewayProcess, provider: Metered, more: dict[str, Any], unit: str
+) -> None:
+    (refused,) = await spend_all(gateway, "unpriced", model="plain", clients=1, rounds=1, **more)
+    assert refused.status_code == 429
+    assert f"Nobody knows what {unit} on plain costs" in refused.text
+    assert not provider.bodies
+    (served,) = await spend_all(gateway, "lenient", model="plain", clients=1, rounds=1, **more)
+    assert served.status_code == 200
