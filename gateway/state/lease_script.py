@@ -178,15 +178,10 @@ local function sync(i, key)
     end
   end
   local others, idle, workers, mine, own = 0, 0, 1, nil, {0, 0, 0}
-  local entries, holders, orphans, met, undrained, dropped = {}, {}, {}, {}, false, 0
-  local function orphan(name, units)
-    others = others + units
-    orphans[#orphans + 1] = name .. '=' .. int(units)
-  end
+  local entries, holders, orphans, met, undrained, dropped = {}, {}, '', anew and {}, false, 0
   for name, units, used, expires, last in string.gmatch(f[3] or '', '([^=;]+)=(%d+)=(%d+)=(%d+)=(%d+);') do
     units, used, expires = tonumber(units), tonumber(used), tonumber(expires)
-    if anew then last = '0' end
-    met[name] = true
+    if anew then last, met[name] = '0', true end
     if name == worker then
       mine, own = tonumber(last), {units, used, expires}
     else
@@ -195,7 +190,7 @@ local function sync(i, key)
       if expires > now then
         others, idle, workers = others + units, idle + math.max(units - used, 0), workers + 1
       elseif units > 0 and kind == 'sum' and not (anew and is_drained(name)) then
-        orphan(name, units)
+        others, orphans = others + units, orphans .. name .. '=' .. int(units) .. ' '
         if is_drained(name) then c.z = true else undrained = true end
       else
         if units > 0 and kind == 'sum' then c.s, dropped = c.s + math.ceil(used / 100), dropped + units end
@@ -206,15 +201,16 @@ local function sync(i, key)
       end
     end
   end
-  for name, units in string.gmatch(anew and base or '', ' ([^= ]+)=(%d+)') do
-    if name ~= worker and not met[name] and not is_drained(name) then
-      orphan(name, tonumber(units))
-      undrained = true
-      entries[#entries + 1] = entry(name, units, units, 0, '0')
+  if anew then
+    for name, units in string.gmatch(base, ' ([^= ]+)=(%d+)') do
+      if name ~= worker and not met[name] and not is_drained(name) then
+        others, orphans, undrained = others + units, orphans .. name .. '=' .. units .. ' ', true
+        entries[#entries + 1] = entry(name, units, units, 0, '0')
+      end
     end
+    -- The base may lack what they had reported: what was settled here counts on, and leases dropped now count as spent.
+    if undrained then c.s = math.max(c.s, before + dropped) end
   end
-  -- The base may lack what they had reported: what was settled here counts on, and leases given up now count as spent.
-  if anew and undrained then c.s = math.max(c.s, before + dropped) end
   local changed = known ~= '' and known ~= c.g
   if not changed and kind == 'sum' and known ~= '' and (not mine or (mine > 0 and mine < seq - 1)) then
     redis.call('HSET', key, 'z', '1')
@@ -253,7 +249,7 @@ local function sync(i, key)
   if kind == 'sum' and others + units > 0 then life = math.max(tonumber(life), 2592000000) end
   redis.call('PEXPIRE', key, life)
   return {status, units, rest, c.s, retry, idle, others - idle, workers, now < c.t and 1 or 0, c.z and 1 or 0, c.g, c.a,
-          (status == 1 or status == 4) and table.concat(holders, ' ') or '', table.concat(orphans, ' ')}
+          (status == 1 or status == 4) and table.concat(holders, ' ') or '', orphans}
 end
 
 local replies = {now}
