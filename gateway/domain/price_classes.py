@@ -68,7 +68,7 @@ def few_factors(tiers: dict[str, Any]) -> dict[str, Any]:
     return tiers
 
 
-TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:-]{1,32}$")]
+TierKey = Annotated[str, Field(pattern=r"^[a-z0-9_.:+-]{1,32}$")]
 ServiceTiers = Annotated[dict[TierKey, ServiceTier], AfterValidator(few_factors)]
 """By the tier's name in `Usage.service_tier`; names of combinations follow from those of their parts."""
 
