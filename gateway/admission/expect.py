@@ -76,7 +76,8 @@ class Expectation:
         ratio = self._ratios.get(kind)
         if ratio is None:
             return int(counted * _first_ratio(kind)) + 1
-        return int(counted * min(ratio.value, MOST_INPUT_RATIO)) + 1
+        least = 0.0 if kind == "text" else _FIRST_ATTACHED_RATIO  # the next document may be larger than those before
+        return int(counted * max(least, min(ratio.value, MOST_INPUT_RATIO))) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""

@@ -21,6 +21,7 @@ from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
+from gateway.domain.silence import Silence
 from gateway.errors import (
     BackendError,
     BackendFailed,
@@ -68,6 +69,7 @@ class Exchange:
         """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
         self._thinks = "reasoning" in backend.capabilities
+        self.silence = Silence() if self._thinks else None
         self._limits = limit_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
@@ -225,6 +227,7 @@ class Exchange:
         attempt.usage = believed(plain.usage, attempt, answer, echoes=echoes)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
+        attempt.learn_silence()
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:

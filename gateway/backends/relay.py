@@ -125,6 +125,7 @@ class Relayed:
         if attempt.usage is not None:
             attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
+        attempt.learn_silence()
         self._place.succeeded()
 
     def _broken(self, error: BackendError) -> None:

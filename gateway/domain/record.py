@@ -6,12 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 from gateway.domain.route import Route
+from gateway.domain.silence import Silence
 from gateway.domain.strategy import Answered
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage, interrupted
@@ -78,6 +79,10 @@ class Attempt:
     """Of the request's body, to the backend."""
     output_cap: int | None = None
     """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
+    silence: Silence | None = None
+    """Of a backend that can reason unseen."""
+    spoke_at: float | None = None
+    """When the first text came, Unix seconds; only known with `silence`."""
     progress: memoryview | None = None
     """One 64-bit word of the ledger's that survives this process."""
     reporter: Reporter | None = None
@@ -88,7 +93,25 @@ class Attempt:
         estimates where it reported nothing. `delivered`: output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
-            self.usage = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
+            found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
+            unseen = self._unseen(time.time())
+            self.usage = replace(found, reasoning_tokens=unseen) if unseen > found.reasoning_tokens else found
+
+    def _unseen(self, now: float) -> int:
+        """Tokens that the backend is expected to have generated before its text began."""
+        if self.silence is None or not self.started_at:
+            return 0
+        tokens = self.silence.tokens((self.spoke_at or now) - self.started_at)
+        most = [limit for limit in (self.output_cap, self.backend.max_output_tokens) if limit is not None]
+        return min([tokens, *most])
+
+    def learn_silence(self) -> None:
+        """A whole answer's usage tells how fast the backend is when nothing is seen of it."""
+        if self.silence is not None and self.usage is not None and not self.usage.estimated and self.ended_at:
+            if self.spoke_at is None:  # a plain answer: nothing was seen before its end
+                self.silence.learn(self.usage.all_output, self.ended_at - self.started_at)
+            else:
+                self.silence.learn(self.usage.all_output - self.chunks, self.spoke_at - self.started_at)
 
     @property
     def reported(self) -> Usage | None:
@@ -104,6 +127,8 @@ class Attempt:
         """`size` more bytes arrived, `chunks` in all carry content. Call before anybody else may have them."""
         self.output_bytes += size
         self.chunks = chunks
+        if chunks and self.silence is not None and self.spoke_at is None:
+            self.spoke_at = time.time()
         if self.progress is not None:  # a single store: whatever kills us finds the old word or the new one
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
