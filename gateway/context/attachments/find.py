@@ -79,10 +79,11 @@ def _read(part: Part, turn: int) -> Iterator[Attachment]:
 
 
 def _given(held: Part) -> Any:
-    """Where a file's content stands, inline or not. Of several, inline content is preferred: it can be measured."""
+    """Inline content, if that is all that is given: with an id or a second content the vendor may read either."""
     given = [held.get(name) for name in ("file_data", "data", "file_url", "document_url", "url", "file_id")]
-    texts = [text["url"] if type(text) is dict and "url" in text else text for text in given]
-    return next((text for text in texts if type(text) is str and text), None)
+    texts = [text.get("url") if type(text) is dict else text for text in given]
+    named = [text for text in texts if text]
+    return named[0] if len(named) == 1 and not texts[-1] else None
 
 
 def _recording(part: Part, turn: int) -> Attachment:

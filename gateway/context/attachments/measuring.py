@@ -35,26 +35,31 @@ _WORDS = re.compile(r"(?:word|ppt|xl)/.*\.xml$|content\.xml$")
 
 
 def pdf(data: bytes) -> tuple[int, int, float]:
-    """Pages (declared or found, whichever is more) and bytes of text shown on them."""
+    """Pages (declared or found, whichever is more) and bytes of text shown on them.
+
+    Where the page tree cannot be walked to its end, all that looks like a page, or like a number of pages, counts.
+    """
     from pypdf import PdfReader
     from pypdf.errors import PyPdfError
 
-    declared = max(map(int, _DECLARED.findall(data)), default=0)
-    plain = len(_PAGE.findall(data))
-    found = text = 0
+    declared = found = text = 0
+    whole = False
     try:
         reader = PdfReader(io.BytesIO(data))
         if reader.is_encrypted:
             reader.decrypt("")
         root: Any = reader.trailer["/Root"].get_object()
         top = root["/Pages"].get_object()
-        declared = max(declared, int(top.get("/Count", 0)))
+        declared = int(top.get("/Count", 0))
         for page in _leaves(top):
             found += 1
             text += _shown(page)
+        whole = found > 0
     except (PyPdfError, ValueError, TypeError, KeyError, AttributeError, RecursionError, NotImplementedError):
         pass  # what was found until here counts
-    pages = max(declared, plain, found)
+    if not whole:
+        declared = max(declared, len(_PAGE.findall(data)), *map(int, _DECLARED.findall(data)))
+    pages = max(declared, found)
     if not pages:
         raise ValueError("no page was found")
     return pages, text, 0.0
