@@ -221,6 +221,7 @@ class Rooms:
         )
         self.counter = counter = Counter()
         contexts = Contexts(counter)
+        self._exits.callback(contexts.close)
         self.learning = await self._enter(Learning(self.database))
         purse = Purse(self.database, config.trials)
         self.shadows = Shadows(

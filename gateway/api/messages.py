@@ -11,6 +11,8 @@ from starlette.routing import Route
 from gateway.api.door import Door, json_response
 from gateway.api.wire import by_name, check_json, check_length, decoded, read_body
 from gateway.backends.fleet import Fleet
+from gateway.context.attachments.beside import guesses
+from gateway.context.attachments.vendors import vendor_of
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.measure import sizes
 from gateway.dialects.messages_request import parse_prompt
@@ -48,5 +50,6 @@ class MessageRoutes:
             tokens = await self._fleet.count_tokens(backend, asked)
         if tokens is None:
             model = backend.model if backend else asked.model
-            tokens = ceil((await sizes(asked, self._counter, encoding_of(model))).total * family_factor(model))
+            text = (await sizes(asked, self._counter, encoding_of(model))).total * family_factor(model)
+            tokens = ceil(text) + sum(guesses(asked, vendor_of(model)).values())
         return json_response({"input_tokens": tokens})

@@ -208,7 +208,7 @@ class Attempts:
         )
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
-        attempt.input_tokens, attempt.trimmed_tokens = plan.tokens_after, plan.trimmed_tokens
+        attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
         attempt.silence = exchange.silence
         if not _TIERED.isdisjoint(errand.request.body) and (
             wanted := surcharges(errand.request, exchange.kind.dialect)

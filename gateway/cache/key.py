@@ -79,7 +79,7 @@ class Keys:
         if not policy.sampled and (request.temperature is None or request.temperature > MAX_TEMPERATURE):
             return None
         last = request.turns[-1]
-        if last.role != "user" or last.images or not 0 < len(last.text.strip()) <= LONGEST_QUESTION:
+        if last.role != "user" or last.images or last.files or not 0 < len(last.text.strip()) <= LONGEST_QUESTION:
             return None
         around = _without_last_text(request, last.index)
         if around is None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from gateway.context.attachments.beside import guesses
+from gateway.context.attachments.vendors import IMAGE_TOKENS
 from gateway.context.count import Counter
 from gateway.context.estimate import estimate
 from gateway.context.vocabulary import EncodingName
@@ -16,8 +19,6 @@ TURN_TOKENS = 4
 """Role and separators around a message, as OpenAI's chat format has them."""
 REQUEST_TOKENS = 3
 """What primes the answer."""
-IMAGE_TOKENS = 1600
-"""An upper bound that needs no look at the image: Claude's most is about 1,570, GPT-4o's in high detail 1,445."""
 
 _DECLARED = ("tools", "functions", "response_format")
 _DECLARING = frozenset(_DECLARED)
@@ -37,13 +38,17 @@ class Sizes:
         return sum(self.turns) + self.fixed
 
 
-async def sizes(request: CompletionRequest, counter: Counter, encoding: EncodingName) -> Sizes:
+async def sizes(
+    request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
+) -> Sizes:
+    """`rooms`: index of a turn → tokens that what is attached to it counts as."""
+    rooms = rooms or {}
     turns = request.turns
     many = len(turns)
     texts = [turn.text for turn in turns]
     counted = await counter.counts([*texts, *(calls(request, turn) for turn in turns), declared(request)], encoding)
     whole = [
-        counted[place] + counted[many + place] + TURN_TOKENS + turn.images * IMAGE_TOKENS
+        counted[place] + counted[many + place] + TURN_TOKENS + turn.images * IMAGE_TOKENS + rooms.get(turn.index, 0)
         for place, turn in enumerate(turns)
     ]
     return Sizes(whole, counted[:many], counted[-1] + REQUEST_TOKENS)
@@ -55,15 +60,20 @@ def estimated(request: CompletionRequest) -> int:
     if known is None:
         turns = request.turns
         around = TURN_TOKENS * len(turns) + REQUEST_TOKENS if request.one_context else 0
-        parts = []
+        parts, images, files = [], 0, False
         for turn in turns:
             parts.append(turn.text)
             if turn.images:
-                around += IMAGE_TOKENS * turn.images
+                images += turn.images
+            if turn.files:
+                files = True
             if turn.calls:
                 parts.append(calls(request, turn))
         if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
             parts.append(more)
+        if images or files:
+            beside = request.estimated_beside = IMAGE_TOKENS * images + sum(guesses(request).values())
+            around += beside
         known = request.estimated_tokens = estimate("\n".join(parts)) + around
     return known
 

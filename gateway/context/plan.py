@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from gateway.context import measure
+from gateway.context.attachments.beside import NOTHING, Beside, beside, guesses
+from gateway.context.attachments.find import find
+from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
@@ -42,9 +45,14 @@ class _Bounds:
 class Contexts:
     """Implements `Contexts` of domain/protocols.py."""
 
-    def __init__(self, counter: Counter) -> None:
+    def __init__(self, counter: Counter, measuring: MeasuringProcess | None = None) -> None:
         self._counter = counter
+        self._measuring = measuring or MeasuringProcess()
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
+
+    def close(self) -> None:
+        """End the process that opens attachments."""
+        self._measuring.close()
 
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
@@ -60,13 +68,13 @@ class Contexts:
 
     def _least(self, request: CompletionRequest, tokens: int) -> int:
         asked = last_user(request.turns)
-        goes = 0
+        goes, attached = 0, guesses(request)
         for group in groups(request.turns):
             for place in group.turns:
                 turn = request.turns[place]
                 if not group.kept:
-                    goes += measure.estimated_turn(request, turn)
-                elif turn.role != "system" and place != asked and not turn.images:
+                    goes += measure.estimated_turn(request, turn) + attached.get(turn.index, 0)
+                elif turn.role != "system" and place != asked and not (turn.images or turn.files):
                     goes += max(0, self._counter.estimate(turn.text) - LEAST_TOKENS)
         return max(1, tokens - goes)
 
@@ -75,19 +83,38 @@ class Contexts:
         self._counts["planned"] += 1
         bounds = _bounds(request, tenant.policy.context, backend) if request.one_context else None
         tokens = measure.estimated(request)
+        others = NOTHING
+        if request.estimated_beside:
+            others = await self._beside(request, backend)
+            tokens += others.room - request.estimated_beside
         if bounds is None or tokens <= bounds.aim * _NEAR:
-            return ContextPlan(tokens, tokens)
+            return others.plan(tokens, tokens) if others.parts else ContextPlan(tokens, tokens)
         encoding = encoding_of(backend.model)
         self._counts["counted"] += 1
-        sizes = await measure.sizes(request, self._counter, encoding)
-        if sizes.total <= (bounds.aim if bounds.trims else bounds.most):
-            return ContextPlan(sizes.total, sizes.total)
+        sizes = await measure.sizes(request, self._counter, encoding, others.rooms())
+        if sizes.total <= (bounds.aim if bounds.trims else bounds.most + others.doubt()):
+            return others.plan(sizes.total, sizes.total)
         if not bounds.trims:
             raise self._too_long(request, backend, sizes.total, bounds)
-        return await self._trim(request, backend, sizes, bounds, encoding)
+        return await self._trim(request, backend, sizes, others, bounds, encoding)
+
+    async def _beside(self, request: CompletionRequest, backend: Backend) -> Beside:
+        """What is attached is opened when it is planned first, for whichever backend."""
+        attachments = request.attachments
+        if attachments is None:
+            attachments = find(request)
+            await self._measuring.measure(attachments)
+            request.attachments = attachments
+        return beside(request, attachments, backend)
 
     async def _trim(
-        self, request: CompletionRequest, backend: Backend, sizes: Sizes, bounds: _Bounds, encoding: EncodingName
+        self,
+        request: CompletionRequest,
+        backend: Backend,
+        sizes: Sizes,
+        others: Beside,
+        bounds: _Bounds,
+        encoding: EncodingName,
     ) -> ContextPlan:
         total = sizes.total
         grouped = groups(request.turns)
@@ -96,18 +123,14 @@ class Contexts:
         replace: dict[int, str] = {}
         if left > bounds.aim:
             replace, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
-        if left > bounds.most:
+        index = [turn.index for turn in request.turns]
+        gone = frozenset(index[place] for place in drop)
+        if left > bounds.most + others.doubt(gone):
             raise self._too_long(request, backend, left, bounds, trimmed=True)
         self._counts["trimmed"] += bool(drop or replace)
         self._counts["shortened"] += len(replace)
         self._counts["trimmed_tokens"] += total - left
-        index = [turn.index for turn in request.turns]
-        return ContextPlan(
-            total,
-            left,
-            frozenset(index[place] for place in drop),
-            {index[place]: text for place, text in replace.items()},
-        )
+        return others.plan(total, left, gone, {index[place]: text for place, text in replace.items()})
 
     async def _shorten(
         self,
@@ -123,7 +146,7 @@ class Contexts:
         may = [
             place
             for place, turn in enumerate(request.turns)
-            if place not in drop and place != asked and turn.role != "system" and not turn.images
+            if place not in drop and place != asked and turn.role != "system" and not (turn.images or turn.files)
         ]
         texts = [sizes.texts[place] for place in may]
         others = left - sum(texts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import Role, Turn
 from gateway.errors import BadRequest
 
@@ -54,34 +55,39 @@ def _turn(index: int, message: Any) -> Turn:
         raise BadRequest(f"{where} must be a string such as 'user'.", param=where)
     kind = _ROLES.get(role, "user")
     where = f"messages[{index}]"
-    text, images = (content, 0) if type(content) is str else _content(content, f"{where}.content")
+    text, images, files = (content, 0, 0) if type(content) is str else _content(content, f"{where}.content")
+    if type(message.get("audio")) is dict:  # what the assistant said earlier, by its id
+        files += 1
     results = _answered(message, role)
-    return Turn(index, kind, text, calls=_calls(message, where), results=results, images=images)
+    return Turn(index, kind, text, calls=_calls(message, where), results=results, images=images, files=files)
 
 
-def _content(content: Any, where: str) -> tuple[str, int]:
-    return ("", 0) if content is None else read_parts(content, where, _TEXTS, "image_url")
+def _content(content: Any, where: str) -> tuple[str, int, int]:
+    return ("", 0, 0) if content is None else read_parts(content, where, _TEXTS, "image_url")
 
 
-def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int]:
-    """Text and number of images in the content parts; what kinds of parts these are depends on the dialect.
+def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int, int]:
+    """Text, number of images and of files in the content parts; their types depend on the dialect.
 
     Raises BadRequest naming the place of what has a wrong type.
     """
     if type(content) is not list:
         raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
-    texts, images = [], 0
+    texts, images, files = [], 0, 0
     for number, part in enumerate(content):
         if type(part) is not dict or type(part.get("type")) is not str:
             raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
-        text = part.get("refusal") if part["type"] == "refusal" else part.get("text")
+        form = part["type"]
+        text = part.get("refusal") if form == "refusal" else part.get("text")
         if type(text) is str:
             texts.append(text)
-        elif part["type"] in texts_are:
+        elif form in texts_are:
             raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
-        elif part["type"] == image_is:
+        if form == image_is:
             images += 1
-    return "\n".join(texts), images
+        elif form in FILE_PARTS:
+            files += 1
+    return "\n".join(texts), images, files
 
 
 def _calls(message: dict[str, Any], where: str) -> tuple[str, ...]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import Role, Turn
 from gateway.errors import BadRequest
 
@@ -16,7 +17,6 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 """A role invented tomorrow counts as the user's and travels unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks whose content are blocks again."""
-_PICTURES = frozenset({"image", "document"})
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
@@ -71,17 +71,19 @@ def _turn(index: int, message: Any) -> Turn:
     if type(content) is str:
         return Turn(index, kind, content)
     text, where = _joined(message, where), f"{where}.content"
-    calls, results, images = [], [], 0
+    calls, results, images, files = [], [], 0, 0
     for block, place in _blocks(content, where):
         if block["type"] == "tool_use":
             calls.append(_id(block, "id", place))
         elif block["type"] == "tool_result":
             results.append(_id(block, "tool_use_id", place))
-        elif block["type"] in _PICTURES and not _is_text(block):
+        elif block["type"] == "image":
             images += 1
+        elif block["type"] in FILE_PARTS and (not _is_text(block) or block.get("title") or block.get("context")):
+            files += 1
     if results and all(block["type"] == "tool_result" for block in content or ()):
         kind = "tool"
-    return Turn(index, kind, text, tuple(calls), tuple(results), images)
+    return Turn(index, kind, text, tuple(calls), tuple(results), images, files)
 
 
 def _id(block: Block, name: str, where: str) -> str:

@@ -10,6 +10,7 @@ import orjson
 from gateway.dialects.chat_request import FORWARDED, load_object
 from gateway.dialects.chat_turns import needed_by, read_parts
 from gateway.dialects.fields import Wanted, check, read_model
+from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
 
@@ -139,8 +140,8 @@ def _turn(index: int, item: Any) -> Turn | None:
         return Turn(index, "assistant", said, calls=(item["call_id"],))
     if kind in RESULTS:
         _need_text(item, where, "call_id")
-        text, images = _parts(item.get("output"), f"{where}.output")
-        return Turn(index, "tool", text, results=(item["call_id"],), images=images)
+        text, images, files = _parts(item.get("output"), f"{where}.output")
+        return Turn(index, "tool", text, results=(item["call_id"],), images=images, files=files)
     if kind in DECLARATIONS:  # as the system's they are counted, and neither dropped nor shortened
         _check_tools(item.get("tools"), f"{where}.tools")
         return Turn(index, "system", orjson.dumps(item["tools"]).decode())
@@ -149,8 +150,8 @@ def _turn(index: int, item: Any) -> Turn | None:
     call = item.get("call_id")
     ids = (call,) if type(call) is str else ()
     if kind.endswith("_output"):
-        return Turn(index, "tool", "", results=ids)
-    return Turn(index, "assistant", "", calls=ids)
+        return Turn(index, "tool", "", results=ids, files=_shown(item.get("output")))
+    return Turn(index, "assistant", "", calls=ids, files=int(kind == "image_generation_call"))
 
 
 def _check_tools(tools: Any, where: str) -> None:
@@ -176,14 +177,20 @@ def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
 
 def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
     _need_text(item, where, "role")
-    text, images = _parts(item.get("content"), f"{where}.content")
-    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images)
+    text, images, files = _parts(item.get("content"), f"{where}.content")
+    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images, files=files)
 
 
-def _parts(content: Any, where: str) -> tuple[str, int]:
-    """Text and number of images in a message's content or a call's output."""
+def _shown(output: Any) -> int:
+    """Number of files in the output of a tool that OpenAI made, such as a screenshot."""
+    parts = output if type(output) is list else (output,)
+    return sum(1 for part in parts if type(part) is dict and part.get("type") in FILE_PARTS)
+
+
+def _parts(content: Any, where: str) -> tuple[str, int, int]:
+    """Text, number of images and of files in a message's content or a call's output."""
     if type(content) is str:
-        return content, 0
+        return content, 0, 0
     return read_parts(content, where, _TEXTS, "input_image")
 
 

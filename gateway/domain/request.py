@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gateway.domain.attachment import Attachment
+
 CacheControl = Literal["", "bypass", "refresh", "only"]
 DialectName = Literal[
     "openai_chat", "openai_completions", "openai_responses", "openai_embeddings", "openai_other", "anthropic_messages"
@@ -31,6 +33,8 @@ class Turn:
     results: tuple[str, ...] = ()
     """Ids of the tool calls that it answers."""
     images: int = 0
+    files: int = 0
+    """Documents, recordings and videos, and images of kinds that `images` leaves out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +77,10 @@ class CompletionRequest:
     """Answers asked for (`n`)."""
     estimated_tokens: int | None = None
     """Of the whole input; written by the context room so that it is guessed once."""
+    estimated_beside: int = 0
+    """Of `estimated_tokens`: for images and attachments."""
+    attachments: list[Attachment] | None = None
+    """What `Turn.files` counts; written by the context room, which opens it once."""
     query: bytes = b""
     """As it stood in the URL (`beta=true`); a backend of the same dialect sees it."""
     path: str = ""

@@ -140,10 +140,17 @@ class ContextPlan:
     """Index of a turn → its shortened text."""
     attached: Attached = NOTHING_ATTACHED
     """Included in `tokens_before` and `tokens_after`."""
+    attached_usual: int = 0
+    """What `attached` usually comes to: at most its total."""
 
     @property
     def touched(self) -> bool:
         return bool(self.drop or self.replace)
+
+    @property
+    def expected_tokens(self) -> int:
+        """Of the input that is sent, as it usually comes to: billed where the backend does not say."""
+        return self.tokens_after - self.attached.total + self.attached_usual
 
     @property
     def trimmed_tokens(self) -> int:

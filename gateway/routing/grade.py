@@ -50,11 +50,13 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The hardest of the latest user turns. Tools and images were never measured, so they abstain.
+        """The hardest of the latest user turns. Tools, images and files were never measured, so they abstain.
 
         `owner`: for whom grades are remembered, apart from everybody else's, so that no time tells what others ask.
         """
-        if needs & {"tools", "vision"} or any(turn.calls or turn.results or turn.images for turn in turns):
+        if needs & {"tools", "vision"} or any(
+            turn.calls or turn.results or turn.images or turn.files for turn in turns
+        ):
             return _OUTSIDE
         texts = [turn.text for turn in turns if turn.role == "user"]
         if not texts or sum(map(len, texts)) > self.artefact.support.longest:

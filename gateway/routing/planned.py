@@ -111,8 +111,8 @@ def _calls(
 
 
 def foreseen(request: CompletionRequest) -> bool:
-    """Is it of the kind that outcomes are recorded of: one answer, no tools, no images, something asked?"""
-    plain = not any(turn.calls or turn.results or turn.images for turn in request.turns)
+    """Is it of the kind that outcomes are recorded of: one answer, no tools, no images or files, something asked?"""
+    plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
     return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
 
 

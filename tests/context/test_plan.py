@@ -206,6 +206,6 @@ async def test_trimming_keeps_pairs_order_system_and_question_and_the_limit(
             ]
         )
         exact = (await measure.sizes(shown, counter, "o200k_base")).total
-        assert exact == plan.tokens_after <= limit
+        assert exact == plan.expected_tokens <= limit
     else:
-        assert plan.tokens_after <= limit
+        assert plan.expected_tokens <= limit

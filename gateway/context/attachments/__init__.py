@@ -1,0 +1,1 @@
+"""How many input tokens a request's documents, images and recordings can cost."""

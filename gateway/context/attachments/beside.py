@@ -1,0 +1,105 @@
+"""What of a request is no text, in tokens: the most for its budget, what is usual, and what room is made for."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass
+
+from gateway.context.attachments.find import find
+from gateway.context.attachments.vendors import IMAGE_TOKENS, OTHER, Vendor, vendor_of
+from gateway.context.attachments.weigh import known, most, usual
+from gateway.domain.attachment import Attachment, AttachmentKind
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest
+from gateway.domain.route import NOTHING_ATTACHED, Attached, ContextPlan
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Images or an attachment, and the index of their turn."""
+
+    turn: int
+    kind: AttachmentKind
+    most: int
+    usual: int
+    room: int
+    """Kept free in the window: nothing for what is of unknown extent, which the provider may well have room for."""
+    doubt: int
+    """How much of `room` is so uncertain that no request is refused for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """All that one backend makes of what is no text."""
+
+    parts: tuple[_Part, ...]
+    window: int
+
+    @property
+    def room(self) -> int:
+        return sum(part.room for part in self.parts)
+
+    def doubt(self, drop: Set[int] = frozenset()) -> int:
+        """Of what stays when the turns with these indexes go."""
+        return sum(part.doubt for part in self.parts if part.turn not in drop)
+
+    def rooms(self) -> dict[int, int]:
+        """Index of a turn → room for what is attached to it, without its images."""
+        found: dict[int, int] = {}
+        for part in self.parts:
+            if part.doubt:
+                found[part.turn] = found.get(part.turn, 0) + part.room
+        return found
+
+    def plan(
+        self, before: int, left: int, drop: frozenset[int] = frozenset(), replace: dict[int, str] | None = None
+    ) -> ContextPlan:
+        """Of a request whose text and `room` are `before` tokens, and `left` tokens when `drop` and `replace` are done.
+
+        What is dropped counts with the room that was made for it, so nothing is said to be saved that is only feared.
+        """
+        parts = [part for part in self.parts if part.turn not in drop]
+        attached = self._most(parts)
+        after = left - sum(part.room for part in parts) + attached.total
+        expected = min(sum(part.usual for part in parts), attached.total)
+        return ContextPlan(after + before - left, after, drop, replace or {}, attached, expected)
+
+    def _most(self, parts: list[_Part]) -> Attached:
+        """All together they fill the window at most; sound, as the dearest, is cut last."""
+        left = self.window
+        found: dict[AttachmentKind, int] = {"audio": 0, "image": 0, "document": 0}
+        for kind in found:
+            found[kind] = min(sum(part.most for part in parts if part.kind == kind), left)
+            left -= found[kind]
+        return Attached(**found) if left < self.window else NOTHING_ATTACHED
+
+
+NOTHING = Beside((), 0)
+
+
+def beside(request: CompletionRequest, attachments: list[Attachment], backend: Backend) -> Beside:
+    """`attachments` of the request, opened as far as they can be; its images are counted by their number."""
+    vendor = vendor_of("claude" if backend.kind == "anthropic" and not _names_claude(backend) else backend.model)
+    window = backend.window_tokens or vendor.window
+    parts = [
+        _Part(turn.index, "image", turn.images * min(vendor.image, window), *(turn.images * IMAGE_TOKENS,) * 2, 0)
+        for turn in request.turns
+        if turn.images
+    ]
+    for each in attachments:
+        expected = min(usual(each, vendor), most(each, vendor, window))
+        room = expected if known(each) else 0
+        parts.append(_Part(each.turn, each.kind, most(each, vendor, window), expected, room, room))
+    return Beside(tuple(parts), window)
+
+
+def _names_claude(backend: Backend) -> bool:
+    return "claude" in backend.model.lower()
+
+
+def guesses(request: CompletionRequest, vendor: Vendor = OTHER) -> dict[int, int]:
+    """Index of a turn → tokens usual for what is attached to it, by its size alone: microseconds, nothing is opened."""
+    found: dict[int, int] = {}
+    for each in find(request):
+        found[each.turn] = found.get(each.turn, 0) + usual(each, vendor)
+    return found

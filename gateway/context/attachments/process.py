@@ -1,0 +1,126 @@
+"""The process that opens documents and recordings: started when it is first needed, killed when it takes too long."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.domain.attachment import Attachment, Measured
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 2.0
+"""For all attachments of a request together, waiting for others included."""
+MOST_BYTES = 48 * 2**20
+"""Larger content is not opened: Anthropic takes 32 MB in a request, OpenAI 50 MB."""
+_PROGRAM = str(Path(__file__).with_name("measuring.py"))
+_ANSWER = 128
+"""Most bytes of an answer."""
+
+
+class MeasuringProcess:
+    """One for all requests of a worker. Its memory and time are limited, so a hostile file costs no more than these."""
+
+    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
+        self._deadline_s = deadline_s
+        self._turn = asyncio.Lock()
+        """Taken before a thread is, so that waiting requests leave threads to others."""
+        self._using = threading.Lock()
+        """A cancelled request leaves its thread at work."""
+        self._connection: socket.socket | None = None
+        self._end: weakref.finalize[[subprocess.Popen[bytes], socket.socket], MeasuringProcess] | None = None
+
+    async def measure(self, attachments: Sequence[Attachment]) -> None:
+        """Set `measured` of each that can be opened in time."""
+        jobs = [(each, form) for each in attachments if (form := _form(each)) and each.measured is None]
+        if not jobs:
+            return
+        ends = time.monotonic() + self._deadline_s
+        try:
+            async with asyncio.timeout(self._deadline_s):
+                async with self._turn:
+                    await asyncio.to_thread(self._measure_all, jobs, ends)
+        except TimeoutError:
+            log.warning("attachments were not opened within %g s: their size is counted", self._deadline_s)
+
+    def _measure_all(self, jobs: Sequence[tuple[Attachment, str]], ends: float) -> None:
+        for attachment, form in jobs:
+            left_s = ends - time.monotonic()
+            if left_s <= 0 or not self._using.acquire(timeout=left_s):
+                return
+            try:
+                attachment.measured = self._measure(attachment, form, ends)
+            except (OSError, ValueError) as error:
+                log.warning("a %s of %d bytes could not be opened: %r", form, attachment.size, error)
+                self._kill()
+            finally:
+                self._using.release()
+
+    def _measure(self, attachment: Attachment, form: str, ends: float) -> Measured | None:
+        """None where the content cannot be read. Raises OSError when the process ends or takes too long."""
+        assert attachment.data is not None
+        content = attachment.data[attachment.start :].encode("ascii", "replace")
+        connection = self._connection or self._start()
+        left_s = max(ends - time.monotonic(), 0.001)
+        connection.settimeout(left_s)
+        connection.sendall(b"%b %d %.3f\n" % (form.encode(), len(content), left_s))
+        connection.sendall(content)
+        answer = b""
+        while not answer.endswith(b"\n"):
+            connection.settimeout(max(ends - time.monotonic(), 0.001))
+            more = connection.recv(_ANSWER)
+            if not more:
+                raise ConnectionResetError("the measuring process ended")
+            answer += more
+        if answer == b"-\n":
+            return None
+        pages, text_bytes, seconds = answer.split()
+        return Measured(int(pages), int(text_bytes), float(seconds))
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = subprocess.Popen(  # noqa: S603 (our own interpreter and program)
+                [sys.executable, "-I", _PROGRAM],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                env={},
+                start_new_session=True,
+            )
+        self._connection = ours
+        self._end = weakref.finalize(self, _end, process, ours)
+        return ours
+
+    def _kill(self) -> None:
+        if self._end is not None:
+            self._end()
+        self._connection = self._end = None
+
+    def close(self) -> None:
+        """End the process; the next attachment starts another."""
+        with self._using:
+            self._kill()
+
+
+def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+    connection.close()
+    process.kill()
+    process.wait()
+
+
+def _form(attachment: Attachment) -> str:
+    """The job that would measure it; empty where nothing is to be opened."""
+    if attachment.data is None or attachment.plain or not 0 < attachment.size <= MOST_BYTES:
+        return ""
+    if attachment.kind == "audio":
+        return "audio"
+    return attachment.format if attachment.format in ("pdf", "office") else ""

@@ -1,0 +1,114 @@
+"""Tokens of an attachment: the most that a vendor may bill, and what is usual.
+
+The most is what its sender declares, what was counted or what the size implies, whichever is more. What cannot be
+opened may be as much as the vendor takes at all, or as fills the backend's window, whichever is less; where the window
+is unknown, the family's usual one counts (`Vendor.window`).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from gateway.context.attachments.vendors import IMAGE_TOKENS, Vendor
+from gateway.domain.attachment import Attachment
+
+LARGE_PAGE = 512 * 1024
+"""Bytes of a page with a full-page scan: a counted document has at least a page for so many."""
+SMALL_PAGE = 1024
+"""Bytes of a page that is nearly empty: a document that cannot be counted may have a page for so many."""
+USUAL_PAGE = 100 * 1024
+TEXT_BYTES_PER_TOKEN = 2
+"""At least, of text in any language; usually `USUAL_TEXT_BYTES`."""
+USUAL_TEXT_BYTES = 4
+XML_BYTES_PER_TOKEN = 3
+"""At least, of an Office file's XML: markup stands around its words. Usually `USUAL_XML_BYTES`."""
+USUAL_XML_BYTES = 20
+DENSEST = 3
+"""Tokens that a byte of an Office file may become: XML is packed to about a tenth."""
+_EXACT = {"pcm16": 48_000, "g711_ulaw": 8000, "g711_alaw": 8000}
+"""Bytes a second of sound without a header, as OpenAI's formats are defined."""
+_LOSSLESS = ("UklGR", "ZkxhQ", "Rk9STQ")
+"""How base64 of WAV, FLAC and AIFF files begins."""
+_FASTEST_LOSSLESS, _FASTEST, _USUAL, _SLOWEST = 192_000, 40_000, 16_000, 1000
+"""Bytes a second: stereo at 48 kHz; MP3's most, 320 kbit/s; 128 kbit/s; MP3's least, 8 kbit/s."""
+_USUAL_SECONDS = 60.0
+_USUAL_PAGES = 5
+"""Of what is elsewhere."""
+
+
+def most(attachment: Attachment, vendor: Vendor, window: int) -> int:
+    """Tokens that are held."""
+    if attachment.kind == "image":
+        return window if attachment.format == "video" else min(vendor.image, window)
+    found = (
+        _most_audio(attachment, vendor) if attachment.kind == "audio" else _most_document(attachment, vendor, window)
+    )
+    return window if found is None else min(found, window)
+
+
+def usual(attachment: Attachment, vendor: Vendor) -> int:
+    """Tokens that are expected."""
+    if attachment.kind == "image":
+        return min(IMAGE_TOKENS, vendor.image)
+    if attachment.kind == "audio":
+        return ceil(_usual_seconds(attachment) * vendor.second)
+    size, measured = attachment.size, attachment.measured
+    if attachment.format == "text":
+        return ceil(size / USUAL_TEXT_BYTES)
+    if attachment.format == "office":
+        xml = measured.text_bytes if measured is not None else size * USUAL_XML_BYTES // USUAL_TEXT_BYTES
+        return ceil(xml / USUAL_XML_BYTES)
+    if measured is not None:
+        return max(measured.pages, 1) * vendor.page_usual
+    pages = _USUAL_PAGES if attachment.data is None else 1 + size // USUAL_PAGE
+    return pages * vendor.page_usual
+
+
+def known(attachment: Attachment) -> bool:
+    """Is its extent known, so that room in a window can be made for what is usual?"""
+    return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
+
+
+def _most_document(attachment: Attachment, vendor: Vendor, window: int) -> int | None:
+    size, measured, limit = attachment.size, attachment.measured, vendor.most_pages(window)
+    if attachment.data is None:
+        return None if limit is None else limit * vendor.page
+    if attachment.format == "text":
+        return ceil(size / TEXT_BYTES_PER_TOKEN)
+    if attachment.format == "office":
+        xml = measured.text_bytes / XML_BYTES_PER_TOKEN if measured is not None else size * DENSEST
+        return ceil(max(xml, size / USUAL_TEXT_BYTES))
+    if measured is None:
+        pages, text = 1 + size // SMALL_PAGE, 0
+    else:
+        pages, text = max(measured.pages, ceil(size / LARGE_PAGE)), measured.text_bytes
+    if limit is not None:
+        pages = min(pages, limit)
+    if vendor.page_text:
+        text = max(pages * vendor.page_text, text // TEXT_BYTES_PER_TOKEN)
+    return text + pages * vendor.page_image
+
+
+def _most_audio(attachment: Attachment, vendor: Vendor) -> int | None:
+    seconds, size = vendor.seconds, attachment.size
+    if attachment.data is not None:
+        if attachment.measured is not None:
+            implied = size / (_FASTEST_LOSSLESS if _lossless(attachment) else _FASTEST)
+            found = max(attachment.measured.seconds, implied)
+        else:
+            found = size / _EXACT.get(attachment.format, _SLOWEST)
+        seconds = found if seconds is None else min(found, seconds)
+    return None if seconds is None else ceil(seconds * vendor.second) + 1
+
+
+def _usual_seconds(attachment: Attachment) -> float:
+    if attachment.measured is not None:
+        return attachment.measured.seconds
+    if attachment.data is None:
+        return _USUAL_SECONDS
+    rate = _EXACT.get(attachment.format) or (_EXACT["pcm16"] if _lossless(attachment) else _USUAL)
+    return attachment.size / rate
+
+
+def _lossless(attachment: Attachment) -> bool:
+    return attachment.data is not None and attachment.data.startswith(_LOSSLESS, attachment.start)
