@@ -208,8 +208,9 @@ local function sync(i, key)
         entries[#entries + 1] = entry(name, units, units, 0, '0')
       end
     end
-    -- The base may lack what they had reported: what was settled here counts on, and leases dropped now count as spent.
-    if undrained then c.s = math.max(c.s, before + dropped) end
+    -- The base lacks what other hosts have not drained yet: never less than was known before. Where that is much,
+    -- because a worker is dead and not drained, leases dropped now count as spent until it is.
+    c.s = math.max(c.s, before + (undrained and dropped or 0))
   end
   local changed = known ~= '' and known ~= c.g
   if not changed and kind == 'sum' and known ~= '' and (not mine or (mine > 0 and mine < seq - 1)) then

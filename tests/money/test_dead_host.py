@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -16,6 +15,8 @@ import orjson
 import pytest
 
 from gateway.state.embedded import EmbeddedServer
+from gateway.state.orphaned_holds import host_of
+from gateway.state.peers import name_of_mine
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 
@@ -162,7 +163,7 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
         while not alerts:
             listed = await asyncio.to_thread(hosts.other.json, "alerts", "list", "--team", "crowd")
             alerts = [one for one in listed if one["kind"] == "lost_host"]
-    name = socket.gethostname()
+    name = host_of(name_of_mine())
     (finding,) = said
     print(finding)
     assert finding.startswith(f"host {name}: 1 dead worker(s)")

@@ -129,6 +129,23 @@ async def test_a_sum_that_is_rebuilt_meanwhile_goes_on_holding_for_the_undrained
         await granted(leases, lease, 200)
 
 
+async def test_a_rebuilt_sum_keeps_what_another_living_host_has_reported_and_not_drained(
+    own: State, database: Database
+) -> None:
+    books, name = Books(), elsewhere()
+    async with worker(own, database) as (leases, _), worker(own, database) as (others, _):
+        lease, its = money(leases, 1000, books), money(others, 1000, books)
+        assert await others.take([(its, 300)]) is None
+        others.settle([its], 300, 300)
+        await others.refresh([its], 0)
+        await die(own, books, name)
+        await drained(database, name)  # having spent nothing, and the ledger has none of the 300
+        await granted(leases, lease, 600)
+        assert lease.settled >= 300
+        assert await refused(leases, lease, 101)
+        leases.give([lease], 600)
+
+
 async def test_a_server_that_lost_its_data_holds_again_what_is_on_record(own: State, database: Database) -> None:
     books, name, clock = Books(), elsewhere(), Clock()
     async with worker(own, database, clock) as (leases, orphans):
