@@ -5,6 +5,10 @@ import sys
 from gateway.cli.loadtest import loadtest
 
 if __name__ == "__main__":
+    if sys.argv[1:4] == ["budget", "--mix", "hard"]:
+        from loadtests import budget_hard
+
+        sys.exit(budget_hard.main(sys.argv[4:]))
     if sys.argv[1:2] == ["budget"]:
         from loadtests import budget
 
