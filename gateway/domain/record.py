@@ -102,8 +102,12 @@ class Attempt:
         if self.silence is None or not self.started_at:
             return 0
         tokens = self.silence.tokens((self.spoke_at or now) - self.started_at)
-        most = [limit for limit in (self.output_cap, self.backend.max_output_tokens) if limit is not None]
-        return min([tokens, *most])
+        return tokens if self.most_output is None else min(tokens, self.most_output)
+
+    @property
+    def most_output(self) -> int | None:
+        """Tokens of one answer, as far as the budget or the backend limits it."""
+        return self.backend.max_output_tokens if self.output_cap is None else self.output_cap
 
     def learn_silence(self) -> None:
         """A whole answer's usage tells how fast the backend is when nothing is seen of it."""

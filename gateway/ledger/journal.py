@@ -128,6 +128,8 @@ class Journal:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
+        if attempt.silence is not None and attempt.silence.tokens_per_second:
+            entry["pace"] = [round(attempt.silence.tokens_per_second, 1), attempt.most_output]
         if attempt.service_tier:
             usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
             if terms is not None:

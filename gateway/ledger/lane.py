@@ -62,9 +62,9 @@ class Lane:
                 break
         return []
 
-    def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
+    def orphans(self, progress: Sequence[int] | None = None, ended_at: float | None = None) -> list[Row]:
         """The rows of what is still open, for a worker that is dead. `progress`: the words in its slots, if it left
-        any that can be believed."""
+        any that can be believed. `ended_at`: when it last wrote, Unix seconds."""
         found = []
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
@@ -73,7 +73,7 @@ class Lane:
             slot = entry.get("slot")
             if progress is not None and slot is not None and progress[slot]:
                 mark = Mark(mark.at if mark else None, *unpacked(progress[slot]))
-            found.append(orphan(_ours(opened), entry, mark, self._reported.get(id)))
+            found.append(orphan(_ours(opened), entry, mark, self._reported.get(id), ended_at))
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:

@@ -365,17 +365,25 @@ def classes_of(usage: Usage) -> dict[str, Any]:
 
 
 def orphan(
-    opened: dict[str, Any], entry: dict[str, Any], mark: Mark | None, reported: dict[str, Any] | None = None
+    opened: dict[str, Any],
+    entry: dict[str, Any],
+    mark: Mark | None,
+    reported: dict[str, Any] | None = None,
+    ended_at: float | None = None,
 ) -> Row:
     """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
 
     `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
     `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
-    `reported`: the classes that the backend had reported at a mark, if it had.
+    `reported`: the classes that the backend had reported at a mark, if it had. `ended_at`: when the worker last wrote;
+    a backend that reasons unseen has gone on until then at the `pace` (tokens per second, and at most) of the entry.
     """
     delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
+    if not delivered and ended_at is not None and (pace := entry.get("pace")):
+        unseen = int(pace[0] * max(0.0, ended_at - called_at))
+        usage = replace(usage, reasoning_tokens=unseen if pace[1] is None else min(unseen, pace[1]))
     if "prices" in entry:
         cost = price_of(entry["prices"]).cost(usage)
     elif "pico" in entry:

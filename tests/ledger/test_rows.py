@@ -132,3 +132,11 @@ def test_an_orphan_is_billed_in_the_classes_that_its_backend_had_reported() -> N
 @pytest.mark.parametrize("usage", [Usage(), Usage(output_tokens=5), Usage(2**40)])
 def test_what_counts_no_input_or_cannot_be_is_not_marked(usage: Usage) -> None:
     assert classes_of(usage) == {}
+
+
+@pytest.mark.parametrize(("pace", "tokens"), [([100.0, None], 250), ([100.0, 200], 200), (None, 0)])
+def test_an_orphan_that_was_reasoning_unseen_is_billed_at_its_backends_pace(pace: Any, tokens: int) -> None:
+    entry = record()
+    known = dict(zip(FIELDS, opening(begin(entry, SIMULATED), entry), strict=False))
+    row = orphan(known, {"tokens": 10, "pace": pace}, None, None, known["at"] + 2.5)
+    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (10, 0, tokens)
