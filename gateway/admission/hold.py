@@ -149,7 +149,8 @@ class BudgetHold:
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         whole = expectation.input_tokens(input_tokens, attached.kind)
         request = self._request
-        most = bound.most_output(backend, request, whole)
+        text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
+        most = bound.most_output(backend, request, text)
         self._call = call = _Call(
             price,
             expectation,

@@ -193,6 +193,14 @@ async def test_what_a_document_took_says_nothing_about_text(state: State) -> Non
             assert hold.held < 1300 * 1000 + 101 * 10_000
 
 
+async def test_the_answer_beside_what_may_fill_a_window_is_held_for(state: State) -> None:
+    async with budgets_on(state, Ledger()) as budgets:
+        who = broke("10")
+        with released(budgets.hold(who, record(who), asking(900))) as hold:
+            await hold.extend(backend(window_tokens=8000), 8010, Attached(document=8000))
+            assert hold.held >= 8000 * 1000 + 900 * 10_000
+
+
 async def test_a_backend_that_passes_over_its_limit_is_held_for_what_it_took(state: State) -> None:
     async with budgets_on(state, Ledger(), patience_s=0.1) as budgets:
         who = broke("1")

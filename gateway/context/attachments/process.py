@@ -36,6 +36,7 @@ class MeasuringProcess:
         self._using = threading.Lock()
         """A cancelled request leaves its thread at work."""
         self._connection: socket.socket | None = None
+        self._process: subprocess.Popen[bytes] | None = None
         self._end: weakref.finalize[[subprocess.Popen[bytes], socket.socket], MeasuringProcess] | None = None
 
     async def measure(self, attachments: Sequence[Attachment]) -> None:
@@ -68,6 +69,8 @@ class MeasuringProcess:
         """None where the content cannot be read. Raises OSError when the process ends or takes too long."""
         assert attachment.data is not None
         content = attachment.data[attachment.start :].encode("ascii", "replace")
+        if self._process is not None and self._process.poll() is not None:  # it was idle for long, and ended
+            self._kill()
         connection = self._connection or self._start()
         left_s = max(ends - time.monotonic(), 0.001)
         connection.settimeout(left_s)
@@ -96,14 +99,14 @@ class MeasuringProcess:
                 env={},
                 start_new_session=True,
             )
-        self._connection = ours
+        self._connection, self._process = ours, process
         self._end = weakref.finalize(self, _end, process, ours)
         return ours
 
     def _kill(self) -> None:
         if self._end is not None:
             self._end()
-        self._connection = self._end = None
+        self._connection = self._process = self._end = None
 
     def close(self) -> None:
         """End the process; the next attachment starts another."""

@@ -136,6 +136,15 @@ async def test_a_process_that_died_is_started_again(process: MeasuringProcess) -
     assert found == Measured(pages=2)
 
 
+async def test_the_first_document_after_an_idle_minute_is_counted(process: MeasuringProcess) -> None:
+    assert await measured(process, pdf(1)) == Measured(pages=1)
+    ended = process._process
+    assert ended is not None
+    ended.kill()
+    ended.wait()
+    assert await measured(process, pdf(2)) == Measured(pages=2)
+
+
 async def test_many_at_once_each_get_their_own_count(process: MeasuringProcess) -> None:
     files = [attached(pdf(pages)) for pages in range(1, 21)]
     await asyncio.gather(*(process.measure([file]) for file in files))
