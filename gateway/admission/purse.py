@@ -107,13 +107,6 @@ class Purse:
         """What the tightest budget has not spent, holds or not."""
         return min([lease.left for lease in self.leases])
 
-    def ample(self, units: int) -> bool:
-        """Has every budget so much left beside all holds? True while that is unknown."""
-        for lease in self.leases:
-            if lease.remaining < units:
-                return not self.known
-        return True
-
     def sound(self, age_s: float) -> bool:
         """Were the counters seen within `age_s`, and is nothing `exhausted`?"""
         oldest = self._leases.now - age_s
