@@ -13,6 +13,10 @@ if __name__ == "__main__":
         from loadtests import budget
 
         sys.exit(budget.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["bytecodes"]:
+        from loadtests import bytecodes
+
+        sys.exit(bytecodes.main(sys.argv[2:]))
     if sys.argv[1:2] == ["index"]:
         from loadtests import index_scale
 

@@ -26,15 +26,16 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
     """Tokens of one answer: the client's own limit, the backend's, what its window leaves, or what is assumed."""
-    asked = None if request is None else request.max_output_tokens
-    if request is not None and request.dialect == "openai_other":
-        asked = _MEDIA_MOST_TOKENS
-    if asked is None and backend.kind == "anthropic":
-        asked = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
-    most = ASSUMED_MOST_TOKENS if asked is None and backend.max_output_tokens is None else asked
+    most = None if request is None else request.max_output_tokens
+    if most is None:
+        if request is not None and request.dialect == "openai_other":
+            most = _MEDIA_MOST_TOKENS
+        elif backend.kind == "anthropic":
+            most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
+        else:
+            most = ASSUMED_MOST_TOKENS
     if backend.max_output_tokens is not None:
-        most = backend.max_output_tokens if most is None else min(backend.max_output_tokens, most)
-    assert most is not None
+        most = min(backend.max_output_tokens, most)
     if backend.window_tokens:
         most = min(most, max(1, backend.window_tokens - input_tokens))
     return most

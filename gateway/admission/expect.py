@@ -52,12 +52,14 @@ class _Quantile:
 class Expectation:
     """Of one team's calls of one backend."""
 
-    __slots__ = ("_output", "_ratios", "ignored")
+    __slots__ = ("_output", "_ratio", "_ratios", "ignored")
 
     def __init__(self) -> None:
         self._output = _Quantile(0.9, FIRST_OUTPUT_TOKENS)
+        self._ratio = _Quantile(0.95, FIRST_INPUT_RATIO)
+        """Of text alone."""
         self._ratios: dict[str, _Quantile] = {}
-        """By kind of content: a document's tokens say nothing about those of text."""
+        """By kind of other content: a document's tokens say nothing about those of text."""
         self.ignored = 0
         """Tokens of the longest answer that was longer than its call allowed; 0 while the backend obeys its limits."""
 
@@ -73,29 +75,27 @@ class Expectation:
 
     def input_tokens(self, counted: int, kind: str = "text") -> int:
         """What the backend will count where we counted `counted`."""
-        ratio = self._ratios.get(kind)
-        if ratio is None:
-            return int(counted * _first_ratio(kind)) + 1
-        least = 0.0 if kind == "text" else _FIRST_ATTACHED_RATIO  # the next document may be larger than those before
-        return int(counted * max(least, min(ratio.value, MOST_INPUT_RATIO))) + 1
+        if kind == "text":
+            return int(counted * min(self._ratio.value, MOST_INPUT_RATIO)) + 1
+        known = self._ratios.get(kind)
+        if known is None:
+            return int(counted * _FIRST_ATTACHED_RATIO) + 1
+        # the next document may be larger than those before
+        return int(counted * max(_FIRST_ATTACHED_RATIO, min(known.value, MOST_INPUT_RATIO))) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
         self._output.add(usage.all_output / answers)
         if counted and (given := usage.all_input):
-            ratio = self._ratios.get(kind)
+            ratio = self._ratio if kind == "text" else self._ratios.get(kind)
             if ratio is None:
-                ratio = self._ratios[kind] = _Quantile(0.95, _first_ratio(kind))
+                ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
             ratio.add(given / counted)
-
-
-def _first_ratio(kind: str) -> float:
-    return FIRST_INPUT_RATIO if kind == "text" else _FIRST_ATTACHED_RATIO
 
 
 def least_input_tokens(counted: int, kind: str) -> int:
     """What was counted, without what was learned: a refusal never stands on learned ratios alone."""
-    return int(counted * _first_ratio(kind)) + 1
+    return int(counted * (FIRST_INPUT_RATIO if kind == "text" else _FIRST_ATTACHED_RATIO)) + 1
 
 
 class Expectations:

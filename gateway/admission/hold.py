@@ -38,6 +38,8 @@ _SLACK_TOKENS, _SLACK_SHARE = 16, 2
 it is taken for one that passes over caps: six characters a token instead of four."""
 _REPORTED_SHARE = 16
 """A backend's own count may be so much more than what it was told: some count what ends an answer."""
+_CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
+"""Fields of requests that may cost more than the usual price of their tokens; so may those of models that search."""
 _EVER_S = 1e9
 _EVER = float("inf")
 
@@ -147,9 +149,13 @@ class BudgetHold:
         if purse.soft:
             purse.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
-        whole = expectation.input_tokens(input_tokens, attached.kind)
         request = self._request
-        text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
+        if attached is NOTHING_ATTACHED:
+            text = plain = expectation.input_tokens(input_tokens)
+        else:
+            whole = expectation.input_tokens(input_tokens, attached.kind)
+            text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
+            plain = max(0, whole - attached.image - attached.audio)
         most = bound.most_output(backend, request, text)
         self._call = call = _Call(
             price,
@@ -157,7 +163,7 @@ class BudgetHold:
             backend,
             input_tokens,
             attached,
-            max(0, whole - attached.image - attached.audio),
+            plain,
             max(most * self._answers, expectation.ignored),
             price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw),
         )
@@ -172,8 +178,11 @@ class BudgetHold:
                 purse.refuse_unpriced(backend)
                 self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
             return None
-        if (request := self._request) is None or price.free:
+        request = self._request
+        if request is None or price.free:
             return price
+        if _CHARGED.isdisjoint(request.body) and "search" not in request.model:
+            return price.unasked()
         wanted = surcharges(request, "anthropic_messages" if backend.kind == "anthropic" else "openai_chat")
         if wanted is not None and wanted.fees:
             purse.refuse_unpriced(backend, " and ".join(wanted.fees))
@@ -202,6 +211,12 @@ class BudgetHold:
             await self._resize(self._cost(call, tokens), self._patience_s)
             self._pays(call, tokens)
             return
+        if not self._parts and not self._record.attempts and not self._over:  # nearly always, and enough is leased
+            worst = self._cost(call, call.most)
+            if purse.try_take(worst, self._record):
+                self.held += worst
+                self._parts[0], self._known, call.paid = worst, True, call.most
+                return
         try:
             await self._first_offered(purse, call)
         except BudgetExhausted:
@@ -264,7 +279,7 @@ class BudgetHold:
     def _cost(self, call: _Call, output_tokens: int) -> int:
         """Units at most."""
         attached = call.attached
-        if attached.image or attached.audio:
+        if attached is not NOTHING_ATTACHED:
             most = call.price.most(
                 *(call.input_tokens, output_tokens),
                 cache_writes=call.cache_writes,
@@ -371,15 +386,17 @@ class BudgetHold:
 
     def _learn(self, attempt: Attempt, call: _Call) -> None:
         """An answer that was cut short by its cap says nothing of how long answers are."""
-        usage, answers = attempt.usage, self._answers
+        usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return
         expectation, output = call.expectation, usage.all_output
         limit = call.paid if call.capped else call.most
-        if output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
+        if output > limit and output > limit + limit // _REPORTED_SHARE + _SLACK_TOKENS:
             expectation.ignored = max(expectation.ignored, output)
+        elif expectation.ignored:  # forgotten after some dozen answers that kept to their limits
+            expectation.ignored = expectation.ignored * 3 // 4
         if not call.capped or output < call.paid * 3 // 4:
-            expectation.learn(call.counted, usage, answers, call.attached.kind)
+            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
 
     def release(self) -> None:
         """Give everything back, unless it was settled."""

@@ -223,11 +223,12 @@ class Exchange:
             await upstream.aclose()
         attempt.output_bytes, attempt.chunks = len(body), 1
         answer = Whole(plain, attempt)
-        echoes = bool(call.request.body.get("echo"))
-        attempt.usage = believed(plain.usage, attempt, answer, echoes=echoes)
+        wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
+        attempt.usage = believed(plain.usage, attempt, answer, wordless=wordless)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
-        attempt.learn_silence()
+        if attempt.silence is not None:
+            attempt.learn_silence()
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:

@@ -32,18 +32,18 @@ class Delivered(Protocol):
     def delivered_characters(self) -> int: ...
 
 
-def believed(reported: Usage | None, attempt: Attempt, answer: Delivered, *, echoes: bool = False) -> Usage | None:
+def believed(reported: Usage | None, attempt: Attempt, answer: Delivered, *, wordless: bool = False) -> Usage | None:
     """`reported`, but never below what was evidently sent and delivered: then estimates take the place of the class
     that is too low, and `doubt` names it. None: the backend reported nothing.
 
-    `echoes`: the client asked for its prompt to be repeated, which is no output.
+    `wordless`: its text is not the model's output: vectors, or a prompt that the client asked to be repeated.
     """
     if reported is None or reported.estimated:
         return reported
     found = reported
     if not found.all_input and attempt.input_tokens:
         found = replace(found, input_tokens=attempt.input_tokens, estimated=True, doubt=found.doubted("input_tokens"))
-    if attempt.output_bytes <= _SHORT or echoes or _possible(found.all_output, attempt.output_bytes):
+    if attempt.output_bytes <= _SHORT or wordless or _possible(found.all_output, attempt.output_bytes):
         return found
     try:
         characters = answer.delivered_characters()

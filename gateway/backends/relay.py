@@ -125,7 +125,8 @@ class Relayed:
         if attempt.usage is not None:
             attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
-        attempt.learn_silence()
+        if attempt.silence is not None:
+            attempt.learn_silence()
         self._place.succeeded()
 
     def _broken(self, error: BackendError) -> None:
@@ -152,8 +153,8 @@ class Relayed:
 
     def _usage(self) -> Usage | None:
         """What the backend reported in the end, as far as it can be true."""
-        echoes = bool(self._call.request.body.get("echo"))
-        return believed(self._reader.usage, self.attempt, self._reader, echoes=echoes)
+        wordless = "echo" in self._call.request.body
+        return believed(self._reader.usage, self.attempt, self._reader, wordless=wordless)
 
     @property
     def confidence(self) -> float | None:

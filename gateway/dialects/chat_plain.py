@@ -36,7 +36,7 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
     finish = choices[0].get("finish_reason")
     if len(choices) > 1 or type(finish) is not str:
         finish = overall_finish([choice.get("finish_reason") for choice in choices])
-    return Plain(body, reported(reply), finish, confidence, choices)
+    return Plain(body, reported(reply, body), finish, confidence, choices)
 
 
 def load_reply(body: bytes) -> dict[str, Any]:

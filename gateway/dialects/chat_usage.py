@@ -15,11 +15,14 @@ CITATION = b'"url_citation"'
 escaped."""
 
 
-def reported(reply: dict[str, Any]) -> Usage | None:
-    """The usage of a plain answer; None when nothing was counted."""
-    choices = reply.get("choices")
-    fees = SEARCHED if type(choices) is list and any(map(_cites, choices)) else ()
-    return openai_usage(reply.get("usage"), tier=tier_of(reply), fees=fees)
+def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
+    """The usage of a plain answer, which `body` is, where that is at hand; None when nothing was counted."""
+    fees: Fees = ()
+    if CITATION in body:
+        choices = reply.get("choices")
+        fees = SEARCHED if type(choices) is list and any(map(_cites, choices)) else ()
+    tier = reply.get("service_tier")
+    return openai_usage(reply.get("usage"), tier="" if tier is None else tier_of(reply), fees=fees)
 
 
 def tier_of(said: dict[str, Any]) -> str:

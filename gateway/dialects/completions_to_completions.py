@@ -52,7 +52,7 @@ class CompletionsToCompletions(ChatToChat):
             body = chat_plain.without_logprobs(body)
         finish = overall_finish(choice.get("finish_reason") for choice in choices)
         said = [as_chat_choice(choice) for choice in choices]
-        return Plain(body, reported(reply), finish, confidence, said)
+        return Plain(body, reported(reply, body), finish, confidence, said)
 
 
 def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:

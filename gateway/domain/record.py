@@ -202,8 +202,10 @@ class Record:
     def curtailed(self) -> bool:
         """Did the served answer end because the budget paid for no more? It says nothing about its backend then, and is
         not what another request deserves."""
+        if self.finish != "length":
+            return False
         served = self.served_by
-        return served is not None and served.output_cap is not None and self.finish == "length"
+        return served is not None and served.output_cap is not None
 
     @property
     def served_by(self) -> Attempt | None:

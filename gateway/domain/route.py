@@ -121,6 +121,8 @@ class Attached:
     @property
     def kind(self) -> str:
         """Of the content: `text`, or the names of what is attached, joined by `+`."""
+        if self is NOTHING_ATTACHED:
+            return "text"
         names = [name for name in ("document", "image", "audio") if getattr(self, name)]
         return "+".join(names) or "text"
 

@@ -301,7 +301,7 @@ def _unusual(rare: tuple[Any, ...]) -> tuple[Any, ...]:
 def _waited_ms(attempt: Attempt, record: Record) -> int:
     """0 for a first attempt that was called within a second: nearly all are, and their rows stay short."""
     waited_s = attempt.started_at - record.started_at
-    if waited_s < 1 and attempt.number == record.before + 1:
+    if waited_s < 1 and (attempt.number in (1, record.before + 1)):
         return 0
     return min(max(0, round(waited_s * 1000)), MOST_TOKENS)
 

@@ -69,7 +69,7 @@ def test_what_cannot_be_read_is_not_checked() -> None:
 
 
 def test_an_echo_is_not_checked() -> None:
-    assert believed(Usage(9, output_tokens=1), attempt(PROSE), Said(PROSE), echoes=True) == Usage(9, output_tokens=1)
+    assert believed(Usage(9, output_tokens=1), attempt(PROSE), Said(PROSE), wordless=True) == Usage(9, output_tokens=1)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_a_class_without_its_own_price_has_its_parents(price: Price) -> None:
     [
         {"machine_hour_usd": 2, "service_tiers": {"flex": 0.5}},
         {"input": 1, "output": 1, "service_tiers": {"Fast": 2}},
-        {"input": 1, "output": 1, "service_tiers": {"a+b": 2}},
+        {"input": 1, "output": 1, "service_tiers": {"a b": 2}},
         {"input": 1, "output": 1, "service_tiers": {"fast": 0}},
         {"input": 1, "output": 1, "service_tiers": dict.fromkeys("abcde", 2)},
     ],

@@ -1,0 +1,243 @@
+"""How many Python bytecodes and frames one plain cache miss takes: a count, so the same on every machine.
+
+`python -m loadtests bytecodes` opens one worker's application in process, in front of a small upstream in a thread, and
+traces the loop's thread while single requests are answered. `--against PATH` counts in another checkout too;
+exit status 1 when this one takes more than `--tolerance` percent more bytecodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import orjson
+
+REPOSITORY = Path(__file__).parents[1]
+WARM_UP = 60
+ANSWER = orjson.dumps(
+    {
+        "id": "c",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "m",
+        "choices": [{"index": 0, "message": {"role": "assistant", "content": "word " * 40}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 20, "completion_tokens": 40, "total_tokens": 60},
+    }
+)
+POLICY = """\
+team: counted
+cache: {semantic: {enabled: false}}
+limits: {requests_per_minute: 1000000, tokens_per_minute: 100000000, concurrent: 64}
+budget: {limit_usd: 1000, window: month}
+"""
+
+
+class Counter:
+    """Of what one thread executes while it is on."""
+
+    def __init__(self) -> None:
+        self.bytecodes = self.frames = 0
+
+    def __enter__(self) -> Counter:
+        self.bytecodes = self.frames = 0
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        self.frames += 1
+        return self._executed
+
+    def _executed(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
+        self.bytecodes += event == "opcode"
+        return self._executed
+
+
+class Upstream:
+    """Answers every request alike, in a thread of its own."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self._ready = threading.Event()
+        threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True).start()
+        self._ready.wait(10)
+
+    async def _run(self) -> None:
+        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        self._ready.set()
+        await server.serve_forever()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+                await reader.readexactly(int(length.split(b":")[1]))
+                writer.write(
+                    b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(ANSWER)
+                )
+                writer.write(ANSWER)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            writer.close()
+
+
+async def measure(folder: Path, requests: int) -> dict[str, float]:
+    """Medians over `requests`. Imported here, so that PYTHONPATH decides whose code it is."""
+    from gateway.app import Application
+    from gateway.policy import keys
+    from gateway.rooms import Worker
+    from gateway.settings.gateway import GatewayConfig, Paths, Settings
+    from gateway.state.embedded import EmbeddedServer
+    from gateway.state.sql import Database
+
+    upstream = Upstream()
+    (folder / "policies").mkdir()
+    (folder / "policies" / "counted.yaml").write_text(POLICY)
+    backend = {
+        "name": "one",
+        "kind": "openai",
+        "base_url": f"http://127.0.0.1:{upstream.port}/v1",
+        "model": "m",
+        "tier": "large",
+        "price": {"input": 1, "output": 2},
+        "max_output_tokens": 4096,
+    }
+    config = GatewayConfig.model_validate(
+        {"backends": [backend], "local_model": {"enabled": False}, "telemetry": {"access_log": False}}
+    )
+    settings = Settings(config, Paths(folder / "data"), (folder / "policies",))
+    settings.paths.data.mkdir()
+    server = EmbeddedServer(settings.paths.valkey)
+    server.start()
+    app = Application(Worker(settings, server.url))
+    try:
+        async with _lifespan(app):
+            database = await asyncio.to_thread(Database, settings.database_url)
+            secret, _ = await asyncio.to_thread(keys.create, database, "counted")
+            await asyncio.sleep(1.5)
+            return await _counted(app, secret, requests)
+    finally:
+        server.stop()
+
+
+async def _counted(app: Any, secret: str, requests: int) -> dict[str, float]:
+    counter, found = Counter(), list[tuple[int, int]]()
+    for number in range(WARM_UP + requests):
+        if number < WARM_UP:
+            await _ask(app, secret, number)
+            continue
+        await asyncio.sleep(0.02)
+        with counter:
+            await _ask(app, secret, number)
+        found.append((counter.bytecodes, counter.frames))
+    bytecodes, frames = zip(*found, strict=True)
+    return {"bytecodes": statistics.median(bytecodes), "frames": statistics.median(frames)}
+
+
+async def _ask(app: Any, secret: str, number: int) -> None:
+    body = orjson.dumps(
+        {"model": "one", "messages": [{"role": "user", "content": f"What is {number}?"}], "temperature": 0}
+    )
+    headers = [(b"content-type", b"application/json"), (b"authorization", b"Bearer " + secret.encode())]
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "path": "/v1/chat/completions",
+        "scheme": "http",
+        "raw_path": b"/v1/chat/completions",
+        "root_path": "",
+        "query_string": b"",
+        "headers": headers,
+        "server": ("127.0.0.1", 80),
+        "client": ("127.0.0.1", 1),
+    }
+    pieces = [{"type": "http.request", "body": body, "more_body": False}]
+    over, statuses = asyncio.Event(), list[int]()
+
+    async def receive() -> Any:
+        if pieces:
+            return pieces.pop()
+        await over.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope, receive, send)
+    over.set()
+    if statuses != [200]:
+        raise RuntimeError(f"request {number} was answered with {statuses}")
+
+
+class _lifespan:  # noqa: N801 - used as a function
+    """Opens and closes an ASGI application."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __aenter__(self) -> None:
+        self._said: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        self._heard: asyncio.Queue[dict[str, str]] = asyncio.Queue()
+        run = self._app({"type": "lifespan", "asgi": {"version": "3.0"}}, self._said.get, self._heard.put)
+        self._task = asyncio.get_running_loop().create_task(run)
+        await self._turn("startup")
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._turn("shutdown")
+        await self._task
+
+    async def _turn(self, what: str) -> None:
+        await self._said.put({"type": f"lifespan.{what}"})
+        answer = await self._heard.get()
+        if answer["type"] != f"lifespan.{what}.complete":
+            raise RuntimeError(answer.get("message", what))
+
+
+def count(checkout: Path, requests: int) -> dict[str, float]:
+    """In a process of its own, with the `gateway` of `checkout`."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": str(checkout)}
+    command = [sys.executable, str(Path(__file__)), "--measure", "--requests", str(requests)]
+    done = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{checkout}: {done.stderr[-2000:]}")
+    found: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def main(words: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m loadtests bytecodes", description=__doc__)
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--against", type=Path, help="another checkout of this repository")
+    parser.add_argument("--tolerance", type=float, default=2.0, help="percent")
+    parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args(words)
+    if given.measure:
+        with tempfile.TemporaryDirectory(prefix="tg-count-", ignore_cleanup_errors=True) as folder:
+            print(orjson.dumps(asyncio.run(measure(Path(folder), given.requests))).decode())
+        return 0
+    ours = count(REPOSITORY, given.requests)
+    print(f"{ours['bytecodes']:,.0f} bytecodes in {ours['frames']:,.0f} frames a plain miss")
+    if given.against is None:
+        return 0
+    theirs = count(given.against.resolve(), given.requests)
+    more = ours["bytecodes"] / theirs["bytecodes"] - 1
+    print(f"{theirs['bytecodes']:,.0f} bytecodes in {theirs['frames']:,.0f} frames in {given.against}: {more:+.1%}")
+    return int(more > given.tolerance / 100)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
