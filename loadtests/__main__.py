@@ -1,14 +1,14 @@
-"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `index` and `drift` are experiments of their own."""
+"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `bytecodes`, `index`, `drift`, `--against` are others."""
 
 import sys
 
 from gateway.cli.loadtest import loadtest
 
 if __name__ == "__main__":
-    if sys.argv[1:4] == ["budget", "--mix", "hard"]:
+    if sys.argv[1:2] == ["budget"] and "--mix" in sys.argv:
         from loadtests import budget_hard
 
-        sys.exit(budget_hard.main(sys.argv[4:]))
+        sys.exit(budget_hard.main(sys.argv[2:]))
     if sys.argv[1:2] == ["budget"]:
         from loadtests import budget
 
@@ -17,6 +17,10 @@ if __name__ == "__main__":
         from loadtests import bytecodes
 
         sys.exit(bytecodes.main(sys.argv[2:]))
+    if any(word.split("=")[0] == "--against" for word in sys.argv[1:]):
+        from loadtests import against
+
+        sys.exit(against.main(sys.argv[1:]))
     if sys.argv[1:2] == ["index"]:
         from loadtests import index_scale
 

@@ -275,6 +275,7 @@ def main(words: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     usual = Options()
+    parser.add_argument("--mix", choices=("hard",), required=True)
     parser.add_argument("--seeds", type=int, default=1, help="how many runs of each kind")
     parser.add_argument("--seed", type=int, help="of the first; default: another each time, printed")
     parser.add_argument("--limit-usd", type=float, default=usual.limit_usd, help=f"default {usual.limit_usd:g}")

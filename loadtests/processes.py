@@ -45,15 +45,19 @@ def start(
     log: IO[bytes] | int = subprocess.DEVNULL,
     environment: Mapping[str, str] | None = None,
     piped: bool = False,
+    checkout: Path = REPOSITORY,
 ) -> subprocess.Popen[bytes]:
-    """`command` on `core`, in a session of its own, so that its whole group can be ended."""
+    """`command` on `core`, in a session of its own, so that its whole group can be ended.
+
+    `checkout`: whose packages it imports, if it is a module of ours.
+    """
     variables = {name: value for name, value in child_environment({}).items() if not name.startswith(_PRIVATE)}
     process = subprocess.Popen(
         [*tether.prefix(), *command],
         stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else log,
         stderr=log,
-        cwd=REPOSITORY,
+        cwd=checkout,
         env={**variables, **(environment or {})},
         start_new_session=True,
     )

@@ -80,12 +80,18 @@ def running_nginx(folder: Path, cores: Cores, upstream: int, *, install: bool | 
 
 @contextmanager
 def running_gateway(
-    folder: Path, cores: Cores, upstream: int, *, name: str = "thriftgate", everything: bool = False
+    folder: Path,
+    cores: Cores,
+    upstream: int,
+    *,
+    name: str = "thriftgate",
+    everything: bool = False,
+    checkout: Path = REPOSITORY,
 ) -> Iterator[Target]:
-    """`thriftgate serve` as an operator starts it, on a data directory of its own."""
-    prepared = prepare(folder, upstream, everything=everything)
+    """`thriftgate serve` of a checkout as an operator starts it, on a data directory of its own."""
+    prepared = prepare(folder, upstream, everything=everything, checkout=checkout)
     with logged(folder) as log:
-        process = serve(folder, cores, log, everything=everything, upstream=upstream)
+        process = serve(folder, cores, log, everything=everything, upstream=upstream, checkout=checkout)
         try:
             port = read_port(folder, process)
             wait_for(f"http://127.0.0.1:{port}/health/ready", process, folder / "log")
@@ -104,7 +110,7 @@ class Prepared:
     printed: dict[str, str]
 
 
-def prepare(folder: Path, upstream: int, *, everything: bool = False) -> Prepared:
+def prepare(folder: Path, upstream: int, *, everything: bool = False, checkout: Path = REPOSITORY) -> Prepared:
     """Writes gateway.yaml and policies, and makes a key each for misses, for answers that are stored, for /metrics."""
     (folder / "policies").mkdir(parents=True)
     texts = configs.files(upstream, everything=everything)
@@ -114,17 +120,24 @@ def prepare(folder: Path, upstream: int, *, everything: bool = False) -> Prepare
     for purpose, team, scope in (("", "load", "inference"), ("hits", "hits", "inference"), ("admin", "load", "admin")):
         made = subprocess.run(
             [*_thriftgate("keys", "create", folder), "--team", team, "--scope", scope, "--json"],
-            capture_output=True, check=True, cwd=REPOSITORY, timeout=60,
+            capture_output=True, check=True, cwd=checkout, timeout=60,
         )  # fmt: skip
         keys[purpose] = str(orjson.loads(made.stdout)["key"])
     return Prepared(keys, texts)
 
 
 def serve(
-    folder: Path, cores: Cores, log: IO[bytes], *, everything: bool = False, upstream: int = 0
+    folder: Path,
+    cores: Cores,
+    log: IO[bytes],
+    *,
+    everything: bool = False,
+    upstream: int = 0,
+    checkout: Path = REPOSITORY,
 ) -> subprocess.Popen[bytes]:
     sink = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{upstream}"} if everything else {}
-    return start([*_thriftgate("serve", folder), "--port", "0"], cores.measured, log=log, environment=sink)
+    command = [*_thriftgate("serve", folder), "--port", "0"]
+    return start(command, cores.measured, log=log, environment=sink, checkout=checkout)
 
 
 def _thriftgate(verb: str, *rest: str | Path) -> list[str]:
