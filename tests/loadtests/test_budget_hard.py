@@ -45,7 +45,12 @@ def test_the_meter_knows_what_calls_under_way_will_cost() -> None:
         (Outcome(1, False, usable=0.99, unsettled=-0.002), ("unsettled",)),
         (Outcome(1, False, usable=0.99, false_refusals=1), ("false refusals",)),
         (Outcome(1, True, overshoot=0.01, unread=0.0095, unsettled=0.01, usable=0.98), ()),
-        (Outcome(1, True, overshoot=0.01, unread=0.001, unsettled=0.01, silent=0.01, usable=0.98), ("overshoot",)),
+        (
+            Outcome(1, True, overshoot=0.01, unread=0.001, unsettled=0.01, silent=0.01, usable=0.98),
+            ("overshoot", "unsettled"),
+        ),
+        (Outcome(1, True, overshoot=-0.01, unsettled=0.005, usable=0.98), ("unsettled",)),
+        (Outcome(1, True, overshoot=-0.01, unsettled=-0.005, usable=0.98), ()),
     ],
 )
 def test_only_what_lay_in_a_killed_workers_sockets_is_its_allowance(outcome: Outcome, missed: tuple[str, ...]) -> None:
