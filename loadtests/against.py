@@ -11,7 +11,7 @@ import shutil
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,46 +20,47 @@ from loadtests.cells import Cell, Entry, Size, chosen
 from loadtests.measure import Bench, Figure, running_generator
 from loadtests.processes import REPOSITORY, Cores
 from loadtests.rounds import one_round
-from loadtests.targets import running_gateway, running_upstream
+from loadtests.targets import Target, running_gateway, running_upstream
 
 OURS, THEIRS = "ours", "theirs"
 LEAST_ROUNDS = 9
+GATEWAYS = ("thriftgate", "everything")
+"""Rows of a cell that are a gateway's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """Ours ÷ theirs, round by round."""
+    """Of one row of one cell: ours ÷ theirs, round by round."""
 
     cell: str
+    entry: str
     cpu: tuple[float, ...]
     p50: tuple[float, ...]
     void: int = 0
 
     @classmethod
-    def of(cls, cell: str, figures: Sequence[Figure]) -> Ratio:
+    def of(cls, cell: str, entry: str, figures: Sequence[Figure]) -> Ratio:
         """Rounds in which either side is void do not count."""
-        rounds = {figure.round for figure in figures}
+        own = [each for each in figures if each.entry in (f"{OURS} {entry}", f"{THEIRS} {entry}")]
+        rounds = {figure.round for figure in own}
         pairs = []
         for number in rounds:
-            both = {each.target: each for each in figures if each.round == number and not each.void and each.cpu_us}
+            both = {each.entry: each for each in own if each.round == number and not each.void and each.cpu_us}
             if len(both) == 2:
-                pairs.append((both[OURS], both[THEIRS]))
+                pairs.append((both[f"{OURS} {entry}"], both[f"{THEIRS} {entry}"]))
         cpu = tuple((ours.cpu_us or 0.0) / (theirs.cpu_us or 1.0) for ours, theirs in pairs)
         p50 = tuple(
             ours.outcome.latency_ms["p50"] / max(theirs.outcome.latency_ms["p50"], 1e-6) for ours, theirs in pairs
         )
-        return cls(cell, cpu, p50, len(rounds) - len(pairs))
+        return cls(cell, entry, cpu, p50, len(rounds) - len(pairs))
 
     def dearer(self, tolerance: float) -> bool:
         """Is the median above 1 by more than `tolerance` percent, or is there none?"""
         return not self.cpu or statistics.median(self.cpu) > 1 + tolerance / 100
 
     def line(self) -> str:
-        return f"{self.cell:<12} CPU {_spread(self.cpu):<28} p50 {_spread(self.p50):<28} void rounds {self.void}"
-
-
-def _p50_ms(figure: Figure) -> float:
-    return figure.outcome.latency_ms["p50"]
+        ratios = f"CPU {_spread(self.cpu):<28} p50 {_spread(self.p50):<28}"
+        return f"{self.cell:<12} {self.entry:<10} {ratios} void rounds {self.void}"
 
 
 def _spread(ratios: Sequence[float]) -> str:
@@ -69,8 +70,31 @@ def _spread(ratios: Sequence[float]) -> str:
 
 
 def beside(cell: Cell) -> Cell:
-    """The cell with both checkouts in it, as misses."""
-    return replace(cell, entries=(Entry(OURS), Entry(THEIRS)), base=THEIRS)
+    """The cell with each of its rows that a gateway answers twice: hits stay hits, and everything stays on."""
+    return replace(
+        cell,
+        entries=tuple(
+            replace(entry, target=f"{side} {entry.target}", label=f"{side} {entry.name}")
+            for entry in cell.entries
+            if entry.target in GATEWAYS
+            for side in (OURS, THEIRS)
+        ),
+    )
+
+
+def _start(
+    entries: Iterable[Entry], other: Path, folder: Path, cores: Cores, upstream: int, exits: ExitStack
+) -> dict[str, Target]:
+    """The gateways that some row needs."""
+    checkouts, found = {OURS: REPOSITORY, THEIRS: other}, {}
+    for name in dict.fromkeys(entry.target for entry in entries):
+        side, _, kind = name.partition(" ")
+        gateway = running_gateway(
+            folder / name.replace(" ", "-"), cores, upstream,
+            name=name, everything=kind == "everything", checkout=checkouts[side],
+        )  # fmt: skip
+        found[name] = exits.enter_context(gateway)
+    return found
 
 
 def compare(cells: Sequence[Cell], other: Path, size: Size, *, data: Path | None = None) -> list[Ratio]:
@@ -79,18 +103,18 @@ def compare(cells: Sequence[Cell], other: Path, size: Size, *, data: Path | None
     with ExitStack() as exits:
         exits.callback(shutil.rmtree, folder, ignore_errors=True)
         upstream = exits.enter_context(running_upstream(cores))
-        targets = {
-            name: exits.enter_context(running_gateway(folder / name, cores, upstream, name=name, checkout=checkout))
-            for name, checkout in ((OURS, REPOSITORY), (THEIRS, other))
-        }
+        doubled = [beside(cell) for cell in cells]
+        entries = [entry for cell in doubled for entry in cell.entries]
+        targets = _start(entries, other, folder, cores, upstream, exits)
         bench = Bench(exits.enter_context(running_generator(cores)), upstream, size)
         found = []
-        for cell in map(beside, cells):
+        for cell in doubled:
             figures: list[Figure] = []
             for number in range(1, size.rounds + 1):
                 figures += one_round(bench, cell, targets, number)
                 print(f"{cell.name}: round {number} of {size.rounds}", file=sys.stderr, flush=True)
-            found.append(Ratio.of(cell.name, figures))
+            names = (entry.name.removeprefix(f"{OURS} ") for entry in cell.entries if entry.name.startswith(OURS))
+            found += [Ratio.of(cell.name, name, figures) for name in names]
         return found
 
 
@@ -103,6 +127,8 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--requests", type=int, default=18_000, help="of a cell and row, over all rounds")
     parser.add_argument("--tolerance", type=float, default=2.0, help="percent")
     given = parser.parse_args(list(words))
+    if not (given.against / "gateway" / "app.py").is_file():
+        parser.error(f"{given.against} is no checkout of the gateway")
     size = replace(Size(), rounds=given.rounds, requests=given.requests)
     ratios = compare(chosen(given.cells, tuple(given.concurrency or (16,))), given.against.resolve(), size)
     print(f"{REPOSITORY} ÷ {given.against}, median (least–most) of {given.rounds} rounds")

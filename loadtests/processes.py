@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,12 @@ REPOSITORY = Path(__file__).parents[1]
 START_S = 60.0
 _PRIVATE = ("OTEL_", "THRIFTGATE_")
 """Variables of the operator's own gateway must not steer the measured one."""
+
+
+def python_of(checkout: Path) -> str:
+    """The interpreter of its own virtual environment, if it is another checkout than this one and has any."""
+    own = checkout / ".venv" / "bin" / "python"
+    return str(own) if checkout != REPOSITORY and own.is_file() else sys.executable
 
 
 @dataclass(frozen=True, slots=True)

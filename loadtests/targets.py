@@ -16,7 +16,7 @@ import orjson
 
 from loadtests import configs, nginx
 from loadtests.ledgers import Ledger
-from loadtests.processes import REPOSITORY, START_S, Cores, end, free_port, start, wait_for
+from loadtests.processes import REPOSITORY, START_S, Cores, end, free_port, python_of, start, wait_for
 
 NotHere = nginx.NotHere
 
@@ -119,7 +119,7 @@ def prepare(folder: Path, upstream: int, *, everything: bool = False, checkout: 
     keys = {}
     for purpose, team, scope in (("", "load", "inference"), ("hits", "hits", "inference"), ("admin", "load", "admin")):
         made = subprocess.run(
-            [*_thriftgate("keys", "create", folder), "--team", team, "--scope", scope, "--json"],
+            [*_thriftgate(checkout, "keys", "create", folder), "--team", team, "--scope", scope, "--json"],
             capture_output=True, check=True, cwd=checkout, timeout=60,
         )  # fmt: skip
         keys[purpose] = str(orjson.loads(made.stdout)["key"])
@@ -136,14 +136,14 @@ def serve(
     checkout: Path = REPOSITORY,
 ) -> subprocess.Popen[bytes]:
     sink = {"OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{upstream}"} if everything else {}
-    command = [*_thriftgate("serve", folder), "--port", "0"]
+    command = [*_thriftgate(checkout, "serve", folder), "--port", "0"]
     return start(command, cores.measured, log=log, environment=sink, checkout=checkout)
 
 
-def _thriftgate(verb: str, *rest: str | Path) -> list[str]:
+def _thriftgate(checkout: Path, verb: str, *rest: str | Path) -> list[str]:
     *more, folder = rest
     return [
-        sys.executable, "-m", "gateway.cli.main", verb, *map(str, more), "--config", f"{folder}/gateway.yaml",
+        python_of(checkout), "-m", "gateway.cli.main", verb, *map(str, more), "--config", f"{folder}/gateway.yaml",
         "--data-dir", f"{folder}/data", "--policies", f"{folder}/policies",
     ]  # fmt: skip
 
