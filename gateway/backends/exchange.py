@@ -7,7 +7,7 @@ import math
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
-from gateway.backends.plausible import believed, of_no_answer
+from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers import limit_fields
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
@@ -221,10 +221,13 @@ class Exchange:
         place.succeeded()
         if not upstream.whole:
             await upstream.aclose()
-        attempt.output_bytes, attempt.chunks = len(body), 1
+        attempt.output_bytes = size = len(body)
+        attempt.chunks = 1
         answer = Whole(plain, attempt)
-        wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
-        attempt.usage = believed(plain.usage, attempt, answer, wordless=wordless)
+        attempt.usage = usage = plain.usage
+        if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
+            wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
+            attempt.usage = believed(usage, attempt, answer, wordless=wordless)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
         if attempt.silence is not None:

@@ -146,7 +146,7 @@ class Record:
     stream: bool
     started_at: float = field(default_factory=time.time)
     started: float = field(default_factory=time.perf_counter)
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list, init=False)
     cache: CacheResult = "off"
     saved_pico: int | None = None
     """What a cache hit would have cost on the backend that first answered."""
@@ -163,14 +163,14 @@ class Record:
     error: str = ""
     first_byte_ms: float | None = None
     duration_ms: float | None = None
-    degraded: set[str] = field(default_factory=set)
+    degraded: set[str] = field(default_factory=set, init=False)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     end_user: str = ""
     """The pseudonym of whom the client said that it asks for."""
     over_budget: tuple[str, ...] = ()
     """Budgets that are spent and not enforced."""
-    ratelimit: dict[str, str] = field(default_factory=dict)
+    ratelimit: dict[str, str] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers as limits set them."""
     kind: str = ""
     """Of its attempts: `shadow` where nobody is served."""
@@ -180,7 +180,7 @@ class Record:
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
     """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Dated facts for the flight record; never prompts or keys."""
 
     def note(self, what: str, **facts: Any) -> None:

@@ -164,10 +164,13 @@ class Journal:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
-        if terms is not None and _countable(terms.price, usage, record):
+        if terms is not None and (not usage.estimated or _countable(terms.price, usage, record)):
             cost = terms.price.cost(usage)
             attempt.cost_pico = cost if cost < rows.MOST_PICO else rows.MOST_PICO
-            prices, attempt.price_source = terms.billed(usage)
+            if usage.service_tier or not terms.flat:
+                prices, attempt.price_source = terms.billed(usage)
+            else:
+                prices, attempt.price_source = terms.flat, terms.source
         if usage.fees or usage.service_tier:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
@@ -339,6 +342,7 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _countable(price: Price, usage: Usage, record: Record) -> bool:
-    """False: sound or images came whose tokens nobody reported. A price per token then says nothing of their cost."""
-    uncounted = usage.estimated and record.dialect in _UNTOLD and usage.total > 0
+    """Of an estimated usage. False: sound or images came whose tokens nobody reported; a price per token then says
+    nothing of their cost."""
+    uncounted = record.dialect in _UNTOLD and usage.total > 0
     return not uncounted or price.every_tier or not (price.output or price.audio or price.image)

@@ -163,7 +163,7 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.backend.kind == "simulated",
         attempt.kind,
         attempt.service_tier,
-        _waited_ms(attempt, record),
+        0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -210,10 +210,10 @@ def ending(
         names,
         pico,
         ppm,
-        usage.service_tier[:MOST_TIER],
+        usage.service_tier and usage.service_tier[:MOST_TIER],
         attempt.unpriced,
-        usage.doubt[:MOST_DOUBT],
-        _waited_ms(attempt, record),
+        usage.doubt and usage.doubt[:MOST_DOUBT],
+        0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
     )
     usual = (
         attempt.outcome,
