@@ -17,11 +17,11 @@ from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
+from gateway.domain.pace import Pace
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.domain.silence import Silence
 from gateway.errors import (
     BackendError,
     BackendFailed,
@@ -69,7 +69,8 @@ class Exchange:
         """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
         self._thinks = "reasoning" in backend.capabilities
-        self.silence = Silence() if self._thinks else None
+        self.paces = Pace(plain=True), Pace(hides=self._thinks)
+        """Of plain answers, and of streams."""
         self._limits = limit_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
@@ -230,8 +231,11 @@ class Exchange:
             attempt.usage = believed(usage, attempt, answer, wordless=wordless)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
-        if attempt.silence is not None:
-            attempt.learn_silence()
+        pace = self.paces[0]
+        if pace.rest:
+            pace.rest -= 1
+        else:
+            attempt.learn_pace()
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
