@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 
 MOST_REASONING, MOST_PAGES = 10_000, 4
+MEAN_RATE, RATE_SPREAD = 8000, 0.3
+"""Tokens per second that nobody sees: some fifty times as fast as hosted models, and as uneven (of its logarithm)."""
 KINDS = {"stream": 4, "burst": 2, "thinking": 4, "plain": 2, "document": 1, "cascade": 2, "tools": 1, "json": 1}
 """Kind of request → how often."""
 UNBOUNDED = frozenset(("tools", "json"))
@@ -40,6 +42,7 @@ def question(seed: int, number: int) -> tuple[str, dict[str, Any]]:
         "per_chunk": 10**6 if kind == "burst" else chance.randint(1, 20),
         "pages": chance.randint(1, MOST_PAGES) if kind == "document" else 0,
         "pace_s": 0.003,
+        "rate": MEAN_RATE * chance.lognormvariate(0, RATE_SPREAD),
         "fail": chance.choice(("early", "late")) if chance.random() < 0.05 else "",
         "weak": kind == "cascade" and chance.random() < 0.4,
     }

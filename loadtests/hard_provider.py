@@ -28,6 +28,8 @@ _FRAME = {"id": "chatcmpl-0123456789abcdef0123456789abcdef", "object": "chat.com
 _HOSTED = {"service_tier": "default", "system_fingerprint": "fp_0123456789", "usage": None, "obfuscation": "x" * 8}
 """An event is as long as those of the servers that models run on: about 215 bytes beside its text on one's own, 320
 at OpenAI. What a gateway cannot read in usage it guesses by bytes."""
+STEP_S = 0.015
+"""Reasoning is billed up to the last of such steps at which the client was there."""
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: %b\r\n"
 
 
@@ -132,13 +134,13 @@ class Provider:
                 head = await reader.readuntil(b"\r\n\r\n")
                 length = next(line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:"))
                 asked = orjson.loads(await reader.readexactly(int(length.split(b":")[1])))
-                await self._answer(asked, writer)
+                await self._answer(asked, reader, writer)
         except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()
 
-    async def _answer(self, asked: dict[str, Any], writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, asked: dict[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         content = asked["messages"][-1]["content"]
         text = content if isinstance(content, str) else next(part["text"] for part in content if "text" in part)
         script = orjson.loads(text)
@@ -161,13 +163,14 @@ class Provider:
         finish = "stop" if ended_early or limit == script.get("max") else "length"
         self.meter.capped += finish == "length"
         try:
-            await self._say(writer, asked, call, script, reasoning, tokens, finish, weak=bool(weak))
+            await self._say(reader, writer, asked, call, script, reasoning, tokens, finish, weak=bool(weak))
             self.meter.whole += 1
         finally:
             self.meter.end(call)
 
     async def _say(
         self,
+        reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         asked: dict[str, Any],
         call: Call,
@@ -187,8 +190,8 @@ class Provider:
             "completion_tokens_details": {"reasoning_tokens": reasoning},
         }
         if not asked.get("stream"):
-            call.generated = reasoning + tokens
-            await asyncio.sleep(script["pace_s"] * 10)
+            call.generated = reasoning + tokens  # it is billed whole, whoever leaves meanwhile
+            await asyncio.sleep(call.generated / script["rate"])
             said = _text(words, 0, tokens)
             choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": finish}
             body = orjson.dumps({**frame, "object": "chat.completion", "choices": [choice], "usage": usage})
@@ -198,11 +201,10 @@ class Provider:
             return
         writer.write((HEAD % b"text/event-stream") + b"transfer-encoding: chunked\r\n\r\n")
         call.wrote(_event(writer, frame, choices=[_choice({"role": "assistant", "content": ""})]))
-        steps = 10
-        for step in range(steps if reasoning else 0):
-            call.generated = reasoning * (step + 1) // steps
-            await asyncio.sleep(script["pace_s"] * 5)
-            if writer.is_closing():
+        while call.generated < reasoning:
+            await asyncio.sleep(STEP_S)
+            call.generated = min(reasoning, call.generated + int(script["rate"] * STEP_S))
+            if writer.is_closing() or reader.at_eof():
                 raise ConnectionResetError
         first = 0
         while first < tokens:

@@ -269,7 +269,11 @@ class Journal:
             return
         grown = [opened for opened in self._open.values() if opened.attempt.output_bytes != opened.seen_bytes]
         marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
-        entry = {"mark": self._clock.time(), "grown": marks, "paces": self._paces()}
+        entry = {
+            "mark": self._clock.time(),
+            "grown": marks,
+            "paces": {name: tuple(known) for name, known in self._paces().items()},
+        }
         if reported := {o.attempt.id: classes for o in grown if (classes := _newly_reported(o))}:
             entry["reported"] = reported
         if self._append(segments.encode(entry)):

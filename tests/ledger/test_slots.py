@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.domain.pace import Pace
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 from gateway.errors import LedgerUnavailable
@@ -87,6 +88,20 @@ async def test_an_orphan_has_what_came_since_the_last_mark(database: Database, d
     (row,) = await drain(directory, database)
     assert (row["outcome"], row["output_tokens"], row["duration_ms"]) == ("interrupted", 7, None)
     assert left(directory) == []
+
+
+async def test_an_orphan_is_billed_at_the_pace_that_was_marked(database: Database, directory: Path) -> None:
+    books, entry = journal(directory), record()
+    await books.start()
+    attempt = begin(entry, at=1000.0)
+    attempt.pace = Pace(plain=True)
+    attempt.pace.learn(100, 1.0)
+    books.open(attempt, entry)
+    books._mark()
+    await books.aclose()
+    (row,) = await drain(directory, database)
+    assert row["outcome"] == "interrupted"
+    assert row["output_tokens"] > 100
 
 
 async def test_a_table_of_another_boot_is_not_believed(
