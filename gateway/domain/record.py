@@ -105,6 +105,8 @@ class Attempt:
         """Tokens that the backend is expected to have generated before its text began."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
+        if self.pace.plain and self.ended_at is not None:  # all of it came
+            return 0
         tokens = self.pace.tokens((self.spoke_at or now) - self.started_at)
         return min([tokens, *(limit for limit in (most, self.most_output) if limit is not None)])
 
