@@ -399,8 +399,7 @@ class BudgetHold:
         elif expectation.ignored:  # forgotten after some dozen answers that kept to their limits
             expectation.ignored = expectation.ignored * 3 // 4
         if not call.capped or output < call.paid * 3 // 4:
-            kind = "text" if call.attached is NOTHING_ATTACHED else call.attached.kind
-            expectation.learn(call.counted, usage, self._answers, kind)
+            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
 
     def release(self) -> None:
         """Give everything back, unless it was settled."""

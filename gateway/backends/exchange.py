@@ -226,6 +226,7 @@ class Exchange:
         attempt.chunks = 1
         answer = Whole(plain, attempt)
         attempt.usage = usage = plain.usage
+        # nearly every answer is shorter as a whole than its tokens may be: then nothing of it need be looked at
         if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
             wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
             attempt.usage = believed(usage, attempt, answer, wordless=wordless)

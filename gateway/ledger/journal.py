@@ -281,17 +281,18 @@ class Journal:
                 opened.seen_bytes = opened.attempt.output_bytes
 
     def _paces(self) -> dict[str, orphan.Known]:
-        """By backend, of attempts that are open."""
+        """By backend, of attempts that are open: these may be thousands, of a few backends."""
         found: dict[str, orphan.Known] = {}
-        for opened in self._open.values():
-            attempt = opened.attempt
-            if (pace := attempt.pace) is not None:
-                rate, name, most = pace.most_per_second, attempt.backend.name, attempt.backend.max_output_tokens
-                known = found.get(name) or orphan.Known(0.0, 0.0, pace.frame_bytes, most)
-                if opened.slot is None:
-                    found[name] = known._replace(plain=rate)
-                else:
-                    found[name] = known._replace(hidden=rate, frame_bytes=pace.frame_bytes)
+        different = {id(opened.attempt.pace): opened.attempt for opened in self._open.values()}
+        for attempt in different.values():
+            backend, pace = attempt.backend, attempt.pace
+            if pace is None:
+                continue
+            known = found.get(backend.name) or orphan.Known(0.0, 0.0, pace.frame_bytes, backend.max_output_tokens)
+            if pace.plain:
+                found[backend.name] = known._replace(plain=pace.most_per_second)
+            else:
+                found[backend.name] = known._replace(hidden=pace.most_per_second, frame_bytes=pace.frame_bytes)
         return found
 
     def _flush(self) -> bool:

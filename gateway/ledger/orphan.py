@@ -61,7 +61,7 @@ def orphan(
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes
     delivered = 0 if mark is None else streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes)
     usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
-    silent_until = (mark.spoke_at if delivered and mark is not None else None) or (None if delivered else ended_at)
+    silent_until = mark.spoke_at if mark is not None and delivered else ended_at
     if known is not None and silent_until is not None:
         unseen = int((known.hidden if opened.get("stream") else known.plain) * max(0.0, silent_until - called_at))
         most = entry.get("cap", known.most)

@@ -104,6 +104,22 @@ async def test_an_orphan_is_billed_at_the_pace_that_was_marked(database: Databas
     assert row["output_tokens"] > 100
 
 
+async def test_paces_of_streams_and_of_plain_answers_are_told_apart_where_no_slot_is_left(directory: Path) -> None:
+    books, plain, stream = journal(directory), record(), record(stream=True)
+    await books.start()
+    assert books._slots is not None
+    while books._slots.take() is not None:
+        pass
+    for entry, pace, tokens in ((plain, Pace(plain=True), 100), (stream, Pace(hides=True), 300)):
+        attempt = begin(entry)
+        attempt.pace = pace
+        pace.learn(tokens, 1.0)
+        books.open(attempt, entry)
+    (known,) = books._paces().values()
+    assert (known.plain, known.hidden) == (200.0, 600.0)
+    await books.aclose()
+
+
 async def test_a_table_of_another_boot_is_not_believed(
     database: Database, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
