@@ -79,7 +79,8 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
         or (raw.rfind(b"\\u00") >= 0 and _ESCAPED.search(raw))
     ):
         _check_named(request, policy)
-    if (key := data.closes_server_tools) and (b"tools" in raw or not _SEARCHES.isdisjoint(body)):
+    offers = "tools" in body or request.dialect == "openai_responses" or not _SEARCHES.isdisjoint(body)
+    if offers and (key := data.closes_server_tools):
         _close_tools(request, key)
 
 
