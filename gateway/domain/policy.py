@@ -278,6 +278,10 @@ class DataPolicy(Section):
     store_prompts: bool = Field(
         False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
     )
+    share: Literal["key", "team"] = Field(
+        "key",
+        description="Who may see stored files, batches and responses: the key that made them, or all of the team.",
+    )
     forward: tuple[Forwarded, ...] = Field(
         (),
         description="What requests may name at a provider: mcp (servers that it calls), files, stores (its vector "
