@@ -35,6 +35,7 @@ class Admin:
             Route("/admin/policies/reload", admin(self.reload), methods=["POST"]),
             Route("/admin/keys", admin(self.list_keys)),
             Route("/admin/keys", admin(self.create_key), methods=["POST"]),
+            Route("/admin/keys", admin(self.revoke_team), methods=["DELETE"]),
             Route("/admin/keys/{id}", admin(self.revoke_key), methods=["DELETE"]),
         ]
 
@@ -107,7 +108,20 @@ class Admin:
         return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
 
     async def revoke_key(self, request: Request, tenant: Tenant) -> Response:
+        """Ends its whole lineage."""
         key_id = request.path_params["id"]
-        if not await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id)):
+        ended = await asyncio.to_thread(lambda: keys.revoke(self._database, key_id, actor=tenant.key.id))
+        if not ended:
             raise NotFound(f"There is no living key {key_id}.")
-        return json_response({"id": key_id, "revoked": True})
+        return json_response({"id": key_id, "revoked": True, "ended": ended})
+
+    async def revoke_team(self, request: Request, tenant: Tenant) -> Response:
+        """`?team=T&confirm=true`: ends all keys of the team, the caller's own too where it is one."""
+        team = request.query_params.get("team")
+        if not team:
+            raise BadRequest("team must name the team whose keys are to end.", param="team")
+        if request.query_params.get("confirm") != "true":
+            ids = await asyncio.to_thread(keys.living, self._database, team)
+            raise BadRequest(f"This would end {len(ids)} keys of team {team}: add confirm=true.", param="confirm")
+        ended = await asyncio.to_thread(lambda: keys.revoke_team(self._database, team, actor=tenant.key.id))
+        return json_response({"team": team, "ended": ended})

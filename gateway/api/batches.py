@@ -122,7 +122,7 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 
 
 class BatchRoutes:
-    """Ordinary Starlette endpoints; a team sees its own files and batches."""
+    """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
     def __init__(self, *, door: Door, files: Files, jobs: Jobs) -> None:
         self._files, self._jobs = files, jobs
@@ -156,14 +156,14 @@ class BatchRoutes:
 
     async def list_files(self, request: Request, tenant: Tenant) -> Response:
         page = asked_page(request, 10_000, 10_000)
-        found = await self._files.page(tenant.team, page)
+        found = await self._files.page(tenant.viewer, page)
         return json_response(shown_list([shown_file(file) for file in found], page.limit))
 
     async def file(self, request: Request, tenant: Tenant) -> Response:
-        return json_response(shown_file(await self._files.get(tenant.team, request.path_params["id"])))
+        return json_response(shown_file(await self._files.get(tenant.viewer, request.path_params["id"])))
 
     async def content(self, request: Request, tenant: Tenant) -> Response:
-        file = await self._files.get(tenant.team, request.path_params["id"])
+        file = await self._files.get(tenant.viewer, request.path_params["id"])
         path = self._files.path(file.id)
         if not await asyncio.to_thread(path.is_file):
             raise NotFound(f"The bytes of {file.id} are not on this host.", param="file_id")
@@ -171,7 +171,7 @@ class BatchRoutes:
 
     async def delete_file(self, request: Request, tenant: Tenant) -> Response:
         file_id = request.path_params["id"]
-        await self._files.delete(tenant.team, file_id)
+        await self._files.delete(tenant.viewer, file_id)
         return json_response({"id": file_id, "object": "file", "deleted": True})
 
     async def create(self, request: Request, tenant: Tenant) -> Response:
@@ -182,11 +182,11 @@ class BatchRoutes:
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
         page = asked_page(request, 20, 100)
-        found = await self._jobs.page(tenant.team, page)
+        found = await self._jobs.page(tenant.viewer, page)
         return json_response(shown_list([shown_batch(batch) for batch in found], page.limit))
 
     async def batch(self, request: Request, tenant: Tenant) -> Response:
-        return json_response(shown_batch(await self._jobs.get(tenant.team, request.path_params["id"])))
+        return json_response(shown_batch(await self._jobs.get(tenant.viewer, request.path_params["id"])))
 
     async def cancel(self, request: Request, tenant: Tenant) -> Response:
-        return json_response(shown_batch(await self._jobs.cancel(tenant.team, request.path_params["id"])))
+        return json_response(shown_batch(await self._jobs.cancel(tenant.viewer, request.path_params["id"])))

@@ -18,6 +18,7 @@ from gateway.api.idempotency import Idempotency
 from gateway.api.wire import Headers, by_name, check_json, check_length, decoded, secret
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
@@ -87,6 +88,7 @@ class Inference:
                     body = await decoded(body, coding, self._limits.max_body_bytes)
                 request = dialect.parse(body, request_id, controls, headers)
                 request.query = caller.query
+                check_forwarding(request, tenant.policy)
                 if request.dialect == "openai_responses" and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:

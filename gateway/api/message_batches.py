@@ -75,7 +75,7 @@ def reached(request: Request) -> str:
 
 
 class MessageBatchRoutes:
-    """Ordinary Starlette endpoints; a team sees its own batches."""
+    """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
     def __init__(self, *, door: Door, files: Files, jobs: MessageJobs, max_request_bytes: int) -> None:
         self._files, self._jobs, self._max_request_bytes = files, jobs, max_request_bytes
@@ -110,25 +110,25 @@ class MessageBatchRoutes:
         if after and before:
             raise BadRequest("before_id: leave it out when there is an after_id.", param="before_id")
         # Newest first; the page before one is read the other way round.
-        found = await self._jobs.page(tenant.team, Page(int(limit), after or before, ascending=bool(before)))
+        found = await self._jobs.page(tenant.viewer, Page(int(limit), after or before, ascending=bool(before)))
         page, more = found[: int(limit)], len(found) > int(limit)
         data = [shown(batch, reached(request)) for batch in (reversed(page) if before else page)]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         return json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})
 
     async def batch(self, request: Request, tenant: Tenant) -> Response:
-        batch = await self._jobs.get(tenant.team, request.path_params["id"])
+        batch = await self._jobs.get(tenant.viewer, request.path_params["id"])
         return json_response(shown(batch, reached(request)))
 
     async def cancel(self, request: Request, tenant: Tenant) -> Response:
-        batch = await self._jobs.cancel(tenant.team, request.path_params["id"])
+        batch = await self._jobs.cancel(tenant.viewer, request.path_params["id"])
         return json_response(shown(batch, reached(request)))
 
     async def delete(self, request: Request, tenant: Tenant) -> Response:
         batch_id = request.path_params["id"]
-        await self._jobs.delete(tenant.team, batch_id)
+        await self._jobs.delete(tenant.viewer, batch_id)
         return json_response({"id": batch_id, "type": "message_batch_deleted"})
 
     async def results(self, request: Request, tenant: Tenant) -> Response:
-        pieces = await self._jobs.results(tenant.team, request.path_params["id"])
+        pieces = await self._jobs.results(tenant.viewer, request.path_params["id"])
         return StreamingResponse(pieces, media_type="application/x-jsonl")

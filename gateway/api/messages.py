@@ -15,6 +15,7 @@ from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import vendor_of
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.measure import sizes
+from gateway.dialects.forwarding import check_forwarding
 from gateway.dialects.messages_request import parse_prompt
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
@@ -42,6 +43,7 @@ class MessageRoutes:
         body = await read_body(request.receive, limit, self._limits.body_timeout)
         body = await decoded(body, headers.get(b"content-encoding", b""), limit)
         asked = parse_prompt(body, "", Controls(), headers)
+        check_forwarding(asked, tenant.policy)
         named = resolve(asked.model, tenant.policy, self._fleet.backends)
         only = named.rule is None or len(named.backends) == 1
         backend = named.backends[0] if only and named.backends else None

@@ -64,7 +64,7 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 
 
 class ResponseRoutes:
-    """Ordinary Starlette endpoints; a team sees its own responses."""
+    """Ordinary Starlette endpoints; a key sees its own, and what its team shares."""
 
     def __init__(self, *, door: Door, responses: Responses) -> None:
         self._responses = responses
@@ -91,7 +91,7 @@ class ResponseRoutes:
 
     async def delete(self, request: Request, tenant: Tenant) -> Response:
         response_id = request.path_params["id"]
-        if not await self._responses.delete(tenant.team, response_id):
+        if not await self._responses.delete(tenant.viewer, response_id):
             raise _unknown(response_id)
         return json_response({"id": response_id, "object": "response", "deleted": True})
 
@@ -100,7 +100,7 @@ class ResponseRoutes:
 
     async def _stored(self, request: Request, tenant: Tenant) -> StoredResponse:
         response_id = request.path_params["id"]
-        stored = await self._responses.find(tenant.team, response_id)
+        stored = await self._responses.find(tenant.viewer, response_id)
         if stored is None:
             raise _unknown(response_id)
         return stored
@@ -108,7 +108,7 @@ class ResponseRoutes:
 
 def _unknown(response_id: str) -> NotFound:
     return NotFound(
-        f"Response with id '{response_id}' not found; a team's are kept for 30 days if its policy has "
+        f"Response with id '{response_id}' not found; those of this key are kept for 30 days if its team's policy has "
         "data.store_prompts.",
         param="response_id",
     )

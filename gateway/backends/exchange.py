@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import math
 
+import orjson
+
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
@@ -12,6 +14,7 @@ from gateway.backends.providers import limit_fields
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
+from gateway.dialects.embedded_media import check_embedded
 from gateway.dialects.other_to_other import OtherToOther
 from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
@@ -63,6 +66,7 @@ class Exchange:
     def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: Drains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
         self._clock, self._drains = clock, drains
+        self._embeds = kind.fetches
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
         self._unspoken: set[DialectName] = set()
@@ -89,7 +93,7 @@ class Exchange:
     ) -> Call:
         """What to send `now`, to be answered before `deadline` (both loop time) in at most `paid_output` tokens.
 
-        Raises BadRequest when the backend's dialect cannot say it.
+        Raises BadRequest when the backend's dialect cannot say it, and for addresses that its library would fetch.
         """
         backend = self.backend
         if self._unspoken and now > self._relearn_at:
@@ -104,6 +108,8 @@ class Exchange:
             logprobs=logprobs,
             max_output_tokens=most_output,
         )
+        if self._embeds:
+            check_embedded(orjson.loads(body).get("messages"), backend.name)
         ends = now + backend.timeout
         return Call(
             request,

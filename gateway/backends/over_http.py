@@ -19,6 +19,7 @@ class OverHttp:
     """One pooled client per backend; the dialect is the subclass's."""
 
     dialect: DialectName
+    fetches = False
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)

@@ -22,6 +22,7 @@ class Simulated:
     """Answers every request with a text that says what it is. Its usage is counted, its price is nobody's."""
 
     dialect: DialectName = "openai_chat"
+    fetches = False
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -87,6 +87,8 @@ class Kind(Protocol):
     """One kind of backend, opened for one entry of `backends:`."""
 
     dialect: DialectName
+    fetches: bool
+    """Would it fetch, from inside the gateway, what a request names by its address?"""
 
     async def open(self) -> None: ...
 

@@ -55,6 +55,7 @@ class ViaLitellm:
     """Speaks OpenAI's chat dialect to the room and whatever `backend.model` needs (`cohere_chat/…`) to the provider."""
 
     dialect: DialectName = "openai_chat"
+    fetches = True
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

@@ -11,7 +11,9 @@ from sqlalchemy.exc import IntegrityError
 
 from gateway.batches.files import OPEN, find
 from gateway.batches.forms import MESSAGES
+from gateway.domain.tenant import Viewer
 from gateway.errors import BadRequest, KeyReused, LimitExceeded, NotFound
+from gateway.state.owned import seen_by
 from gateway.state.sql import Database
 from gateway.state.tables import batches
 
@@ -52,6 +54,8 @@ class Batch:
     finalizing_at: float | None = None
     idempotency: str | None = None
     fingerprint: str | None = None
+    owner: str = ""
+    """Lineage of the key that may see it; empty: all of the team may."""
 
     @property
     def name(self) -> str:
@@ -110,7 +114,7 @@ def add(connection: Connection, batch: Batch) -> Batch:
     if known := made(connection, Once(batch.idempotency, batch.fingerprint)):
         return known
     if batch.endpoint != MESSAGES:
-        find(connection, batch.team, batch.input_file_id, lock=True)
+        find(connection, Viewer(batch.team), batch.input_file_id, lock=True)
     mine = select(func.count()).where(batches.c.team == batch.team, batches.c.status.in_(OPEN))
     if (connection.scalar(mine) or 0) >= MOST_OPEN:
         raise LimitExceeded(f"Your team has {MOST_OPEN} unfinished batches; wait for one to end.", retry_after_s=60.0)
@@ -140,23 +144,23 @@ async def keep(database: Database, batch: Batch) -> Batch:
         return await database.run(lambda connection: add(connection, batch))
 
 
-def get(connection: Connection, team: str, batch_id: str, endpoint: str = "") -> Batch:
+def get(connection: Connection, viewer: Viewer, batch_id: str, endpoint: str = "") -> Batch:
     """One of the family of `endpoint`. Raises NotFound."""
-    query = select(batches).where(batches.c.id == batch_id, batches.c.team == team, family(endpoint))
+    query = select(batches).where(batches.c.id == batch_id, seen_by(batches, viewer), family(endpoint))
     row = connection.execute(query).first()
     if row is None:
         raise NotFound(f"No such Batch object: {batch_id}.", param="batch_id")
     return Batch(**row._mapping)
 
 
-def cancel(connection: Connection, team: str, batch_id: str, now: float, endpoint: str = "") -> Batch:
+def cancel(connection: Connection, viewer: Viewer, batch_id: str, now: float, endpoint: str = "") -> Batch:
     """What is being answered is still answered; asking twice is asking once. Raises NotFound, BadRequest."""
-    batch = get(connection, team, batch_id, endpoint)
+    batch = get(connection, viewer, batch_id, endpoint)
     if batch.status not in OPEN or batch.status == "finalizing":
         raise BadRequest(f"Cannot cancel a batch with status {batch.status!r}.", param="batch_id")
     stop = still_open(batch.id).where(batches.c.status.in_(("validating", "in_progress")))
     connection.execute(stop.values(status="cancelling", cancelling_at=now))
-    return get(connection, team, batch_id, endpoint)
+    return get(connection, viewer, batch_id, endpoint)
 
 
 def still_open(batch_id: str) -> Any:

@@ -13,8 +13,9 @@ from pathlib import Path
 
 from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, insert, select
 
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
+from gateway.state.owned import seen_by
 from gateway.state.sql import Database
 from gateway.state.tables import batches, files
 
@@ -48,20 +49,22 @@ class StoredFile:
     bytes: int
     created_at: float
     expires_at: float | None = None
+    owner: str = ""
+    """Lineage of the key that may see it; empty: all of the team may."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What a list shows: rows of one team after the id `after`."""
+    """What a list shows: rows that one viewer may see after the id `after`."""
 
     limit: int = 20
     after: str = ""
     ascending: bool = False
     purpose: str = ""
 
-    def of(self, table: Table, team: str, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
+    def of(self, table: Table, viewer: Viewer, *more: ColumnElement[bool]) -> Select[tuple[object, ...]]:
         """One row more than asked for, which tells whether there are more. Ids sort by time."""
-        query = select(table).where(table.c.team == team, *more).limit(self.limit + 1)
+        query = select(table).where(seen_by(table, viewer), *more).limit(self.limit + 1)
         if self.purpose:
             query = query.where(table.c.purpose == self.purpose)
         if self.after:
@@ -96,7 +99,7 @@ class Upload:
 
 
 class Files:
-    """Other teams' files do not exist, whatever one knows of them."""
+    """Files of others do not exist, whatever one knows of them."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
@@ -141,6 +144,7 @@ class Files:
             bytes=upload.size,
             created_at=now,
             expires_at=None if expires_s is None else now + expires_s,
+            owner=tenant.key.lineage,
         )
 
         def work(connection: Connection) -> None:
@@ -154,21 +158,21 @@ class Files:
         await self._database.run(work)
         return file
 
-    async def get(self, team: str, file_id: str) -> StoredFile:
+    async def get(self, viewer: Viewer, file_id: str) -> StoredFile:
         """Raises NotFound."""
-        return await self._database.run(lambda connection: find(connection, team, file_id), writes=False)
+        return await self._database.run(lambda connection: find(connection, viewer, file_id), writes=False)
 
-    async def page(self, team: str, page: Page) -> list[StoredFile]:
+    async def page(self, viewer: Viewer, page: Page) -> list[StoredFile]:
         """At most one more than `page.limit`."""
-        query = page.of(files, team, *_seen())
+        query = page.of(files, viewer, *_seen())
         rows = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [StoredFile(**row._mapping) for row in rows]
 
-    async def delete(self, team: str, file_id: str) -> None:
+    async def delete(self, viewer: Viewer, file_id: str) -> None:
         """Raises NotFound, BadRequest while a batch still reads it."""
 
         def work(connection: Connection) -> None:
-            find(connection, team, file_id, lock=True)
+            find(connection, viewer, file_id, lock=True)
             reader = connection.scalar(select(batches.c.id).where(_reads(file_id)).limit(1))
             if reader is not None:
                 raise BadRequest(f"The batch {reader} still reads this file; cancel it first.", param="file_id")
@@ -199,7 +203,7 @@ class Files:
 
 
 def _seen() -> tuple[ColumnElement[bool], ...]:
-    """What a team sees of its files now."""
+    """Of the files that one may see, those that are there now."""
     return files.c.purpose != INLINE, files.c.expires_at.is_(None) | (files.c.expires_at > time.time())
 
 
@@ -208,9 +212,9 @@ def _reads(file_id: object) -> ColumnElement[bool]:
     return (batches.c.input_file_id == file_id) & batches.c.status.in_(OPEN)
 
 
-def find(connection: Connection, team: str, file_id: str, *, lock: bool = False) -> StoredFile:
+def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
     """With `lock`, nobody deletes it before the transaction ends. Raises NotFound."""
-    query = select(files).where(files.c.id == file_id, files.c.team == team, *_seen())
+    query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:
         raise NotFound(f"No such File object: {file_id}.", param="file_id")

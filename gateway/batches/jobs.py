@@ -16,14 +16,14 @@ from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Ended, Once, famil
 from gateway.batches.files import INLINE, OPEN, Files, Page, StoredFile, new_id, record
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import check
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, NotFound
 from gateway.state.sql import Database
 from gateway.state.tables import batches
 
 
 class Jobs:
-    """Other teams' batches do not exist, whatever one knows of them."""
+    """Batches of others do not exist, whatever one knows of them."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
         self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
@@ -42,7 +42,7 @@ class Jobs:
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
         wish = wishes.read(asked)
-        file = await self._files.get(tenant.team, wish.input_file_id)
+        file = await self._files.get(tenant.viewer, wish.input_file_id)
         if file.purpose != "batch":
             raise BadRequest(f"The file's purpose is {file.purpose}; upload it with purpose batch.", param="purpose")
         try:
@@ -69,23 +69,24 @@ class Jobs:
             output_expires_s=wish.output_expires_s,
             idempotency=once.idempotency,
             fingerprint=once.fingerprint,
+            owner=tenant.key.lineage,
         )
         return await rows.keep(self._database, batch)
 
-    async def get(self, team: str, batch_id: str) -> Batch:
+    async def get(self, viewer: Viewer, batch_id: str) -> Batch:
         """Raises NotFound."""
-        return await self._database.run(lambda connection: rows.get(connection, team, batch_id), writes=False)
+        return await self._database.run(lambda connection: rows.get(connection, viewer, batch_id), writes=False)
 
-    async def page(self, team: str, page: Page) -> list[Batch]:
+    async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
         """At most one more than `page.limit`."""
-        query = page.of(batches, team, family(""))
+        query = page.of(batches, viewer, family(""))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
-    async def cancel(self, team: str, batch_id: str) -> Batch:
+    async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
         """Raises NotFound, BadRequest when it has ended or is about to."""
         now = time.time()
-        return await self._database.run(lambda connection: rows.cancel(connection, team, batch_id, now))
+        return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now))
 
     async def unfinished(self) -> list[Batch]:
         """Of all teams and forms, oldest first."""
@@ -99,7 +100,7 @@ class Jobs:
 
         def work(connection: Connection) -> bool:
             connection.execute(start.values(status="in_progress", started_at=time.time()))
-            return rows.get(connection, batch.team, batch.id, batch.endpoint).status in OPEN
+            return rows.get(connection, Viewer(batch.team), batch.id, batch.endpoint).status in OPEN
 
         return await self._database.run(work)
 
@@ -149,4 +150,5 @@ def _result(batch: Batch, kind: str, size: int, now: float) -> StoredFile:
         bytes=size,
         created_at=now,
         expires_at=expires,
+        owner=batch.owner,
     )

@@ -15,7 +15,7 @@ from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Once, family
 from gateway.batches.files import GONE_S, INLINE, OPEN, Files, Page, Upload, new_id
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import Checked, check
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, NotFound
 from gateway.state.sql import Database
 from gateway.state.tables import batches
@@ -54,6 +54,7 @@ class MessageJobs:
             headers=orjson.dumps(headers).decode(),
             idempotency=once.idempotency,
             fingerprint=once.fingerprint,
+            owner=tenant.key.lineage,
         )
         kept: Batch | None = None
         try:
@@ -63,26 +64,28 @@ class MessageJobs:
             if kept is not batch:
                 await asyncio.shield(self._files.forget([file.id]))
 
-    async def get(self, team: str, batch_id: str) -> Batch:
+    async def get(self, viewer: Viewer, batch_id: str) -> Batch:
         """Raises NotFound."""
-        return await self._database.run(lambda connection: rows.get(connection, team, batch_id, MESSAGES), writes=False)
+        return await self._database.run(
+            lambda connection: rows.get(connection, viewer, batch_id, MESSAGES), writes=False
+        )
 
-    async def page(self, team: str, page: Page) -> list[Batch]:
+    async def page(self, viewer: Viewer, page: Page) -> list[Batch]:
         """At most one more than `page.limit`."""
-        query = page.of(batches, team, family(MESSAGES))
+        query = page.of(batches, viewer, family(MESSAGES))
         found = await self._database.run(lambda connection: connection.execute(query).all(), writes=False)
         return [Batch(**row._mapping) for row in found]
 
-    async def cancel(self, team: str, batch_id: str) -> Batch:
+    async def cancel(self, viewer: Viewer, batch_id: str) -> Batch:
         """Raises NotFound, BadRequest when it has ended."""
         now = time.time()
-        return await self._database.run(lambda connection: rows.cancel(connection, team, batch_id, now, MESSAGES))
+        return await self._database.run(lambda connection: rows.cancel(connection, viewer, batch_id, now, MESSAGES))
 
-    async def delete(self, team: str, batch_id: str) -> None:
+    async def delete(self, viewer: Viewer, batch_id: str) -> None:
         """With its results. Raises NotFound, BadRequest while it is under way."""
 
         def work(connection: Connection) -> Batch:
-            batch = rows.get(connection, team, batch_id, MESSAGES)
+            batch = rows.get(connection, viewer, batch_id, MESSAGES)
             if batch.status in OPEN:
                 raise BadRequest(f"{batch_id} is still being processed; cancel it first.", param="message_batch_id")
             connection.execute(delete(batches).where(batches.c.id == batch_id))
@@ -92,9 +95,9 @@ class MessageJobs:
         files = (batch.input_file_id, batch.output_file_id, batch.error_file_id)
         await self._files.forget([file_id for file_id in files if file_id])
 
-    async def results(self, team: str, batch_id: str) -> Iterator[bytes]:
+    async def results(self, viewer: Viewer, batch_id: str) -> Iterator[bytes]:
         """All results in pieces, to be drawn off the loop. Raises NotFound when they are not there yet, or any more."""
-        batch = await self.get(team, batch_id)
+        batch = await self.get(viewer, batch_id)
         if batch.finished_at is None:
             raise NotFound(f"{batch_id} has not ended yet, so it has no results.", param="message_batch_id")
         if archived(batch, time.time()):

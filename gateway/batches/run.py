@@ -17,6 +17,7 @@ from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -61,6 +62,7 @@ class Sender:
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
         request = asked(line, batch.endpoint, request_id, controls, headers)
         request.query = headers.get(QUERY, b"")
+        check_forwarding(request, tenant.policy)
         if request.dialect == "openai_responses":
             await self.memory.recall(request, tenant)
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)

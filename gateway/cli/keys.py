@@ -70,6 +70,7 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
     """Replace a key's secret; team, scopes, expiry and lineage stay.
 
     Budgets and limits per key, reports and whatever belongs to a key belong to its lineage: they go on as they were.
+    Revoking either key ends both.
     """
     with open_database(context.settings()) as database:
         made = store.rotate(database, key_id, grace_s=0.0 if grace in ("0", "0s") else _duration(grace, "--grace"))
@@ -85,14 +86,30 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
 
 @keys.command()
 @common
-@click.argument("key_id")
-def revoke(context: Context, key_id: str) -> None:
-    """End a key at once."""
+@click.argument("key_id", required=False)
+@click.option("--team", help="End all keys of this team instead.")
+@click.option("--yes", is_flag=True, help="With --team: do it, do not only say which keys it would end.")
+def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) -> None:
+    """End a key at once, with every key of its lineage, secrets in their grace among them.
+
+    \b
+    thriftgate keys revoke --team search --yes
+    """
+    if (key_id is None) == (team is None):
+        raise click.UsageError("Name one key, or a team with --team.")
     with open_database(context.settings()) as database:
-        done = store.revoke(database, key_id)
-    if not done:
+        if team is not None and not yes:
+            ids = store.living(database, team)
+            raise click.ClickException(f"This would end {len(ids)} keys of team {team}: add --yes. {' '.join(ids)}")
+        ended = store.revoke(database, key_id or "") if team is None else store.revoke_team(database, team)
+    if team is not None:
+        context.print({"team": team, "ended": ended}, f"{len(ended)} keys of team {team} are revoked.")
+        return
+    if not ended:
         raise click.ClickException(f"There is no living key {key_id}; `thriftgate keys list` shows them.")
-    context.print({"id": key_id, "revoked": True}, f"Key {key_id} is revoked.")
+    others = [each for each in ended if each != key_id]
+    too = f", and with it {', '.join(others)} of its lineage" if others else ""
+    context.print({"id": key_id, "revoked": True, "ended": ended}, f"Key {key_id} is revoked{too}.")
 
 
 def _duration(text: str, option: str) -> float:

@@ -261,6 +261,12 @@ class Rates(Section):
 class LimitsPolicy(Rates):
     per_key: Rates = Field(Rates(), description="The same limits for each single key.")
     priority: Priority = Field("interactive", description="batch: under load the team's requests give way to others'.")
+    service_tiers: tuple[str, ...] | None = Field(
+        None, description="Tiers and speeds that requests may ask for beside the standard one; not set: any."
+    )
+
+
+Forwarded = Literal["mcp", "files", "stores"]
 
 
 class DataPolicy(Section):
@@ -272,6 +278,27 @@ class DataPolicy(Section):
     store_prompts: bool = Field(
         False, description="May prompts be stored? Then `previous_response_id` finds the team's earlier responses."
     )
+    share: Literal["key", "team"] = Field(
+        "key",
+        description="Who may see stored files, batches and responses: the key that made them, or all of the team.",
+    )
+    forward: tuple[Forwarded, ...] = Field(
+        (),
+        description="What requests may name at a provider: mcp (servers that it calls), files, stores (its vector "
+        "stores, containers, conversations, stored responses).",
+    )
+    server_tools: Literal["auto", "allowed", "forbidden"] = Field(
+        "auto", description="Tools that a provider runs, such as web search; auto: not where `regions` are set."
+    )
+
+    @property
+    def closes_server_tools(self) -> str:
+        """The key that forbids tools run by a provider; empty when none does."""
+        if self.hosted == "forbidden":
+            return "data.hosted"
+        if self.server_tools == "forbidden":
+            return "data.server_tools"
+        return "data.regions" if self.regions and self.server_tools == "auto" else ""
 
 
 class Policy(Section):

@@ -31,6 +31,15 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
+class Viewer:
+    """On whose behalf stored files, batches and responses are looked at."""
+
+    team: str
+    key: str = ""
+    """Lineage; what other keys made is hidden from it. Empty: all of the team's."""
+
+
+@dataclass(frozen=True, slots=True)
 class Tenant:
     key: Key
     policy: Policy
@@ -38,12 +47,15 @@ class Tenant:
     """Fingerprint of the policy: a changed policy never answers from the old one's cache."""
     team: str = field(init=False)
     organisation: str = field(init=False)
+    viewer: Viewer = field(init=False)
     yields: bool = field(init=False)
     """Does all that it asks give way to interactive requests?"""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "team", self.key.team)  # every room asks, some several times a request
         object.__setattr__(self, "organisation", self.policy.organisation)
+        shares = self.policy.data.share == "team"
+        object.__setattr__(self, "viewer", Viewer(self.team, "" if shares else self.key.lineage))
         object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:

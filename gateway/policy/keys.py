@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import ColumnElement, Connection, func, insert, or_, select, update
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH
@@ -54,10 +54,29 @@ def create(
         return _insert(connection, Key("", team, name, frozenset(scopes), expires_at), actor, f"team {team}")
 
 
-def revoke(database: Database, key_id: str, *, at: float | None = None, actor: str = "cli") -> bool:
-    """Invalid from now (or `at`, Unix seconds). False when there is no such living key."""
+def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
+    """Ends the key at once, and with it every key of its lineage: whoever rotates a leaked key and then revokes the new
+    one must not leave the leaked secret alive in its grace.
+
+    Returns the ids of the keys that it ended; empty when there is no such living key.
+    """
     with database.begin() as connection:
-        return _revoke(connection, key_id, at or time.time(), actor)
+        row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
+        return [] if row is None else _end(connection, _of_lineage(connection, row), actor)
+
+
+def revoke_team(database: Database, team: str, *, actor: str = "cli") -> list[str]:
+    """Ends all keys of a team at once. Returns the ids of the keys that it ended."""
+    with database.begin() as connection:
+        # A rotation under way adds a key that an update would not see: wait for its lock first.
+        connection.execute(select(keys.c.id).where(keys.c.team == team).order_by(keys.c.id).with_for_update())
+        return _end(connection, keys.c.team == team, actor)
+
+
+def living(database: Database, team: str) -> list[str]:
+    """Ids of the keys that `revoke_team` would end."""
+    with database.read() as connection:
+        return list(connection.scalars(select(keys.c.id).where(keys.c.team == team, _living_at(_now(connection)))))
 
 
 def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str = "cli") -> tuple[str, Key] | None:
@@ -66,9 +85,14 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
     Both happen or neither does. None when there is no such living key.
     """
     with database.begin() as connection:
-        if not _revoke(connection, key_id, time.time() + grace_s, actor):
+        row = connection.execute(select(keys).where(keys.c.id == key_id)).first()
+        if row is None:
             return None
-        row = connection.execute(select(keys).where(keys.c.id == key_id)).one()
+        _of_lineage(connection, row)
+        ends = update(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None))
+        if not connection.execute(ends.values(revoked_at=_now(connection) + grace_s)).rowcount:
+            return None
+        _audit(connection, actor, "key.revoke", key_id)
         twin = Key("", row.team, row.name, frozenset(row.scopes.split(",")), row.expires_at, row.lineage or row.id)
         return _insert(connection, twin, actor, f"team {row.team}, replaces {key_id}")
 
@@ -93,13 +117,32 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
     return secret, key
 
 
-def _revoke(connection: Connection, key_id: str, at: float, actor: str) -> bool:
-    found = connection.execute(
-        update(keys).where(keys.c.id == key_id, keys.c.revoked_at.is_(None)).values(revoked_at=at)
-    )
-    if found.rowcount:
+def _of_lineage(connection: Connection, row: Any) -> ColumnElement[bool]:
+    """Condition for all keys of the lineage of `row`, locked: a rotation and a revocation at the same time take turns,
+    so that no twin is born unseen."""
+    lineage = row.lineage or row.id
+    connection.execute(select(keys.c.id).where(keys.c.id == lineage).with_for_update())
+    return or_(keys.c.lineage == lineage, keys.c.id == lineage)
+
+
+def _end(connection: Connection, which: ColumnElement[bool], actor: str) -> list[str]:
+    now = _now(connection)
+    ids = list(connection.scalars(select(keys.c.id).where(which, _living_at(now)).order_by(keys.c.id)))
+    connection.execute(update(keys).where(keys.c.id.in_(ids)).values(revoked_at=now))
+    for key_id in ids:
         _audit(connection, actor, "key.revoke", key_id)
-    return bool(found.rowcount)
+    return ids
+
+
+def _living_at(now: float) -> ColumnElement[bool]:
+    return keys.c.revoked_at.is_(None) | (keys.c.revoked_at > now)
+
+
+def _now(connection: Connection) -> float:
+    """Unix seconds on the database's clock: hosts whose own clocks differ agree on which keys have ended."""
+    if connection.dialect.name != "postgresql":
+        return time.time()
+    return float(connection.scalar(select(func.extract("epoch", func.clock_timestamp()))) or 0.0)
 
 
 def listing(database: Database, team: str | None = None) -> list[dict[str, Any]]:
@@ -159,9 +202,9 @@ class KeyRing:
 
     async def refresh(self) -> None:
         """One cheap look; reads the keys only when something changed. Raises SQLAlchemyError."""
-        mark = await self._database.run(_mark)
+        mark = await self._database.run(_mark, writes=False)
         if mark != self._mark:
-            rows = await self._database.run(_living)
+            rows = await self._database.run(_living, writes=False)
             self._keys = {bytes(row.digest): _key(row) for row in rows}
             # Of a lineage's living keys the newest: the last one wins.
             self._digests = {key.lineage: key_digest for key_digest, key in self._keys.items()}
@@ -186,16 +229,16 @@ class KeyRing:
 
 
 def _mark(connection: Connection) -> tuple[Any, ...]:
-    row = connection.execute(
-        select(func.count(), func.max(keys.c.created_at), func.count(keys.c.revoked_at), func.max(keys.c.revoked_at))
-    ).one()
-    return tuple(row)
+    """Differs after every change. The sum, and not the latest end, because a key in its grace may be ended early."""
+    ends = keys.c.revoked_at
+    return tuple(
+        connection.execute(select(func.count(), func.max(keys.c.created_at), func.count(ends), func.sum(ends))).one()
+    )
 
 
 def _living(connection: Connection) -> list[Any]:
-    now = time.time()
-    living = (keys.c.revoked_at.is_(None)) | (keys.c.revoked_at > now)
-    return list(connection.execute(select(keys).where(living).order_by(keys.c.created_at)).all())
+    query = select(keys).where(_living_at(_now(connection))).order_by(keys.c.created_at)
+    return list(connection.execute(query).all())
 
 
 def _troubled(error: Exception) -> None:

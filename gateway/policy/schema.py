@@ -50,6 +50,8 @@ def above_ceilings(policy: Policy, ceilings: Ceilings) -> list[str]:
         found.append("data.hosted: the operator forbids hosted backends; remove the key or set it to forbidden")
     if ceilings.store_prompts is False and policy.data.store_prompts:
         found.append("data.store_prompts: the operator forbids storing prompts; set it to false")
+    if ceilings.forward is not None and (more := set(policy.data.forward).difference(ceilings.forward)):
+        found.append(f"data.forward: the operator does not allow {', '.join(sorted(more))}; remove it")
     return found
 
 

@@ -55,7 +55,7 @@ class Memory:
                 param="previous_response_id",
             )
         try:
-            stored = await self._responses.find(tenant.team, response_id)
+            stored = await self._responses.find(tenant.viewer, response_id)
         except SQLAlchemyError as error:
             raise _away(error) from error
         if stored is None:
@@ -83,7 +83,7 @@ class Memory:
         if not tenant.policy.data.store_prompts:
             return {}
         try:
-            return await self._responses.items(tenant.team, ids)
+            return await self._responses.items(tenant.viewer, ids)
         except SQLAlchemyError as error:
             raise _away(error) from error
 
@@ -100,7 +100,7 @@ class Memory:
             session = request.controls.session or body["id"]
             given = as_items(request.body.get("input"))
             stored = StoredResponse(body["id"], session, {**body, **request.told}, given)
-            if not await self._responses.put(tenant.team, stored):
+            if not await self._responses.put(tenant, stored):
                 log.warning("the response of %s is too large to be stored", request.id)
         except (SQLAlchemyError, LookupError, TypeError, ValueError) as error:
             log.warning("the response of %s was not stored: %r", request.id, error)

@@ -1,4 +1,4 @@
-"""Stored responses in SQL: what each was given and said, for its team alone, until it expires."""
+"""Stored responses in SQL: what each was given and said, for its key or its team alone, until it expires."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, and_, delete, func, insert, select
+from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.tasks import Tasks
+from gateway.domain.tenant import Tenant, Viewer
+from gateway.state.owned import seen_by
 from gateway.state.sql import Database
 from gateway.state.tables import response_items, responses
 
@@ -52,7 +54,7 @@ class StoredResponse:
 
 
 class Responses:
-    """Other teams' responses do not exist, whatever one knows of them."""
+    """Responses of others do not exist, whatever one knows of them."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: unix seconds."""
@@ -69,32 +71,37 @@ class Responses:
     def stats(self) -> dict[str, int | float | str]:
         return dict(self._counts)
 
-    async def put(self, team: str, stored: StoredResponse) -> bool:
+    async def put(self, tenant: Tenant, stored: StoredResponse) -> bool:
         """Keep it; False when it is too large. One that is there already stays. Raises SQLAlchemyError."""
         kept = len(stored.id) <= _ID_LENGTH and await self._database.run(
-            lambda link: _put(link, team, stored, self._clock()), timeout_s=WRITE_S
+            lambda link: _put(link, tenant, stored, self._clock()), timeout_s=WRITE_S
         )
         self._counts["stored" if kept else "unstored"] += 1
         return kept
 
-    async def find(self, team: str, response_id: str) -> StoredResponse | None:
+    async def find(self, viewer: Viewer, response_id: str) -> StoredResponse | None:
         """Raises SQLAlchemyError."""
         found = await self._database.run(
-            lambda link: _find(link, team, response_id, self._clock()), timeout_s=READ_S, writes=False
+            lambda link: _find(link, viewer, response_id, self._clock()), timeout_s=READ_S, writes=False
         )
         self._counts["resolved"] += found is not None
         return found
 
-    async def items(self, team: str, ids: Iterable[str]) -> dict[str, Item]:
-        """Those of the items that responses of the team said. Raises SQLAlchemyError."""
+    async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
+        """Those of the items that responses which `viewer` may see said. Raises SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
-            lambda link: _items(link, team, wanted, self._clock()), timeout_s=READ_S, writes=False
+            lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
         )
 
-    async def delete(self, team: str, response_id: str) -> bool:
+    async def delete(self, viewer: Viewer, response_id: str) -> bool:
         """Was it there? Raises SQLAlchemyError."""
-        return await self._database.run(lambda link: _delete(link, team, [response_id]) > 0)
+
+        def work(link: Connection) -> bool:
+            known = select(responses.c.id).where(responses.c.id == response_id, seen_by(responses, viewer))
+            return link.scalar(known) is not None and _delete(link, viewer.team, [response_id]) > 0
+
+        return await self._database.run(work)
 
     async def _tidy(self) -> None:
         while True:
@@ -105,17 +112,22 @@ class Responses:
             await asyncio.sleep(TIDY_S)
 
 
-def _put(connection: Connection, team: str, stored: StoredResponse, now: float) -> bool:
+def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: float) -> bool:
+    team, owner = tenant.team, tenant.key.lineage
     given, body = orjson.dumps(stored.input), orjson.dumps(stored.body)
     if len(given) + len(body) > MAX_BYTES:
         return False
-    if connection.scalar(select(responses.c.id).where(_is(team, stored.id))) is not None:
+    if (
+        connection.scalar(select(responses.c.id).where(responses.c.team == team, responses.c.id == stored.id))
+        is not None
+    ):
         return True
     packed = {"input": zlib.compress(given, 1), "body": zlib.compress(body, 1)}
     connection.execute(
         insert(responses).values(
             team=team,
             id=stored.id,
+            owner=owner,
             session=stored.session,
             created_at=now,
             expires_at=now + KEPT_S,
@@ -124,7 +136,7 @@ def _put(connection: Connection, team: str, stored: StoredResponse, now: float) 
         )
     )
     said = {item["id"] for item in stored.body["output"] if type(item.get("id")) is str}
-    known = set(connection.scalars(select(response_items.c.id).where(_among(team, said))))
+    known = set(connection.scalars(_said(team, said, response_items.c.id).where(responses.c.owner == owner)))
     rows = [
         {"team": team, "id": item_id, "response_id": stored.id}
         for item_id in sorted(said - known)
@@ -135,16 +147,17 @@ def _put(connection: Connection, team: str, stored: StoredResponse, now: float) 
     return True
 
 
-def _is(team: str, response_id: str) -> Any:
-    return and_(responses.c.team == team, responses.c.id == response_id)
+def _said(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
+    """Items with these ids, beside the responses that said them."""
+    same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
+    found = select(*columns).select_from(response_items.join(responses, same))
+    return found.where(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
 
 
-def _among(team: str, ids: Iterable[str]) -> Any:
-    return and_(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))
-
-
-def _find(connection: Connection, team: str, response_id: str, now: float) -> StoredResponse | None:
-    query = select(responses).where(_is(team, response_id), responses.c.expires_at > now)
+def _find(connection: Connection, viewer: Viewer, response_id: str, now: float) -> StoredResponse | None:
+    query = select(responses).where(
+        seen_by(responses, viewer), responses.c.id == response_id, responses.c.expires_at > now
+    )
     row = connection.execute(query).first()
     if row is None:
         return None
@@ -152,11 +165,13 @@ def _find(connection: Connection, team: str, response_id: str, now: float) -> St
     return StoredResponse(row.id, row.session, body, given)
 
 
-def _items(connection: Connection, team: str, ids: frozenset[str], now: float) -> dict[str, Item]:
-    query = select(response_items.c.response_id).where(_among(team, ids)).distinct()
+def _items(connection: Connection, viewer: Viewer, ids: frozenset[str], now: float) -> dict[str, Item]:
+    # Keys that were served the same answer have the same items: one response for each will do.
+    query = _said(viewer.team, ids, func.min(response_items.c.response_id))
+    query = query.where(seen_by(responses, viewer), responses.c.expires_at > now).group_by(response_items.c.id)
     found: dict[str, Item] = {}
-    for response_id in list(connection.scalars(query)):
-        if stored := _find(connection, team, response_id, now):
+    for response_id in set(connection.scalars(query)):
+        if stored := _find(connection, viewer, response_id, now):
             found |= {item["id"]: item for item in stored.body["output"] if item.get("id") in ids}
     return found
 

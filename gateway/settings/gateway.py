@@ -11,7 +11,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Organisation, Section
+from gateway.domain.policy import Forwarded, Organisation, Section
 from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
@@ -40,6 +40,7 @@ class Ceilings(Section):
     max_error: Share | None = Field(None, description="Most wrong semantic hits a team may allow.")
     hosted: str | None = Field(None, pattern="^(allowed|forbidden)$", description="forbidden: no team may use hosted.")
     store_prompts: bool | None = Field(None, description="false: no team may store prompts.")
+    forward: tuple[Forwarded, ...] | None = Field(None, description="Most that a policy's `data.forward` may name.")
 
 
 class StateSettings(Section):

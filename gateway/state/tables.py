@@ -362,6 +362,7 @@ files = Table(
     Column("bytes", BigInteger, nullable=False),
     Column("created_at", Float, nullable=False),
     Column("expires_at", Float),
+    Column("owner", String(32), nullable=False, server_default=""),  # lineage of a key; empty: the whole team's
 )
 
 batches = Table(
@@ -393,6 +394,7 @@ batches = Table(
     Column("finalizing_at", Float),
     Column("idempotency", String(64), unique=True, index=True),  # digest of whose key it was and which
     Column("fingerprint", String(64)),  # of the request that came with it
+    Column("owner", String(32), nullable=False, server_default=""),  # lineage of a key; empty: the whole team's
 )
 
 responses = Table(
@@ -406,6 +408,7 @@ responses = Table(
     Column("bytes", Integer, nullable=False),  # of the next two
     Column("body", LargeBinary, nullable=False),  # the Response object, JSON, compressed
     Column("input", LargeBinary, nullable=False),  # all items that it answered, JSON, compressed
+    Column("owner", String(32), nullable=False, server_default=""),  # lineage of a key; empty: the whole team's
 )
 
 response_items = Table(
@@ -413,6 +416,6 @@ response_items = Table(
     metadata,
     Column("team", String(64), primary_key=True),
     Column("id", String(128), primary_key=True),
-    Column("response_id", String(128), nullable=False),
+    Column("response_id", String(128), primary_key=True),
     Index("ix_response_items_team_response_id", "team", "response_id"),
 )

@@ -31,6 +31,7 @@ ROUTES = [
     ("GET", "/admin/keys"),
     ("POST", "/admin/keys"),
     ("DELETE", "/admin/keys/key_1"),
+    ("DELETE", "/admin/keys"),
 ]
 
 
@@ -70,7 +71,7 @@ async def test_a_key_that_is_revoked_ends_and_only_once(admin: Building) -> None
     path = f"/admin/keys/{key.id}"
     assert (await admin.knock("/v1/models", key="short")).status == 200
     done = await admin.knock(path, method="DELETE", key="admin")
-    assert (done.status, done.json) == (200, {"id": key.id, "revoked": True})
+    assert (done.status, done.json) == (200, {"id": key.id, "revoked": True, "ended": [key.id]})
     await admin.ring.refresh()
     assert (await admin.knock("/v1/models", key="short")).status == 401
     again = await admin.knock(path, method="DELETE", key="admin")

@@ -8,6 +8,7 @@ import orjson
 import pytest
 
 from gateway.batches.files import Page
+from gateway.domain.tenant import Viewer
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON
 
@@ -58,7 +59,7 @@ async def test_an_expiry_that_makes_no_sense_is_told(desk: Desk, parts: dict[str
     body = form(*(part(f"expires_after[{name}]", value) for name, value in parts.items()))
     answer = await desk.knock("/v1/files", method="POST", headers=FORM, body=body)
     assert (answer.status, answer.error["param"]) == (400, f"expires_after[{param}]")
-    assert await desk.files.page("search", Page()) == []
+    assert await desk.files.page(Viewer("search"), Page()) == []
 
 
 async def test_a_compressed_body_that_is_none_or_breaks_off_is_refused(desk: Desk) -> None:
@@ -75,7 +76,7 @@ async def test_a_compressed_body_that_is_none_or_breaks_off_is_refused(desk: Des
 
 async def test_what_its_headers_say_holds_for_every_line(desk: Desk) -> None:
     answer = await create(desk, {"x-thriftgate-tags": "night=7", "openai-beta": "x", "user-agent": "me"})
-    batch = await desk.jobs.get("search", answer.json["id"])
+    batch = await desk.jobs.get(Viewer("search"), answer.json["id"])
     assert orjson.loads(batch.headers or "") == {"x-thriftgate-tags": "night=7", "openai-beta": "x"}
     wrong = await create(desk, {"x-thriftgate-tier": "gigantic"})
     assert (wrong.status, wrong.error["param"]) == (400, "x-thriftgate-tier")
@@ -121,4 +122,4 @@ async def test_a_key_makes_one_batch_however_often_it_is_asked_for(desk: Desk) -
     reused = await again(metadata={"a": "b"})
     assert (reused.status, reused.error["code"]) == (422, "idempotency_key_reused")
     assert (await again("")).status == 400
-    assert len(await desk.jobs.page("search", Page())) == 2
+    assert len(await desk.jobs.page(Viewer("search"), Page())) == 2

@@ -12,6 +12,7 @@ from anthropic.types.messages import MessageBatch
 from gateway.api.message_batches import PATH, counts, shown
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Page
+from gateway.domain.tenant import Viewer
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
 
@@ -64,7 +65,7 @@ async def test_a_body_may_come_in_pieces_and_compressed(desk: Desk) -> None:
 async def test_what_its_headers_and_query_say_holds_for_every_request(desk: Desk) -> None:
     headers = {"anthropic-beta": "x-2030", "x-thriftgate-tags": "night=7", "user-agent": "me"}
     answer = await create(desk, headers=headers, query="beta=true")
-    batch = await desk.message_jobs.get("search", answer.json["id"])
+    batch = await desk.message_jobs.get(Viewer("search"), answer.json["id"])
     assert orjson.loads(batch.headers or "") == {
         "anthropic-beta": "x-2030", "anthropic-version": "2023-06-01", "x-thriftgate-tags": "night=7", "?": "beta=true",
     }  # fmt: skip
@@ -83,7 +84,7 @@ async def test_what_its_headers_and_query_say_holds_for_every_request(desk: Desk
 async def test_results_are_where_the_client_found_the_gateway(desk: Desk, headers: dict[str, str], base: str) -> None:
     batch_id = (await create(desk)).json["id"]
     assert (await desk.knock(f"{PATH}/{batch_id}")).json["results_url"] is None
-    batch = await desk.message_jobs.get("search", batch_id)
+    batch = await desk.message_jobs.get(Viewer("search"), batch_id)
     await desk.jobs.finish(batch, Ended("completed", counts=(1, 0)))
     answer = await desk.knock(f"{PATH}/{batch_id}", headers={**SDK, **headers})
     assert answer.json["results_url"] == f"{base}{PATH}/{batch_id}/results"
@@ -107,7 +108,7 @@ async def test_a_body_that_is_no_batch_is_refused_and_leaves_nothing(desk: Desk,
     assert answer.status == 400
     assert told(answer).startswith(message)
     assert answer.json["error"]["type"] == "invalid_request_error"
-    assert await desk.message_jobs.page("search", Page()) == []
+    assert await desk.message_jobs.page(Viewer("search"), Page()) == []
     assert [path.name for path in desk.files.directory.iterdir()] == []
 
 

@@ -18,7 +18,7 @@ from gateway.batches.files import Files, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.policy.keys import KeyRing, create
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
@@ -93,7 +93,7 @@ class Host:
 
     async def until(self, batch: Batch, done: Callable[[Batch], bool] = lambda batch: bool(batch.finished_at)) -> Batch:
         async with asyncio.timeout(30):
-            while not done(found := await self.jobs.get(batch.team, batch.id)):
+            while not done(found := await self.jobs.get(Viewer(batch.team), batch.id)):
                 await asyncio.sleep(0.01)
         return found
 
@@ -101,7 +101,7 @@ class Host:
         """custom_id → result, of a file that the batch's team can see."""
         if file_id is None:
             return {}
-        file = await self.files.get(batch.team, file_id)
+        file = await self.files.get(Viewer(batch.team), file_id)
         data = await asyncio.to_thread(self.files.path(file.id).read_bytes)
         assert file.bytes == len(data)
         found = [orjson.loads(each) for each in data.splitlines()]

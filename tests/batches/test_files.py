@@ -23,7 +23,7 @@ async def test_what_is_uploaded_is_kept_and_nothing_else(host: Host) -> None:
     tenant = await host.tenant()
     file = await host.upload(tenant, b"hello\n")
     assert (file.bytes, file.purpose, file.filename) == (6, "batch", "lines.jsonl")
-    assert await host.files.get(tenant.team, file.id) == file
+    assert await host.files.get(tenant.viewer, file.id) == file
     async with host.files.upload() as upload:  # left without being kept
         await asyncio.to_thread(upload.write, b"half")
     assert await listing(host) == [file.id]
@@ -48,13 +48,13 @@ async def test_an_upload_has_a_largest_size_and_a_team_a_largest_sum(
 async def test_another_teams_file_does_not_exist(host: Host) -> None:
     mine, theirs = await host.tenant(), await host.tenant("other")
     file = await host.upload(mine, b"x")
-    for attempt in (host.files.get(theirs.team, file.id), host.files.delete(theirs.team, file.id)):
+    for attempt in (host.files.get(theirs.viewer, file.id), host.files.delete(theirs.viewer, file.id)):
         with pytest.raises(NotFound):
             await attempt
-    assert await host.files.page(theirs.team, Page()) == []
-    await host.files.delete(mine.team, file.id)
+    assert await host.files.page(theirs.viewer, Page()) == []
+    await host.files.delete(mine.viewer, file.id)
     with pytest.raises(NotFound):
-        await host.files.get(mine.team, file.id)
+        await host.files.get(mine.viewer, file.id)
     assert await listing(host) == []
 
 
@@ -66,7 +66,7 @@ async def test_lists_come_in_pages(host: Host) -> None:
         await asyncio.sleep(0.002)
 
     async def page(**asked: Any) -> list[str]:
-        return [file.id for file in await host.files.page(tenant.team, Page(**asked))]
+        return [file.id for file in await host.files.page(tenant.viewer, Page(**asked))]
 
     assert await page() == ids[::-1]
     assert await page(ascending=True) == ids
@@ -80,10 +80,10 @@ async def test_a_file_that_a_batch_reads_is_not_deleted(host: Host) -> None:
     tenant = await host.tenant()
     batch = await host.batch(tenant, line("a"))
     with pytest.raises(BadRequest, match=batch.id):
-        await host.files.delete(tenant.team, batch.input_file_id)
+        await host.files.delete(tenant.viewer, batch.input_file_id)
     await host.run()
     await host.until(batch)
-    await host.files.delete(tenant.team, batch.input_file_id)
+    await host.files.delete(tenant.viewer, batch.input_file_id)
 
 
 async def test_what_a_crashed_upload_left_is_removed_but_not_what_is_under_way(host: Host) -> None:
@@ -96,12 +96,12 @@ async def test_what_a_crashed_upload_left_is_removed_but_not_what_is_under_way(h
 async def test_a_file_goes_when_its_time_is_over_unless_a_batch_reads_it(host: Host) -> None:
     tenant = await host.tenant()
     batch = await host.batch(tenant, line("a"))
-    read = await host.files.get(tenant.team, batch.input_file_id)
+    read = await host.files.get(tenant.viewer, batch.input_file_id)
     async with host.files.upload() as upload:
         short = await host.files.keep(upload, tenant, "x", "batch", 0.0)
-    assert [file.id for file in await host.files.page(tenant.team, Page())] == [read.id]
+    assert [file.id for file in await host.files.page(tenant.viewer, Page())] == [read.id]
     with pytest.raises(NotFound):
-        await host.files.get(tenant.team, short.id)
+        await host.files.get(tenant.viewer, short.id)
     assert await listing(host) == sorted([read.id, short.id])
     await host.files.sweep(time.time())
     assert await listing(host) == [read.id]

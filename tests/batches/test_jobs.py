@@ -8,6 +8,7 @@ import pytest
 from gateway.batches import batch as room
 from gateway.batches.batch import Ended
 from gateway.batches.files import Page
+from gateway.domain.tenant import Viewer
 from gateway.errors import BadRequest, LimitExceeded, NotFound
 from tests.batches.conftest import URL, Host, jsonl, line
 
@@ -15,10 +16,10 @@ from tests.batches.conftest import URL, Host, jsonl, line
 async def test_a_batch_is_made_of_good_lines(host: Host) -> None:
     tenant = await host.tenant()
     batch = await host.batch(tenant, line("a"), line("b"))
-    assert await host.jobs.get(tenant.team, batch.id) == batch
+    assert await host.jobs.get(tenant.viewer, batch.id) == batch
     assert (batch.status, batch.total, batch.key_id) == ("validating", 2, tenant.key.id)
     assert batch.expires_at - batch.created_at == 24 * 3600
-    assert await host.jobs.page(tenant.team, Page()) == [batch]
+    assert await host.jobs.page(tenant.viewer, Page()) == [batch]
     assert await host.jobs.unfinished() == [batch]
 
 
@@ -62,13 +63,13 @@ async def test_another_teams_batch_and_file_do_not_exist(host: Host) -> None:
     batch = await host.batch(mine, line("a"))
     asked = {"input_file_id": batch.input_file_id, "endpoint": URL, "completion_window": "24h"}
     for attempt in (
-        host.jobs.get(theirs.team, batch.id),
-        host.jobs.cancel(theirs.team, batch.id),
+        host.jobs.get(theirs.viewer, batch.id),
+        host.jobs.cancel(theirs.viewer, batch.id),
         host.jobs.create(theirs, asked),
     ):
         with pytest.raises(NotFound):
             await attempt
-    assert await host.jobs.page(theirs.team, Page()) == []
+    assert await host.jobs.page(theirs.viewer, Page()) == []
 
 
 async def test_results_are_no_input(host: Host) -> None:
@@ -83,13 +84,13 @@ async def test_results_are_no_input(host: Host) -> None:
 
 async def test_an_end_is_final(host: Host) -> None:
     batch = await host.batch(await host.tenant(), line("a"))
-    assert (await host.jobs.cancel(batch.team, batch.id)).status == "cancelling"
+    assert (await host.jobs.cancel(Viewer(batch.team), batch.id)).status == "cancelling"
     await host.jobs.finish(batch, Ended("cancelled", counts=(0, 1), unsent=1))
     with pytest.raises(BadRequest, match="cancelled"):
-        await host.jobs.cancel(batch.team, batch.id)
+        await host.jobs.cancel(Viewer(batch.team), batch.id)
     assert not await host.jobs.begin(batch)
     await host.jobs.finish(batch, Ended("completed", {"output": 5}, (1, 0)))
-    ended = await host.jobs.get(batch.team, batch.id)
+    ended = await host.jobs.get(Viewer(batch.team), batch.id)
     assert (ended.status, ended.failed, ended.output_file_id) == ("cancelled", 1, None)
 
 

@@ -10,7 +10,7 @@ from gateway.batches import batch as room
 from gateway.batches.batch import Batch
 from gateway.batches.files import Page
 from gateway.batches.forms import FORMS, MESSAGES
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, LimitExceeded, NotFound
 from tests.batches.conftest import Host, jsonl, line
 
@@ -31,13 +31,13 @@ async def made(host: Host, tenant: Tenant, *requests: dict[str, Any]) -> Batch:
 
 async def ended(host: Host, batch: Batch) -> Batch:
     async with asyncio.timeout(30):
-        while not (found := await host.message_jobs.get(batch.team, batch.id)).finished_at:
+        while not (found := await host.message_jobs.get(Viewer(batch.team), batch.id)).finished_at:
             await asyncio.sleep(0.01)
     return found
 
 
 async def results(host: Host, batch: Batch) -> dict[str, Any]:
-    pieces = await host.message_jobs.results(batch.team, batch.id)
+    pieces = await host.message_jobs.results(Viewer(batch.team), batch.id)
     data = await asyncio.to_thread(lambda: b"".join(pieces))
     found = [orjson.loads(each) for each in data.splitlines()]
     assert len(found) == batch.total
@@ -60,11 +60,11 @@ async def test_every_request_has_a_result_and_no_file_is_seen(host: Host) -> Non
     host.pipeline.script["b"] = [BadRequest("nonsense", param="messages")]
     batch = await made(host, tenant, request("a"), request("b"), request("c", max_tokens="many"))
     assert (batch.status, batch.total) == ("validating", 3)
-    assert await host.files.page(tenant.team, Page()) == []
+    assert await host.files.page(tenant.viewer, Page()) == []
     with pytest.raises(NotFound):
-        await host.files.get(tenant.team, batch.input_file_id)
+        await host.files.get(tenant.viewer, batch.input_file_id)
     with pytest.raises(NotFound, match="not ended"):
-        await host.message_jobs.results(tenant.team, batch.id)
+        await host.message_jobs.results(tenant.viewer, batch.id)
     await host.run()
     batch = await ended(host, batch)
     assert (batch.status, batch.completed, batch.failed, batch.unsent) == ("completed", 1, 2, 0)
@@ -74,10 +74,10 @@ async def test_every_request_has_a_result_and_no_file_is_seen(host: Host) -> Non
     assert found["b"]["error"]["error"]["type"] == "invalid_request_error"
     assert found["c"]["error"]["error"]["message"].startswith("max_tokens")
     assert host.pipeline.records[0].tags == {"batch": batch.id, "night": "7"}
-    assert await host.files.page(tenant.team, Page()) == []
+    assert await host.files.page(tenant.viewer, Page()) == []
     for file_id in (batch.output_file_id, batch.error_file_id):
         with pytest.raises(NotFound):
-            await host.files.get(tenant.team, file_id or "")
+            await host.files.get(tenant.viewer, file_id or "")
     await left_alone(host, batch.output_file_id, batch.error_file_id)
 
 
@@ -121,20 +121,20 @@ async def test_neither_other_teams_nor_the_other_vendors_clients_see_a_batch(hos
     await host.run()
     await ended(host, batch)
     for attempt in (
-        host.message_jobs.get(theirs.team, batch.id),
-        host.message_jobs.cancel(theirs.team, batch.id),
-        host.message_jobs.delete(theirs.team, batch.id),
-        host.message_jobs.results(theirs.team, batch.id),
-        host.message_jobs.get(mine.team, other.id),
-        host.message_jobs.cancel(mine.team, other.id),
-        host.jobs.get(mine.team, batch.id),
-        host.jobs.cancel(mine.team, batch.id),
+        host.message_jobs.get(theirs.viewer, batch.id),
+        host.message_jobs.cancel(theirs.viewer, batch.id),
+        host.message_jobs.delete(theirs.viewer, batch.id),
+        host.message_jobs.results(theirs.viewer, batch.id),
+        host.message_jobs.get(mine.viewer, other.id),
+        host.message_jobs.cancel(mine.viewer, other.id),
+        host.jobs.get(mine.viewer, batch.id),
+        host.jobs.cancel(mine.viewer, batch.id),
     ):
         with pytest.raises(NotFound):
             await attempt
-    assert [found.id for found in await host.jobs.page(mine.team, Page())] == [other.id]
-    assert [found.id for found in await host.message_jobs.page(mine.team, Page())] == [batch.id]
-    assert await host.message_jobs.page(theirs.team, Page()) == []
+    assert [found.id for found in await host.jobs.page(mine.viewer, Page())] == [other.id]
+    assert [found.id for found in await host.message_jobs.page(mine.viewer, Page())] == [batch.id]
+    assert await host.message_jobs.page(theirs.viewer, Page()) == []
 
 
 async def test_a_cancelled_batch_tells_what_was_not_sent_also_after_a_restart(host: Host) -> None:
@@ -145,9 +145,9 @@ async def test_a_cancelled_batch_tells_what_was_not_sent_also_after_a_restart(ho
     async with asyncio.timeout(30):
         while "q5" not in host.pipeline.asked:
             await asyncio.sleep(0.005)
-    cancelling = await host.message_jobs.cancel(batch.team, batch.id)
+    cancelling = await host.message_jobs.cancel(Viewer(batch.team), batch.id)
     assert cancelling.status == "cancelling"
-    assert (await host.message_jobs.cancel(batch.team, batch.id)).cancelling_at == cancelling.cancelling_at
+    assert (await host.message_jobs.cancel(Viewer(batch.team), batch.id)).cancelling_at == cancelling.cancelling_at
     await asyncio.sleep(0.05)
     gate.set()
     batch = await ended(host, batch)
@@ -155,7 +155,7 @@ async def test_a_cancelled_batch_tells_what_was_not_sent_also_after_a_restart(ho
     assert (batch.status, batch.completed, batch.failed, batch.unsent) == ("cancelled", 6, 6, 6)
     assert {name for name, each in found.items() if each == {"type": "canceled"}} == {f"q{n}" for n in range(6, 12)}
     with pytest.raises(BadRequest, match="cancelled"):
-        await host.message_jobs.cancel(batch.team, batch.id)
+        await host.message_jobs.cancel(Viewer(batch.team), batch.id)
 
 
 async def test_an_expired_batch_tells_so(host: Host) -> None:
@@ -171,12 +171,12 @@ async def test_an_expired_batch_tells_so(host: Host) -> None:
 async def test_a_batch_is_deleted_with_its_results_once_it_has_ended(host: Host) -> None:
     batch = await made(host, tenant := await host.tenant(), request("a"))
     with pytest.raises(BadRequest, match="cancel it first"):
-        await host.message_jobs.delete(tenant.team, batch.id)
+        await host.message_jobs.delete(tenant.viewer, batch.id)
     await host.run()
     await ended(host, batch)
-    await host.message_jobs.delete(tenant.team, batch.id)
+    await host.message_jobs.delete(tenant.viewer, batch.id)
     with pytest.raises(NotFound):
-        await host.message_jobs.get(tenant.team, batch.id)
+        await host.message_jobs.get(tenant.viewer, batch.id)
     await left_alone(host)
 
 
@@ -190,5 +190,5 @@ async def test_results_are_kept_for_29_days(host: Host) -> None:
     await host.run()
     await left_alone(host)
     with pytest.raises(NotFound):
-        await host.message_jobs.results(batch.team, batch.id)
-    assert (await host.message_jobs.get(batch.team, batch.id)).completed == 1
+        await host.message_jobs.results(Viewer(batch.team), batch.id)
+    assert (await host.message_jobs.get(Viewer(batch.team), batch.id)).completed == 1

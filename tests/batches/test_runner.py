@@ -9,6 +9,7 @@ import pytest
 
 from gateway.admission.overload import Overload
 from gateway.batches.run import LINES, TRIES
+from gateway.domain.tenant import Viewer
 from gateway.errors import (
     AllBackendsFailed,
     BackendFailed,
@@ -68,7 +69,7 @@ async def test_a_batch_that_was_being_finalized_is_finished_by_the_next_runner(h
     assert await host.jobs.begin(batch)
     await host.jobs.finalize(batch, (1, 0))
     with pytest.raises(BadRequest, match="finalizing"):
-        await host.jobs.cancel(batch.team, batch.id)
+        await host.jobs.cancel(Viewer(batch.team), batch.id)
     await host.run()
     assert (await host.until(batch)).status == "completed"
 
@@ -159,7 +160,7 @@ async def test_a_restart_sends_no_line_again_that_has_a_result(host: Host) -> No
     finished = set(host.pipeline.answered)
     before = len(host.pipeline.asked)
     assert {"a", "b"} <= finished
-    assert (await host.jobs.get(batch.team, batch.id)).status == "in_progress"
+    assert (await host.jobs.get(Viewer(batch.team), batch.id)).status == "in_progress"
     await host.run()
     ended = await host.until(batch)
     assert sorted(host.pipeline.asked[before:]) == sorted(set("abcdefgh") - finished)
@@ -200,7 +201,7 @@ async def test_a_cancelled_batch_keeps_what_it_has_and_tells_the_rest(host: Host
     batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(20)))
     await host.run()
     await asked(host, "q5")
-    assert (await host.jobs.cancel(batch.team, batch.id)).status == "cancelling"
+    assert (await host.jobs.cancel(Viewer(batch.team), batch.id)).status == "cancelling"
     await asyncio.sleep(0.05)
     gate.set()
     ended = await host.until(batch)
@@ -230,7 +231,7 @@ async def test_a_batch_whose_file_is_elsewhere_is_left_alone_until_it_is_long_ov
     host.clock.ahead = 24 * 3600 + 60
     await host.run()
     await asyncio.sleep(0.1)
-    assert (await host.jobs.get(batch.team, batch.id)).status == "validating"
+    assert (await host.jobs.get(Viewer(batch.team), batch.id)).status == "validating"
     host.clock.ahead += 3600
     assert (await host.until(batch)).status == "expired"
 
@@ -278,7 +279,7 @@ async def test_one_teams_long_batch_makes_no_other_team_wait(host: Host) -> None
     await host.run()
     assert (await host.until(other)).status == "completed"
     assert sorted(host.pipeline.asked) == ["quick", "slow"]
-    assert (await host.jobs.get(queued.team, queued.id)).status == "validating"
+    assert (await host.jobs.get(Viewer(queued.team), queued.id)).status == "validating"
     gate.set()
     await host.until(long)
     await host.until(queued)
@@ -291,7 +292,7 @@ async def test_a_line_that_waits_to_be_tried_again_does_not_hold_up_the_end(host
     await host.run()
     await asked(host, "a")
     if ending == "cancelled":
-        await host.jobs.cancel(batch.team, batch.id)
+        await host.jobs.cancel(Viewer(batch.team), batch.id)
     else:
         host.clock.ahead = 24 * 3600
     assert (await host.until(batch)).status == ending

@@ -17,7 +17,7 @@ from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.run import LINES
 from gateway.batches.runner import Runner
-from gateway.domain.tenant import Tenant
+from gateway.domain.tenant import Tenant, Viewer
 from gateway.policy.keys import KeyRing, create
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
@@ -54,7 +54,7 @@ class Night:
 
     async def ended(self, batch: Batch) -> Batch:
         async with asyncio.timeout(30):
-            while not (found := await self.jobs.get(batch.team, batch.id)).finished_at:
+            while not (found := await self.jobs.get(Viewer(batch.team), batch.id)).finished_at:
                 await asyncio.sleep(0.01)
         return found
 

@@ -255,7 +255,9 @@ async def test_what_the_client_does_not_want_stored_is_not(
 
 async def test_a_team_without_storing_is_told_so(gateway: GatewayProcess, providers: dict[str, Provider]) -> None:
     sdk = client(gateway, await gateway.key("plain"))
-    made = await sdk.responses.create(model="chatty", input="hello", store=True)
+    with pytest.raises(openai.PermissionDeniedError, match=r"data\.store_prompts"):
+        await sdk.responses.create(model="chatty", input="hello", store=True)
+    made = await sdk.responses.create(model="chatty", input="hello")
     assert made.to_dict()["store"] is False
     with pytest.raises(openai.BadRequestError, match="store_prompts") as caught:
         await sdk.responses.create(model="chatty", input="?", previous_response_id=made.id)
@@ -310,7 +312,9 @@ async def test_what_the_backend_cannot_do_is_refused_by_name(
 ) -> None:
     sdk = client(gateway, await gateway.key("plain"))
     with pytest.raises(openai.BadRequestError) as caught:
-        await sdk.responses.create(model=model, input="?", tools=[TOOL, {"type": "code_interpreter", "container": "c"}])
+        await sdk.responses.create(
+            model=model, input="?", tools=[TOOL, {"type": "code_interpreter", "container": {"type": "auto"}}]
+        )
     assert caught.value.param == "tools[1].type"
     with pytest.raises(openai.BadRequestError) as caught:
         await sdk.responses.create(model=model, input="?", background=True)

@@ -67,6 +67,13 @@ def test_two_files_for_one_team_are_refused(tmp_path: Path) -> None:
         load_policies([tmp_path], Ceilings())
 
 
+def test_a_team_forwards_no_more_than_the_operator_lets_it(tmp_path: Path) -> None:
+    (tmp_path / "a.yaml").write_text("team: a\ndata: {forward: [mcp, files]}\n")
+    with pytest.raises(ConfigError, match=r"data\.forward: the operator does not allow mcp"):
+        load_policies([tmp_path], Ceilings.model_validate({"forward": ["files"]}))
+    assert load_policies([tmp_path], Ceilings()).find("a")[0].data.forward == ("mcp", "files")
+
+
 def test_a_team_cannot_exceed_the_operators_ceilings(tmp_path: Path) -> None:
     write(tmp_path, "a.yaml", "team: a\nbudget: {limit_usd: 900}\nlimits: {requests_per_minute: 50}\n")
     with pytest.raises(ConfigError) as caught:

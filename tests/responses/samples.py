@@ -25,9 +25,9 @@ def stored(response_id: str = "resp_1", *items: Item, session: str = "s") -> Sto
     return StoredResponse(response_id, session, body, [QUESTION])
 
 
-def tenant(team: str = "search", *, storing: bool = True) -> Tenant:
+def tenant(team: str = "search", *, key: str = "", storing: bool = True) -> Tenant:
     policy: dict[str, Any] = {"data": {"store_prompts": storing}}
-    return Tenant(Key(f"key_{team}", team), Policy(team=team, **policy), "e1")
+    return Tenant(Key(key or f"key_{team}", team), Policy(team=team, **policy), "e1")
 
 
 def ask(request_id: str = "req_2", controls: Controls | None = None, **fields: Any) -> CompletionRequest:

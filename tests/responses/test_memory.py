@@ -28,7 +28,7 @@ def memory(room: Responses) -> Memory:
 
 
 async def test_an_earlier_response_is_put_before_the_input(memory: Memory, room: Responses) -> None:
-    await room.put("search", stored())
+    await room.put(tenant("search"), stored())
     request = ask(previous_response_id="resp_1", input="and now?", instructions="Be brief.")
     await memory.recall(request, tenant())
     last = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "and now?"}]}
@@ -79,7 +79,7 @@ async def test_storing_needs_the_teams_leave_and_the_clients(
 
 
 async def test_a_team_without_storing_cannot_name_a_response(memory: Memory, room: Responses) -> None:
-    await room.put("search", stored())
+    await room.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match="store_prompts") as caught:
         await memory.recall(ask(previous_response_id="resp_1"), tenant(storing=False))
     error = caught.value
@@ -88,13 +88,13 @@ async def test_a_team_without_storing_cannot_name_a_response(memory: Memory, roo
 
 @pytest.mark.parametrize(("team", "named"), [("strangers", "resp_1"), ("search", "resp_2")])
 async def test_only_a_response_of_the_team_can_be_named(memory: Memory, room: Responses, team: str, named: str) -> None:
-    await room.put("search", stored())
+    await room.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match=f"'{named}' not found"):
         await memory.recall(ask(previous_response_id=named), tenant(team))
 
 
 async def test_references_become_the_items_that_they_name(memory: Memory, room: Responses) -> None:
-    await room.put("search", stored())
+    await room.put(tenant("search"), stored())
     items: list[Any] = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}, {"id": "msg_1"}]
     request = ask(input=items)
     await memory.recall(request, tenant())
@@ -124,7 +124,7 @@ async def test_a_reference_to_what_is_not_stored_is_refused(memory: Memory, stor
 async def test_a_conversation_is_a_session(
     memory: Memory, room: Responses, fields: dict[str, Any], controls: Controls, session: str
 ) -> None:
-    await room.put("search", stored(session="s"))
+    await room.put(tenant("search"), stored(session="s"))
     request = ask(controls=controls, **fields)
     await memory.recall(request, tenant())
     assert request.controls.session == session
@@ -134,7 +134,7 @@ async def test_a_conversation_is_known_under_its_first_response(memory: Memory, 
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), orjson.dumps({"id": "resp_a", "output": []}))
-    found = await room.find("search", "resp_a")
+    found = await room.find(tenant("search").viewer, "resp_a")
     assert found is not None
     assert found.session == "resp_a"
     assert found.body["store"] is True
@@ -145,7 +145,7 @@ async def test_what_is_not_whole_is_not_kept(memory: Memory, room: Responses, sa
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), said)
-    assert await room.find("search", "resp_x") is None
+    assert await room.find(tenant("search").viewer, "resp_x") is None
 
 
 async def test_a_database_that_is_away_is_told_before_and_only_logged_afterwards(

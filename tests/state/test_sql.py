@@ -18,7 +18,7 @@ from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 from gateway.state.migrations import HEAD
 from gateway.state.migrations.upgrade import configuration
 from gateway.state.sql import Database
-from gateway.state.tables import audit, keys, metadata
+from gateway.state.tables import audit, files, keys, metadata, response_items
 
 
 def note(action: str) -> dict[str, object]:
@@ -72,10 +72,27 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
             connection.execute(text(f"ALTER TABLE ledger_sums DROP COLUMN {name}"))
         for name in ("drained_workers", "orphaned_holds"):
             connection.execute(text(f"DROP TABLE {name}"))
+        for name in ("files", "batches", "responses"):
+            connection.execute(text(f"ALTER TABLE {name} DROP COLUMN owner"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0009'"))
     any_database.upgrade()
     with any_database.read() as connection:
         assert connection.execute(select(keys.c.lineage)).scalars().all() == ["key_old"]
+
+
+def test_what_was_stored_before_rows_had_owners_is_its_teams(any_database: Database) -> None:
+    file = {"id": "file-1", "team": "search", "key_id": "key_1", "filename": "f", "purpose": "batch", "bytes": 1}
+    with any_database.begin() as connection:
+        connection.execute(insert(files).values(**file, created_at=1.0))
+        connection.execute(insert(response_items).values(team="search", id="msg_1", response_id="resp_1"))
+        for name in ("files", "batches", "responses"):
+            connection.execute(text(f"ALTER TABLE {name} DROP COLUMN owner"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0012'"))
+    any_database.upgrade()
+    with any_database.begin() as connection:
+        assert connection.execute(select(files.c.owner)).scalars().all() == [""]
+        connection.execute(insert(response_items).values(team="search", id="msg_1", response_id="resp_2"))
+        assert connection.scalars(select(response_items.c.response_id)).all() == ["resp_1", "resp_2"]
 
 
 @pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.heavy)])

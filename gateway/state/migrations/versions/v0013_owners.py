@@ -1,0 +1,36 @@
+"""Files, batches and responses have an owner, the lineage of a key; what is there already stays its team's.
+
+Two keys of a team may be served the same cached answer, whose items have the same ids: items are therefore told apart
+by response.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0013"
+down_revision = "0012"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    for table in ("files", "batches", "responses"):
+        op.add_column(table, sa.Column("owner", sa.String(32), nullable=False, server_default=""))
+    # SQLite cannot change a primary key; a constraint's name must be free again before PostgreSQL takes it twice.
+    op.execute(sa.text("CREATE TABLE response_items_before AS SELECT team, id, response_id FROM response_items"))
+    op.drop_table("response_items")
+    op.create_table(
+        "response_items",
+        sa.Column("team", sa.String(64), nullable=False),
+        sa.Column("id", sa.String(128), nullable=False),
+        sa.Column("response_id", sa.String(128), nullable=False),
+        sa.PrimaryKeyConstraint("team", "id", "response_id", name=op.f("pk_response_items")),
+    )
+    op.create_index("ix_response_items_team_response_id", "response_items", ["team", "response_id"])
+    copied = (
+        "INSERT INTO response_items (team, id, response_id) SELECT team, id, response_id FROM response_items_before"
+    )
+    op.execute(sa.text(copied))
+    op.drop_table("response_items_before")
