@@ -13,6 +13,9 @@ from gateway.domain.units import DelayS, DurationS, Share, Usd
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
 
+MOST_COUNT = 10**15
+"""Of any limit: counters are doubles in the state server, exact up to nine times as much."""
+
 Priority = Literal["interactive", "batch"]
 """Under load `interactive` is served before `batch`."""
 
@@ -76,7 +79,7 @@ class CachePolicy(Section):
 
 class ContextPolicy(Section):
     enabled: bool = Field(True, description="Drop context that does not fit the limit or the backend's window.")
-    max_input_tokens: int | None = Field(None, gt=0, description="Tokens of input to keep per request.")
+    max_input_tokens: int | None = Field(None, gt=0, le=MOST_COUNT, description="Tokens of input to keep per request.")
 
 
 Severity = Literal["info", "warning", "critical"]
@@ -123,7 +126,10 @@ class Budget(Section):
     )
     limit_usd: Usd | None = Field(None, description="US dollars per window.")
     limit_tokens: int | None = Field(
-        None, gt=0, description="Instead: tokens per window, input and output, of backends that are not free."
+        None,
+        gt=0,
+        le=MOST_COUNT,
+        description="Instead: tokens per window, input and output, of backends that are not free.",
     )
     window: Literal["hour", "day", "week", "month", "total"] = Field("month", description="Calendar window.")
     timezone: str = Field("UTC", description="IANA zone in which windows begin.")
@@ -253,9 +259,9 @@ class Organisation(Section):
 
 
 class Rates(Section):
-    requests_per_minute: int | None = Field(None, gt=0, description="Requests admitted per minute.")
-    tokens_per_minute: int | None = Field(None, gt=0, description="Input and output tokens per minute.")
-    concurrent: int | None = Field(None, gt=0, description="Requests in progress at a time.")
+    requests_per_minute: int | None = Field(None, gt=0, le=MOST_COUNT, description="Requests admitted per minute.")
+    tokens_per_minute: int | None = Field(None, gt=0, le=MOST_COUNT, description="Input and output tokens per minute.")
+    concurrent: int | None = Field(None, gt=0, le=MOST_COUNT, description="Requests in progress at a time.")
 
 
 class LimitsPolicy(Rates):
