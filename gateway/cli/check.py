@@ -83,6 +83,12 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
                 for name in names
                 if name not in fits
             ]
+        problems += [
+            f"team {team}: allowed_models: there is no backend, model or tier called {name!r}; "
+            f"there are {', '.join(sorted(known | models))}"
+            for name in policy.allowed_models or ()
+            if name not in known | models
+        ]
         judge, judges = policy.trials.judge, {*JUDGES, *(backend.name for backend in backends)}
         if judge not in judges:
             problems.append(

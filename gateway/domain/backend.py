@@ -96,6 +96,7 @@ class Backend(Section):
         description="Whose machines it runs on: local (the operator's own) or hosted; null: hosted by its tier, or "
         "where its address is public or a name. A local one without a price counts as free.",
     )
+    teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
     spot_notice: str | None = Field(

@@ -289,6 +289,11 @@ class Policy(Section):
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
     models: dict[str, ModelEntry] = Field(default_factory=dict, description="Name an app uses → rule, alias or list.")
+    allowed_models: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] | None = Field(
+        None,
+        max_length=1000,
+        description="Backends that the team may use, by name, model or tier; null: all. Aliases are followed first.",
+    )
     cache: CachePolicy = CachePolicy()
     context: ContextPolicy = ContextPolicy()
     budget: Budgets = Field((), description="One budget or a list.")

@@ -112,7 +112,7 @@ def _build(files: Mapping[Path, Policy], ceilings: Ceilings) -> PolicySet:
 
 def _fingerprint(policy: Policy) -> str:
     return hashlib.sha256(
-        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing"}).encode()
+        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing", "allowed_models"}).encode()
     ).hexdigest()[:16]
 
 

@@ -179,6 +179,10 @@ class GatewayConfig(Section):
                 raise ValueError(f"two backends are called {name!r}; give each its own name")
         return backends
 
+    def closed_to(self, team: str) -> frozenset[str]:
+        """Names of backends that only other teams may use."""
+        return frozenset(each.name for each in self.backends or () if each.teams is not None and team not in each.teams)
+
 
 @dataclass(frozen=True, slots=True)
 class Paths:

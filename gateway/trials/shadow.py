@@ -185,10 +185,11 @@ class _Calls:
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
     """None: the policy names a backend that is not there, or that its data rule keeps prompts from."""
-    policy = job.record.tenant.policy
+    tenant = job.record.tenant
+    policy = tenant.policy
     if known := JUDGES.get(policy.trials.judge):
         return known()
     backend = pipeline.fleet.get(policy.trials.judge)
-    if backend is None or not may_go_to(backend, policy.data):
+    if backend is None or not may_go_to(backend, policy.data) or (tenant.access and tenant.access.excludes(backend)):
         return None
     return Blind(backend.name, partial(calls.judge, backend))
