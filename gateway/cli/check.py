@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import orjson
 
+from gateway.cli.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.policy.load import PolicySet, load_policies
@@ -46,9 +47,10 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
+    told = notes(settings.config.backends or (), list(policies.policies.values()))
     context.print(
-        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies]},
-        f"All is well: policies for {', '.join(teams)}.",
+        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
+        "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
     )
 
 
