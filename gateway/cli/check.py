@@ -16,6 +16,7 @@ from gateway.policy.schema import json_schema
 from gateway.routing.choose import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
+from gateway.settings.receivers import Addresses, Refused
 from gateway.trials.judges import JUDGES
 
 
@@ -39,6 +40,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         policies = load_policies(settings.policies, settings.config.ceilings)
         problems = [
             *unknown_backends(settings, policies),
+            *_unknown_receivers(settings, policies),
             *_unreadable(settings, context.config or Path("gateway.yaml")),
         ]
         if problems:
@@ -63,6 +65,18 @@ def _unreadable(settings: Settings, config: Path) -> list[str]:
     except ValueError as error:
         return [f"{config}: routing.artefact: {error}"]
     return []
+
+
+def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
+    addresses, problems = Addresses(lambda: settings.known_receivers), []
+    for team, policy in policies.policies.items():
+        budgets = [each for budget in policy.budget for each in budget.notify]
+        for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
+            try:
+                addresses.kind_and_reference(notify.target)
+            except Refused as error:
+                problems.append(f"team {team}: notify: {error}")
+    return problems
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:

@@ -12,6 +12,7 @@ from gateway.domain.units import DelayS, DurationS, Share, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
+RECEIVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
 MOST_COUNT = 10**15
 """Of any limit: counters are doubles in the state server, exact up to nine times as much."""
@@ -99,17 +100,23 @@ class Notify(Section):
     email: Variable | None = Field(
         None, description="Instead: env:NAME of the variable that holds the recipients, separated by commas."
     )
+    receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
+        None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
+    )
     severity: Severity = Field("info", description="Only alerts that are at least so severe: info, warning, critical.")
 
     @model_validator(mode="after")
     def _one_address(self) -> Notify:
-        if sum(address is not None for address in (self.webhook, self.slack, self.email)) != 1:
-            raise ValueError("give one of webhook, slack and email")
+        if sum(address is not None for address in (self.webhook, self.slack, self.email, self.receiver)) != 1:
+            raise ValueError("give one of webhook, slack, email and receiver")
         return self
 
     @property
     def target(self) -> str:
-        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME` or `email:env:NAME`."""
+        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
+        `receiver:NAME`."""
+        if self.receiver is not None:
+            return f"receiver:{self.receiver}"
         if self.webhook is not None:
             return self.webhook
         return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
