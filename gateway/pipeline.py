@@ -58,6 +58,8 @@ class Pipeline:
             self.end_users.note(request.body, record)
             estimate = self.contexts.estimate(request)
             reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
+            if tenant.access is not None:  # before the cache: an answer is no more open than the model that gave it
+                self.router.check(request.model, tenant)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
 
             found = await self.cache.lookup(request, tenant, record, deadline)

@@ -165,7 +165,7 @@ class Rooms:
             await self._migrate()
         self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
         self.ring = KeyRing(self.database)
-        self.tenants = Tenants(self.ring, self.policies)
+        self.tenants = Tenants(self.ring, self.policies, config.closed_to)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
         board = None if self.worker.fd is None else settings.paths.figures

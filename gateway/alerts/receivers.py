@@ -11,6 +11,7 @@ from gateway.alerts.posting import TIMEOUT_S, Poster
 from gateway.alerts.slack import Slack
 from gateway.alerts.smtp import Smtp
 from gateway.alerts.webhooks import Webhooks
+from gateway.settings.receivers import Addresses, Refused
 
 __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
 
@@ -42,10 +43,13 @@ class Receivers:
         webhooks: Webhooks | None = None,
         slack: Slack | None = None,
         smtp: Smtp | None = None,
+        addresses: Addresses | None = None,
     ) -> None:
+        """`addresses`: which a policy may name."""
+        self._addresses = addresses or Addresses()
         self._poster = poster or Poster()
         self._kinds: dict[str, Receiver] = {
-            "env": webhooks or Webhooks(self._poster),
+            "webhook": webhooks or Webhooks(self._poster),
             "slack": slack or Slack(self._poster),
             "email": smtp or Smtp(),
         }
@@ -59,14 +63,18 @@ class Receivers:
         await self._poster.aclose()
 
     async def deliver(self, target: str, id: str, payload: bytes) -> Answer:
-        """`target` as `Notify.target` writes it: `env:NAME`, `slack:env:NAME` or `email:env:NAME`."""
+        """`target` as `Notify.target` writes it: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or `receiver:NAME`."""
         if not self._open:
             return Answer(False, "the gateway is stopping")
-        kind, _, rest = target.partition(":")
+        try:
+            kind, reference = self._addresses.kind_and_reference(target)
+        except Refused as error:
+            return Answer(False, str(error))
         receiver = self._kinds.get(kind)
         if receiver is None:
             return Answer(False, f"{target} is no kind of receiver that this version knows")
-        return Answer(*await receiver.deliver(target if kind == "env" else rest, id, payload))
+        accepted, said = await receiver.deliver(reference, id, payload)
+        return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
 
     async def deliver_all(self, letters: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
         """(target, id, payload) several at once, so that one receiver that hangs keeps no other waiting."""

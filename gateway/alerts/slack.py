@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -22,7 +23,7 @@ class Slack:
         self._poster, self._url_of = poster, url_of
 
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        url = self._url_of(reference)
+        url = await asyncio.to_thread(self._url_of, reference)
         if not url:
             return False, f"{reference} is not set in the gateway's environment"
         return await self._poster.post(url, orjson.dumps(message(orjson.loads(payload))), {"idempotency-key": id})

@@ -34,8 +34,8 @@ class Smtp:
         self._recipients_of, self._server, self._tls, self._timeout_s = recipients_of, server, tls, timeout_s
 
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        server = self._server()
-        recipients = [address for each in self._recipients_of(reference).split(",") if (address := each.strip())]
+        server, listed = self._server(), await asyncio.to_thread(self._recipients_of, reference)
+        recipients = [address for each in listed.split(",") if (address := each.strip())]
         encryption = server["tls"] or "starttls"
         port = server["port"] or str(PORTS.get(encryption, ""))
         if not recipients:

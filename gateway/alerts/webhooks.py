@@ -5,6 +5,7 @@ https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-w
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
@@ -31,7 +32,7 @@ class Webhooks:
         self._poster, self._url_of, self._secret_of, self._time = poster, url_of, secret_of, clock
 
     async def deliver(self, reference: str, id: str, payload: bytes) -> tuple[bool, str]:
-        url, secret = self._url_of(reference), self._secret_of(reference)
+        url, secret = await asyncio.to_thread(self._url_of, reference), self._secret_of(reference)
         if not url:
             return False, f"{reference} is not set in the gateway's environment"
         at = int(self._time())

@@ -80,7 +80,7 @@ class Admin:
         return json_response(await asyncio.to_thread(keys.listing, self._database, request.query_params.get("team")))
 
     async def create_key(self, request: Request, tenant: Tenant) -> Response:
-        """`{"team", "name"?, "scopes"?, "expires"?: "90d"}` → the secret, this once."""
+        """`{"team", "name"?, "scopes"?, "expires"?: "90d", "allowed_models"?}` → the secret, this once."""
         asked = await read_object(request)
         team, scopes = asked.get("team"), asked.get("scopes", ["inference"])
         if not isinstance(team, str):
@@ -95,16 +95,25 @@ class Admin:
             expires_at = time.time() + parse_duration(asked["expires"]) if "expires" in asked else None
         except ValueError as error:
             raise BadRequest(f"expires {error}.", param="expires") from error
-        secret, key = await asyncio.to_thread(
-            lambda: keys.create(
-                self._database,
-                team,
-                name=str(asked.get("name", ""))[:200],
-                scopes=scopes,
-                expires_at=expires_at,
-                actor=tenant.key.id,
+        allowed = asked.get("allowed_models")
+        if allowed is not None and not (isinstance(allowed, list) and all(isinstance(one, str) for one in allowed)):
+            raise BadRequest(
+                "allowed_models must be a list of names of backends, models or tiers.", param="allowed_models"
             )
-        )
+        try:
+            secret, key = await asyncio.to_thread(
+                lambda: keys.create(
+                    self._database,
+                    team,
+                    name=str(asked.get("name", ""))[:200],
+                    scopes=scopes,
+                    expires_at=expires_at,
+                    allowed_models=allowed,
+                    actor=tenant.key.id,
+                )
+            )
+        except ValueError as error:
+            raise BadRequest(f"{error}.", param="allowed_models") from error
         return json_response({"key": secret, "id": key.id, "team": team, "expires_at": expires_at}, 201)
 
     async def revoke_key(self, request: Request, tenant: Tenant) -> Response:

@@ -20,7 +20,7 @@ from gateway.dialects.messages_request import parse_prompt
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import may_go_to
-from gateway.routing.names import resolve
+from gateway.routing.names import permitted
 from gateway.settings.gateway import RequestLimits
 
 
@@ -35,7 +35,7 @@ class MessageRoutes:
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
         """`{"input_tokens": n}`. What is counted here is exact for OpenAI's tokenizers, about right for other families.
 
-        Raises UnknownModel.
+        Raises UnknownModel, Forbidden.
         """
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
@@ -44,7 +44,7 @@ class MessageRoutes:
         body = await decoded(body, headers.get(b"content-encoding", b""), limit)
         asked = parse_prompt(body, "", Controls(), headers)
         check_forwarding(asked, tenant.policy)
-        named = resolve(asked.model, tenant.policy, self._fleet.backends)
+        named = permitted(asked.model, tenant.policy, self._fleet.backends, tenant.access)
         only = named.rule is None or len(named.backends) == 1
         backend = named.backends[0] if only and named.backends else None
         tokens = None

@@ -11,26 +11,37 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.backends.fleet import Fleet
-from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Tenant
-from gateway.errors import BadRequest, UnknownModel
+from gateway.errors import BadRequest, Forbidden, UnknownModel
 from gateway.routing.candidates import may_go_to
+from gateway.routing.names import permitted
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 """What Anthropic's documentation has servers say that do not know when a model was made."""
 _PAGE, _MOST = 20, 1000
 
 
-def visible_models(policy: Policy, fleet: Fleet) -> list[tuple[str, str]]:
-    """(name, owner) of what a team may ask for: `auto`, its aliases, and the backends its data rule allows."""
-    found = {"auto": "thriftgate"}
-    for name, entry in policy.models.items():
-        found.setdefault(name, "thriftgate" if isinstance(entry, ModelRule) else entry)
+def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
+    """(name, owner) of what a key may ask for: `auto`, its policy's aliases, and the backends open to it that its data
+    rule allows."""
+    policy, access = tenant.policy, tenant.access
+    found = {}
+    for name, entry in {"auto": "", **policy.models}.items():
+        if access is None or _open(name, tenant, fleet):
+            found[name] = entry if isinstance(entry, str) and name != "auto" else "thriftgate"
     for backend in fleet.backends:
-        if may_go_to(backend, policy.data):
+        if may_go_to(backend, policy.data) and not (access and access.excludes(backend)):
             found.setdefault(backend.name, backend.kind)
             found.setdefault(backend.model, backend.kind)
     return list(found.items())
+
+
+def _open(name: str, tenant: Tenant, fleet: Fleet) -> bool:
+    try:
+        permitted(name, tenant.policy, fleet.backends, tenant.access)
+    except (Forbidden, UnknownModel):
+        return False
+    return True
 
 
 def _openai(name: str, owner: str) -> dict[str, Any]:
@@ -53,14 +64,14 @@ class Root:
         return json_response({"service": "thriftgate", "status": "live"})
 
     async def models(self, request: Request, tenant: Tenant) -> Response:
-        found = visible_models(tenant.policy, self._fleet)
+        found = visible_models(tenant, self._fleet)
         if "anthropic-version" in request.headers:
             return json_response(self._page(request, [name for name, _ in found]))
         return json_response({"object": "list", "data": [_openai(*pair) for pair in found]})
 
     async def model(self, request: Request, tenant: Tenant) -> Response:
         name = request.path_params["name"]
-        for known, owner in visible_models(tenant.policy, self._fleet):
+        for known, owner in visible_models(tenant, self._fleet):
             if known == name:
                 anthropic = "anthropic-version" in request.headers
                 return json_response(self._anthropic(name) if anthropic else _openai(name, owner))

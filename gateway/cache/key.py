@@ -111,6 +111,7 @@ class Keys:
         controls = request.controls
         around = (
             *(scope(tenant), epoch(tenant), self._revision, what),
+            *(() if tenant.access is None else (tenant.access.mark,)),
             *(request.dialect, controls.tier, controls.untouched, [beta.decode("latin-1") for beta in betas]),
         )
         return sha256(orjson.dumps(around))

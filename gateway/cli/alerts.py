@@ -15,13 +15,14 @@ from rich.table import Table
 
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.letters import GIVE_UP_S, Sent
-from gateway.alerts.receivers import Answer
+from gateway.alerts.receivers import Answer, Receivers
 from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.policy import Policy
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
+from gateway.settings.receivers import Addresses
 
 Result = TypeVar("Result")
 
@@ -104,7 +105,8 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
 
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:
     with open_database(settings) as database:
-        room = Alerts(database, lambda: policies)
+        addresses = Addresses(lambda: settings.known_receivers)
+        room = Alerts(database, lambda: policies, receivers=Receivers(addresses=addresses))
 
         async def asked() -> Result:
             await room.open()

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import orjson
 
+from gateway.cli.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.policy.load import PolicySet, load_policies
@@ -15,6 +16,7 @@ from gateway.policy.schema import json_schema
 from gateway.routing.choose import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
+from gateway.settings.receivers import Addresses, Refused
 from gateway.trials.judges import JUDGES
 
 
@@ -38,6 +40,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         policies = load_policies(settings.policies, settings.config.ceilings)
         problems = [
             *unknown_backends(settings, policies),
+            *_unknown_receivers(settings, policies),
             *_unreadable(settings, context.config or Path("gateway.yaml")),
         ]
         if problems:
@@ -46,9 +49,10 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
+    told = notes(settings.config.backends or (), list(policies.policies.values()))
     context.print(
-        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies]},
-        f"All is well: policies for {', '.join(teams)}.",
+        {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
+        "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
     )
 
 
@@ -61,6 +65,18 @@ def _unreadable(settings: Settings, config: Path) -> list[str]:
     except ValueError as error:
         return [f"{config}: routing.artefact: {error}"]
     return []
+
+
+def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
+    addresses, problems = Addresses(lambda: settings.known_receivers), []
+    for team, policy in policies.policies.items():
+        budgets = [each for budget in policy.budget for each in budget.notify]
+        for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
+            try:
+                addresses.kind_and_reference(notify.target)
+            except Refused as error:
+                problems.append(f"team {team}: notify: {error}")
+    return problems
 
 
 def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
@@ -83,6 +99,12 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
                 for name in names
                 if name not in fits
             ]
+        problems += [
+            f"team {team}: allowed_models: there is no backend, model or tier called {name!r}; "
+            f"there are {', '.join(sorted(known | models))}"
+            for name in policy.allowed_models or ()
+            if name not in known | models
+        ]
         judge, judges = policy.trials.judge, {*JUDGES, *(backend.name for backend in backends)}
         if judge not in judges:
             problems.append(

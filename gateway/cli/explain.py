@@ -57,7 +57,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     try:
         settings = context.settings()
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
-        tenant = Tenant(Key("explain", team), policy, epoch)
+        tenant = Tenant(Key("explain", team), policy, epoch, settings.config.closed_to(team))
         request = request_for(prompt, model, max_tokens)
         route, what_if = asyncio.run(_decide(settings, tenant, request, _pressures(settings, tenant)))
     except GatewayError as error:

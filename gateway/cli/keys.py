@@ -32,8 +32,21 @@ def keys() -> None:
 @click.option(
     "--scope", "scopes", multiple=True, type=click.Choice(store.SCOPES), help="Default: inference. Repeatable."
 )
+@click.option(
+    "--allowed-model",
+    "allowed_models",
+    multiple=True,
+    help="Only backends of this name, model or tier, as far as the policy allows them. Repeatable.",
+)
 @click.option("--expires", help="How long it lives, e.g. 90d; default: until revoked.")
-def create(context: Context, team: str, name: str, scopes: tuple[str, ...], expires: str | None) -> None:
+def create(
+    context: Context,
+    team: str,
+    name: str,
+    scopes: tuple[str, ...],
+    allowed_models: tuple[str, ...],
+    expires: str | None,
+) -> None:
     """Make a key for a team.
 
     \b
@@ -45,9 +58,20 @@ def create(context: Context, team: str, name: str, scopes: tuple[str, ...], expi
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--team") from error
     with open_database(context.settings()) as database:
-        secret, key = store.create(database, team, name=name, scopes=scopes or ("inference",), expires_at=expires_at)
+        try:
+            secret, key = store.create(
+                database,
+                team,
+                name=name,
+                scopes=scopes or ("inference",),
+                expires_at=expires_at,
+                allowed_models=allowed_models or None,
+            )
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="--allowed-model") from error
+    told = {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at}
     context.print(
-        {"key": secret, "id": key.id, "team": team, "scopes": sorted(key.scopes), "expires_at": expires_at},
+        {**told, "allowed_models": sorted(allowed_models) or None},
         f"{secret}\n\nThis is key {key.id} of team {team}. It is shown this once; keep it where your secrets are kept.",
     )
 

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import ip_address
+from functools import lru_cache
 from typing import Literal
-from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -13,6 +12,7 @@ from gateway.domain.policy import Section
 from gateway.domain.price_classes import Factor, TierKey, few_factors
 from gateway.domain.request import DialectName
 from gateway.domain.units import DurationS, TokenUsd, Usd
+from gateway.domain.whereabouts import host_of, private, providers_own
 
 Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
 TierName = Literal["small", "large", "hosted"]
@@ -93,9 +93,11 @@ class Backend(Section):
     )
     location: Literal["local", "hosted"] | None = Field(
         None,
-        description="Whose machines it runs on: local (the operator's own) or hosted; null: hosted by its tier, or "
-        "where its address is public or a name. A local one without a price counts as free.",
+        description="Whose machines it runs on: local (the operator's own) or hosted, to which no prompt goes under "
+        "`data.hosted: forbidden`. Null: local at a private address, hosted at a public one or a name; a known "
+        "provider's address is always hosted. A local one without a price counts as free.",
     )
+    teams: tuple[str, ...] | None = Field(None, description="Only these teams may use it; null: all.")
     region: str = Field("", description="Where it runs, for the data rule.")
     spot: bool = Field(False, description="May disappear at short notice; see `replicas.on_demand`.")
     spot_notice: str | None = Field(
@@ -135,23 +137,39 @@ class Backend(Section):
     @property
     def hosted(self) -> bool:
         """Do prompts leave the operator's machines?"""
-        return self.tier == "hosted" or self.location == "hosted"
+        return bool(self.why_hosted)
+
+    @property
+    def why_hosted(self) -> str:
+        """Why prompts to it count as leaving the operator's machines; empty where they do not. The tier is no reason
+        but where the file says `hosted`, which a proxy to a provider at a private address may need."""
+        explicit = "hosted" if self.tier == "hosted" and "tier" in self.model_fields_set else ""
+        return _why_hosted(self.kind, self.base_url, self.location, explicit)
 
     @property
     def own(self) -> bool:
         """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
+        if providers_own(self.base_url):
+            return False
         if self.location is not None:
             return self.location == "local"
         if self.kind in ("local", "simulated"):
             return True
-        return self.tier != "hosted" and _private(urlsplit(self.base_url).hostname or "")
+        return self.tier != "hosted" and private(self.base_url)
 
 
-def _private(host: str) -> bool:
-    """Is `host` a literal address, or the name, of this machine or of a private network?"""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_private
-    except ValueError:
-        return False
+@lru_cache(maxsize=4096)
+def _why_hosted(kind: Kind, base_url: str, location: str | None, tier: str) -> str:
+    if kind == "simulated":
+        return ""
+    if providers_own(base_url):
+        return f"{host_of(base_url)} is a provider's, whatever location says"
+    if not base_url and kind == "litellm":
+        return "without base_url litellm asks the model's provider, whatever location says"
+    if location is not None:
+        return "its location is hosted" if location == "hosted" else ""
+    if tier:
+        return "its tier is hosted and no location is given for it"
+    if not base_url:
+        return ""
+    return "" if private(base_url) else "its address is public, or a name that may lead anywhere"

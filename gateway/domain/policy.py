@@ -12,6 +12,10 @@ from gateway.domain.units import DelayS, DurationS, Share, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
+RECEIVER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+MOST_COUNT = 10**15
+"""Of any limit: counters are doubles in the state server, exact up to nine times as much."""
 
 Priority = Literal["interactive", "batch"]
 """Under load `interactive` is served before `batch`."""
@@ -76,7 +80,7 @@ class CachePolicy(Section):
 
 class ContextPolicy(Section):
     enabled: bool = Field(True, description="Drop context that does not fit the limit or the backend's window.")
-    max_input_tokens: int | None = Field(None, gt=0, description="Tokens of input to keep per request.")
+    max_input_tokens: int | None = Field(None, gt=0, le=MOST_COUNT, description="Tokens of input to keep per request.")
 
 
 Severity = Literal["info", "warning", "critical"]
@@ -96,17 +100,23 @@ class Notify(Section):
     email: Variable | None = Field(
         None, description="Instead: env:NAME of the variable that holds the recipients, separated by commas."
     )
+    receiver: Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)] | None = Field(
+        None, description="Instead: one of the operator's `receivers`; where there are any, only those may be named."
+    )
     severity: Severity = Field("info", description="Only alerts that are at least so severe: info, warning, critical.")
 
     @model_validator(mode="after")
     def _one_address(self) -> Notify:
-        if sum(address is not None for address in (self.webhook, self.slack, self.email)) != 1:
-            raise ValueError("give one of webhook, slack and email")
+        if sum(address is not None for address in (self.webhook, self.slack, self.email, self.receiver)) != 1:
+            raise ValueError("give one of webhook, slack, email and receiver")
         return self
 
     @property
     def target(self) -> str:
-        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME` or `email:env:NAME`."""
+        """How the receiver is written in lists and tables: `env:NAME`, `slack:env:NAME`, `email:env:NAME` or
+        `receiver:NAME`."""
+        if self.receiver is not None:
+            return f"receiver:{self.receiver}"
         if self.webhook is not None:
             return self.webhook
         return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
@@ -123,7 +133,10 @@ class Budget(Section):
     )
     limit_usd: Usd | None = Field(None, description="US dollars per window.")
     limit_tokens: int | None = Field(
-        None, gt=0, description="Instead: tokens per window, input and output, of backends that are not free."
+        None,
+        gt=0,
+        le=MOST_COUNT,
+        description="Instead: tokens per window, input and output, of backends that are not free.",
     )
     window: Literal["hour", "day", "week", "month", "total"] = Field("month", description="Calendar window.")
     timezone: str = Field("UTC", description="IANA zone in which windows begin.")
@@ -253,9 +266,9 @@ class Organisation(Section):
 
 
 class Rates(Section):
-    requests_per_minute: int | None = Field(None, gt=0, description="Requests admitted per minute.")
-    tokens_per_minute: int | None = Field(None, gt=0, description="Input and output tokens per minute.")
-    concurrent: int | None = Field(None, gt=0, description="Requests in progress at a time.")
+    requests_per_minute: int | None = Field(None, gt=0, le=MOST_COUNT, description="Requests admitted per minute.")
+    tokens_per_minute: int | None = Field(None, gt=0, le=MOST_COUNT, description="Input and output tokens per minute.")
+    concurrent: int | None = Field(None, gt=0, le=MOST_COUNT, description="Requests in progress at a time.")
 
 
 class LimitsPolicy(Rates):
@@ -310,6 +323,11 @@ class Policy(Section):
     mode: Literal["observe", "route"] = Field("route", description="observe: serve as asked, record the decision.")
     share: Share = Field(1.0, description="Share of requests that the decision applies to.")
     models: dict[str, ModelEntry] = Field(default_factory=dict, description="Name an app uses → rule, alias or list.")
+    allowed_models: tuple[Annotated[str, Field(min_length=1, max_length=200)], ...] | None = Field(
+        None,
+        max_length=1000,
+        description="Backends that the team may use, by name, model or tier; null: all. Aliases are followed first.",
+    )
     cache: CachePolicy = CachePolicy()
     context: ContextPolicy = ContextPolicy()
     budget: Budgets = Field((), description="One budget or a list.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gateway.domain.access import Access, access
 from gateway.domain.policy import Policy
 from gateway.domain.request import Controls
 
@@ -24,6 +25,8 @@ class Key:
     lineage: str = ""
     """Id of the first key of the chain that `keys rotate` made, its own where it was never rotated. Spend, limits and
     ownership belong to the lineage, so that a new secret changes none of them."""
+    allowed_models: frozenset[str] | None = None
+    """Besides the policy's: names of backends, of models, or tiers. None: all."""
 
     def __post_init__(self) -> None:
         if not self.lineage:
@@ -45,9 +48,13 @@ class Tenant:
     policy: Policy
     epoch: str = ""
     """Fingerprint of the policy: a changed policy never answers from the old one's cache."""
+    closed: frozenset[str] = frozenset()
+    """Names of backends that the operator opened to other teams only."""
     team: str = field(init=False)
     organisation: str = field(init=False)
     viewer: Viewer = field(init=False)
+    access: Access | None = field(init=False)
+    """None: it may use every backend."""
     yields: bool = field(init=False)
     """Does all that it asks give way to interactive requests?"""
 
@@ -56,6 +63,8 @@ class Tenant:
         object.__setattr__(self, "organisation", self.policy.organisation)
         shares = self.policy.data.share == "team"
         object.__setattr__(self, "viewer", Viewer(self.team, "" if shares else self.key.lineage))
+        allowed = access(self.team, self.policy.allowed_models, self.key.allowed_models, self.closed)
+        object.__setattr__(self, "access", allowed)
         object.__setattr__(self, "yields", self.policy.limits.priority == "batch")
 
     def batch(self, controls: Controls) -> bool:

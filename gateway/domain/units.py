@@ -15,6 +15,11 @@ PICO_PER_NANO = 1000
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
+LONGEST_S = 10 * 366 * 86400.0
+"""What clocks and the state server's expiry can be told of."""
+MOST_USD = 10**9
+"""Counters are nano-dollars in 64 bits, which end at nine billion dollars."""
+
 
 def parse_share(value: Any) -> float:
     """`"80%"` or `0.8` → 0.8. Raises ValueError outside 0..1."""
@@ -44,8 +49,8 @@ def parse_duration(value: Any) -> float:
         seconds = float(value)
     else:
         raise ValueError(f"must be a duration such as 90s, 30m, 24h or 7d, not {value!r}")
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"must be above 0, not {value!r}")
+    if not 0 < seconds <= LONGEST_S:
+        raise ValueError(f"must be above 0 and at most ten years, not {value!r}")
     return seconds
 
 
@@ -64,6 +69,8 @@ def parse_usd(value: Any) -> Decimal:
         raise ValueError(f"must be an amount in USD, not {value!r}") from None
     if not usd.is_finite() or usd < 0:
         raise ValueError(f"must be an amount in USD that is not negative, not {value!r}")
+    if usd > MOST_USD:
+        raise ValueError(f"must be at most {MOST_USD:,} USD, not {value!r}")
     return usd
 
 

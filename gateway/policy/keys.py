@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 SCOPES = ("inference", "usage", "admin")
 POLL_S = 0.4
+_MODEL_NAME = re.compile(r"[^,\x00-\x1f\x7f]{1,200}")
 
 
 def digest(secret: str | bytes) -> bytes:
@@ -46,12 +47,21 @@ def create(
     name: str = "",
     scopes: Iterable[str] = ("inference",),
     expires_at: float | None = None,
+    allowed_models: Iterable[str] | None = None,
     actor: str = "cli",
 ) -> tuple[str, Key]:
-    """A new key → (the secret, shown this once; what is kept of it). Raises ValueError for a name no team can have."""
+    """A new key → (the secret, shown this once; what is kept of it).
+
+    `allowed_models`: names of backends, of models, or tiers; None: all that the policy allows. Raises ValueError for a
+    name that no team or no model can have.
+    """
     check_team(team)
+    allowed = None if allowed_models is None else frozenset(allowed_models)
+    if allowed is not None and not all(_MODEL_NAME.fullmatch(model) for model in allowed):
+        raise ValueError("allowed models must be names without commas and control characters")
+    asked = Key("", team, name, frozenset(scopes), expires_at, allowed_models=allowed)
     with database.begin() as connection:
-        return _insert(connection, Key("", team, name, frozenset(scopes), expires_at), actor, f"team {team}")
+        return _insert(connection, asked, actor, f"team {team}")
 
 
 def revoke(database: Database, key_id: str, *, actor: str = "cli") -> list[str]:
@@ -94,6 +104,7 @@ def rotate(database: Database, key_id: str, *, grace_s: float = 0.0, actor: str 
             return None
         _audit(connection, actor, "key.revoke", key_id)
         twin = Key("", row.team, row.name, frozenset(row.scopes.split(",")), row.expires_at, row.lineage or row.id)
+        twin = replace(twin, allowed_models=_allowed(row))
         return _insert(connection, twin, actor, f"team {row.team}, replaces {key_id}")
 
 
@@ -111,6 +122,7 @@ def _insert(connection: Connection, asked: Key, actor: str, detail: str) -> tupl
             created_at=time.time(),
             expires_at=key.expires_at,
             lineage=key.lineage,
+            allowed_models=None if key.allowed_models is None else ",".join(sorted(key.allowed_models)),
         )
     )
     _audit(connection, actor, "key.create", id, detail)
@@ -168,7 +180,12 @@ def _audit(connection: Connection, actor: str, action: str, subject: str, detail
 def _key(row: Any) -> Key:
     ends = [moment for moment in (row.expires_at, row.revoked_at) if moment is not None]
     expires_at = min(ends) if ends else None
-    return Key(row.id, row.team, row.name, frozenset(row.scopes.split(",")), expires_at, row.lineage)
+    scopes = frozenset(row.scopes.split(","))
+    return Key(row.id, row.team, row.name, scopes, expires_at, row.lineage, _allowed(row))
+
+
+def _allowed(row: Any) -> frozenset[str] | None:
+    return None if row.allowed_models is None else frozenset(filter(None, row.allowed_models.split(",")))
 
 
 class KeyRing:

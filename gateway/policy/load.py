@@ -1,17 +1,18 @@
-"""policies/ → one immutable set, swapped whole; a bad reload keeps the old one and says so."""
+"""policies/ → one immutable set, swapped whole; a wrong file keeps its last good policy and is named."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.domain.policy import Policy
 from gateway.policy.schema import above_ceilings, under_ceilings
-from gateway.policy.watch import LOOK_S, changes, dates
+from gateway.policy.watch import LOOK_S, SUFFIXES, changes, dates
 from gateway.settings.files import ConfigError, load
 from gateway.settings.gateway import Ceilings
 
@@ -27,6 +28,8 @@ class PolicySet:
 
     policies: Mapping[str, Policy] = field(default_factory=dict)
     epochs: Mapping[str, str] = field(default_factory=dict)
+    files: Mapping[Path, Policy] = field(default_factory=dict)
+    """What each file said, before the operator's ceilings."""
 
     def find(self, team: str) -> tuple[Policy, str]:
         """The team's own policy or the default one under the team's name, with its fingerprint."""
@@ -38,33 +41,78 @@ class PolicySet:
 
 def load_policies(folders: Sequence[Path], ceilings: Ceilings) -> PolicySet:
     """Read and validate every `*.yaml` in `folders`. Raises ConfigError naming every mistake in every file."""
-    problems: list[str] = []
-    found: dict[str, Policy] = {}
-    origin: dict[str, Path] = {}
-    for path in (path for folder in folders for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")])):
-        try:
-            policy = load(path, Policy)
-        except ConfigError as error:
-            problems += error.problems
-            continue
-        problems += [f"{path}: {problem}" for problem in above_ceilings(policy, ceilings)]
-        if policy.team in found:
-            problems.append(f"{path}: team: {policy.team!r} has its policy in {origin[policy.team]} already; keep one")
-        found[policy.team], origin[policy.team] = policy, path
+    fresh, problems = reload_policies(folders, ceilings, PolicySet())
     if problems:
         raise ConfigError(problems)
-    return _build(found, ceilings)
+    return fresh
 
 
-def _build(found: Mapping[str, Policy], ceilings: Ceilings) -> PolicySet:
+def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet) -> tuple[PolicySet, tuple[str, ...]]:
+    """What is in force from now on, and every mistake in every file.
+
+    A wrong file is that file's trouble alone: its policy stays as in `last`, the others' changes take effect.
+    """
+    problems: list[str] = []
+    claims: dict[str, dict[Path, Policy]] = {}
+    for path, folder in _files(folders, last, problems):
+        policy = _read(path, folder, ceilings, problems) or last.files.get(path)
+        if policy is not None:
+            claims.setdefault(policy.team, {})[path] = policy
+    return _build(_settled(claims, last, problems), ceilings), tuple(problems)
+
+
+def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, problems: list[str]) -> dict[Path, Policy]:
+    """One file per team. Of several, the one that was the team's before; another keeps the policy that it had."""
+    files: dict[Path, Policy] = {}
+    for team, claim in claims.items():
+        before = [path for path in claim if path in last.files and last.files[path].team == team]
+        owner = next(iter(claim)) if len(claim) == 1 else next(iter(before), None)
+        if owner is not None:
+            files[owner] = claim[owner]
+        first = owner or min(claim)
+        problems += [
+            f"{path}: team: {team!r} has its policy in {first} already; keep one"
+            for path in sorted(set(claim) - {first})
+        ]
+        for path in set(claim) - {owner}:
+            if path in last.files and last.files[path].team not in claims:
+                files[path] = last.files[path]
+    return files
+
+
+def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Iterator[tuple[Path, Path]]:
+    """Each policy file with its folder; those of `last` where a folder cannot be listed."""
+    for folder in folders:
+        try:
+            with os.scandir(folder) as entries:
+                names = sorted(entry.name for entry in entries if entry.name.endswith(SUFFIXES))
+        except OSError as error:
+            problems.append(f"{folder}: cannot be listed: {error.strerror}; its policies stay as they are")
+            names = sorted(path.name for path in last.files if path.parent == folder)
+        yield from ((folder / name, folder) for name in names)
+
+
+def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str]) -> Policy | None:
+    """None, and why in `problems`, where the file cannot be in force as it is."""
+    try:
+        policy = load(path, Policy, within=folder)
+    except ConfigError as error:
+        problems += error.problems
+        return None
+    above = [f"{path}: {problem}" for problem in above_ceilings(policy, ceilings)]
+    problems += above
+    return None if above else policy
+
+
+def _build(files: Mapping[Path, Policy], ceilings: Ceilings) -> PolicySet:
     policies = {DEFAULT: under_ceilings(Policy(team=DEFAULT), ceilings)}
-    policies |= {team: under_ceilings(policy, ceilings) for team, policy in found.items()}
-    return PolicySet(policies, {team: _fingerprint(policy) for team, policy in policies.items()})
+    policies |= {policy.team: under_ceilings(policy, ceilings) for policy in files.values()}
+    return PolicySet(policies, {team: _fingerprint(policy) for team, policy in policies.items()}, files)
 
 
 def _fingerprint(policy: Policy) -> str:
     return hashlib.sha256(
-        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing"}).encode()
+        policy.model_dump_json(exclude={"budget", "limits", "alerts", "pacing", "allowed_models"}).encode()
     ).hexdigest()[:16]
 
 
@@ -79,26 +127,29 @@ class Policies:
         self._dates = dates(folders)  # before they are read: what changes meanwhile is read again
         self.current = load_policies(folders, ceilings)
         self.problem = ""
-        """Why the last reload was refused; empty when it was not."""
+        """Which files the last reload refused, and why; empty when none."""
 
     def on_change(self, listener: Callable[[], None]) -> None:
         self._listeners.append(listener)
 
     async def reload(self) -> bool:
-        """Swap to what the files say now; on a mistake keep the old set. True when swapped."""
+        """Swap to what the files say now; a wrong file's policy stays as it was. True when none is wrong."""
         try:
-            fresh = await asyncio.to_thread(load_policies, self._folders, self._ceilings)
-        except ConfigError as error:
+            fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
+            if fresh != self.current:
+                self.current = fresh
+                self._reloads += 1
+                for listener in self._listeners:
+                    listener()
+                log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
+        except Exception as error:  # whatever a file managed to do: the next edit is read again
+            problems = (f"policies cannot be read: {type(error).__name__}",)
+            log.exception("policies not reloaded")
+        self.problem = "\n".join(problems)
+        if problems:
             self._failures += 1
-            self.problem = str(error)
-            log.error("policies not reloaded, the last good ones stay in force:\n%s", error)
-            return False
-        self.current, self.problem = fresh, ""
-        self._reloads += 1
-        for listener in self._listeners:
-            listener()
-        log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
-        return True
+            log.error("policies not reloaded, the last good ones stay in force:\n%s", self.problem)
+        return not problems
 
     async def adopt(self, ceilings: Ceilings) -> None:
         """Hold the teams to other ceilings from now on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from gateway.domain.tenant import Tenant
 from gateway.errors import ExpiredKey, InvalidKey, Overloaded
@@ -13,7 +14,11 @@ from gateway.policy.load import Policies
 class Tenants:
     """Default-deny. Tenants are built once per key and policy set, then found by one dictionary look-up."""
 
-    def __init__(self, ring: KeyRing, policies: Policies) -> None:
+    def __init__(
+        self, ring: KeyRing, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
+    ) -> None:
+        """`closed_to`: team → names of backends that the operator opened to other teams only."""
+        self._closed_to = closed_to
         self._ring = ring
         self._policies = policies
         self._known: dict[bytes, Tenant] = {}
@@ -54,4 +59,4 @@ class Tenants:
                 "`thriftgate keys create --team NAME` makes one."
             )
         policy, epoch = self._policies.current.find(key.team)
-        return Tenant(key, policy, epoch)
+        return Tenant(key, policy, epoch, self._closed_to(key.team))

@@ -98,8 +98,8 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     data = demand.data
     if not ways(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
-    if data.hosted == "forbidden" and backend.hosted:
-        return "data", "the policy forbids hosted backends"
+    if data.hosted == "forbidden" and (hosted := backend.why_hosted):
+        return "data", f"the policy forbids hosted backends: {hosted}"
     if data.regions and backend.region not in data.regions:
         where = f"region {backend.region}" if backend.region else "no region is given for it"
         return "data", f"{where}; the policy allows {', '.join(data.regions)}"
@@ -116,7 +116,7 @@ def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
 
 def may_go_to(backend: Backend, data: DataPolicy) -> bool:
     """May a prompt go there, by the policy's data rule?"""
-    return not (backend.hosted and data.hosted == "forbidden") and (not data.regions or backend.region in data.regions)
+    return not (data.hosted == "forbidden" and backend.hosted) and (not data.regions or backend.region in data.regions)
 
 
 def room_for_output(backend: Backend, demand: Demand) -> int:

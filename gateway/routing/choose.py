@@ -9,6 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
+from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.lazy import Lazy
 from gateway.domain.learned import Learned
@@ -27,7 +28,7 @@ from gateway.routing.continuity import Continuity
 from gateway.routing.counterfactual import Case
 from gateway.routing.decide import Choice, by_cost, choose
 from gateway.routing.lengths import OutputLengths
-from gateway.routing.names import Named, resolve
+from gateway.routing.names import Named, permitted
 from gateway.routing.planned import Planned, knows, planned
 from gateway.routing.promise import promise
 from gateway.routing.strategy import share_of
@@ -109,7 +110,7 @@ class Router:
         self._judge_again_at = float("-inf")
         """Loop time before which nobody tries again to load it, since it failed."""
         self._lengths = OutputLengths()
-        self._names: dict[tuple[str, int], tuple[Policy, Named]] = {}
+        self._names: dict[tuple[str, int], tuple[Policy | Access, Named]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
         self._counts["planned"] = 0
 
@@ -120,7 +121,7 @@ class Router:
 
         Raises UnknownModel, NoBackend, NoAdequateBackend, ContextTooLong, or Forbidden for the data rule.
         """
-        named = self._named(request.model, tenant.policy)
+        named = self._named(request.model, tenant.policy, tenant.access)
         if named.rule is not None and len(named.backends) > 1 and not self._judge.ready:
             await self._prepare(record)
         route = self._decide(named, request, tenant, estimate, record.session)
@@ -155,11 +156,17 @@ class Router:
             return False
         return named.rule is not None and len(named.backends) > 1
 
-    def _named(self, model: str, policy: Policy) -> Named:
-        """As `resolve`, which gives the same answer as long as the policy is the same object. Raises NoBackend too."""
-        key = model, id(policy)
+    def check(self, model: str, tenant: Tenant) -> None:
+        """Raises Forbidden where no backend that `model` may mean is open to the tenant, UnknownModel, NoBackend."""
+        self._named(model, tenant.policy, tenant.access)
+
+    def _named(self, model: str, policy: Policy, access: Access | None = None) -> Named:
+        """As `permitted`, which gives the same answer as long as its arguments are the same objects. Raises NoBackend
+        too."""
+        of = policy if access is None else access  # which belongs to one tenant, and so to one policy
+        key = model, id(of)
         known = self._names.get(key)
-        if known is not None and known[0] is policy:
+        if known is not None and known[0] is of:
             return known[1]
         if not self._backends:
             raise NoBackend(
@@ -167,16 +174,18 @@ class Router:
                 "OPENAI_API_KEY, or install the local model (`pip install thriftgate[local]`, "
                 "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
             )
-        named = resolve(model, policy, self._backends)
+        named = permitted(model, policy, self._backends, access)
         if len(self._names) >= _MOST_NAMES:
             self._names.clear()
-        self._names[key] = policy, named
+        self._names[key] = of, named
         return named
 
     def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
         """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
         `route` does."""
-        return self._decide(self._named(request.model, tenant.policy), request, tenant, estimate, session)
+        return self._decide(
+            self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
+        )
 
     def _decide(
         self, named: Named, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
 from gateway.domain.policy import ModelRule, Policy
-from gateway.errors import UnknownModel
+from gateway.errors import Forbidden, UnknownModel
 
 
 class Named(NamedTuple):
@@ -19,8 +20,23 @@ class Named(NamedTuple):
     """Names in the rule that no backend has."""
 
 
-def resolve(model: str, policy: Policy, backends: Sequence[Backend]) -> Named:
-    """The policy first, then a backend's own name, then every backend of that model. Raises UnknownModel."""
+def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> Named:
+    """As `resolve`, but only the backends that the tenant may use. Raises Forbidden where none is left."""
+    if access is None:
+        return resolve(model, policy, backends)
+    named = resolve(model, policy, backends, [each for each in backends if not access.excludes(each)])
+    found = tuple(each for each in named.backends if not access.excludes(each))
+    if named.backends and not found:
+        why = "; ".join(dict.fromkeys(access.excludes(each) for each in named.backends))
+        raise Forbidden(
+            f"The model {model!r} may not be used: {why}. Ask for another; GET /v1/models lists those that you may use."
+        )
+    return named._replace(backends=found)
+
+
+def resolve(model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None) -> Named:
+    """The policy first, then a backend's own name, then every backend of that model. Raises UnknownModel, which names
+    those `offered` (all if None)."""
     rule = policy.rule(model)
     if isinstance(rule, ModelRule):
         return _chosen_from(rule, backends)
@@ -30,8 +46,9 @@ def resolve(model: str, policy: Policy, backends: Sequence[Backend]) -> Named:
         found = [each for each in backends if each.tier == wanted]
     if not found:
         alias = f" (the policy's alias leads to {wanted!r}, which no backend is called)" if wanted != model else ""
+        names = known(policy, backends if offered is None else offered)
         raise UnknownModel(
-            f"The model {model!r} does not exist here{alias}. Use one of: {', '.join(known(policy, backends))}.",
+            f"The model {model!r} does not exist here{alias}. Use one of: {', '.join(names)}.",
             param="model",
         )
     return Named(tuple(found))

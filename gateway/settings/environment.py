@@ -56,13 +56,18 @@ def provider_keys() -> dict[str, str]:
 
 
 def receiver(reference: str) -> str:
-    """The URL or mail addresses behind a policy's `env:NAME`; empty while the operator has not set it."""
+    """The URL or mail addresses behind `env:NAME` or `file:PATH`; empty while it is not set. May block."""
+    if reference.startswith("file:"):
+        try:
+            return Path(reference.removeprefix("file:")).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError):
+            return ""
     return os.environ.get(reference.removeprefix("env:"), "")
 
 
 def receiver_secret(reference: str) -> str:
     """What is sent to the URL behind `env:NAME` is signed with NAME_SECRET; empty: with nothing."""
-    return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "")
+    return os.environ.get(f"{reference.removeprefix('env:')}_SECRET", "") if reference.startswith("env:") else ""
 
 
 def smtp_settings() -> dict[str, str]:

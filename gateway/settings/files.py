@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -9,6 +10,9 @@ from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+
+from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
+from gateway.settings.regular_file import Unreadable, read_text
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -21,67 +25,60 @@ class ConfigError(ValueError):
         super().__init__("\n".join(self.problems))
 
 
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2 booleans: a bare `off`, `no` or `on` is a word, not a truth value."""
+MOST_PROBLEMS = 20
+"""Told of one file; who mends them sees the others then."""
+_SHOWN = 120
+"""Characters of a value that a complaint repeats."""
+_SENTENCE = 500
+"""Characters of a validator's own complaint, which may repeat a value too."""
 
 
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
-)
+def shown(text: str, most: int = _SHOWN) -> str:
+    """`text` of a file as a complaint repeats it: at most so many characters, on one line."""
+    text = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
-def _construct_unique(loader: Any, node: Any) -> dict[Any, Any]:
-    seen: set[Any] = set()
-    for key_node, _ in node.value:
-        if key_node.value in seen:
-            raise yaml.constructor.ConstructorError(
-                None, None, f"the key {key_node.value!r} is there twice", key_node.start_mark
-            )
-        seen.add(key_node.value)
-    mapping: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
-    return mapping
+def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model:
+    """The file's content as `model`. `within`: it is a team's and has to be a regular file of that folder.
 
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
-
-
-def load(path: Path, model: type[Model]) -> Model:
-    """The file's content as `model`. Raises ConfigError with every mistake found."""
+    Raises ConfigError with every mistake found, for whatever is wrong with it.
+    """
+    bounds = OPERATOR if within is None else TEAM
+    name = shown(os.fsencode(path).decode("utf-8", "backslashreplace"))
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_text(path, within, bounds.size_bytes)
     except FileNotFoundError:
-        raise ConfigError([f"{path}: no such file; check the path"]) from None
+        raise ConfigError([f"{name}: no such file; check the path"]) from None
+    except Unreadable as error:
+        raise ConfigError([f"{name}: {error}"]) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError([f"{path}: cannot be read: {error}"]) from error
-    return parse(text, model, str(path))
+        reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
+        raise ConfigError([f"{name}: cannot be read: {reason}"]) from error
+    return parse(text, model, name, bounds)
 
 
-def parse(text: str, model: type[Model], name: str) -> Model:
-    """`text` as `model`; `name` is what complaints call it. Raises ConfigError."""
-    loader = _Loader(text)
+def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -> Model:
+    """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
     try:
-        root = loader.get_single_node()
-        data = {} if root is None else loader.construct_document(root)
-    except (yaml.MarkedYAMLError, yaml.reader.ReaderError, RecursionError) as error:
+        root, data = read(text, bounds)
+    except Exception as error:  # PyYAML's own and, of values that it did not expect, any other
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise ConfigError([f"{name}{line}: not valid YAML: {problem}"]) from error
-    finally:
-        loader.dispose()
+        problem = getattr(error, "problem", None) or str(error).partition("\n")[0] or type(error).__name__
+        raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
     if not isinstance(data, dict):
         raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise ConfigError(
-            "{}:{}: {}{}".format(name, *_place(root, problem["loc"]), _remedy(problem))
-            for problem in _meant(error.errors(include_url=False))
-        ) from error
+        problems = _meant(error.errors(include_url=False))
+        told = ["{}:{}: {}{}".format(name, *_place(root, one["loc"]), _remedy(one)) for one in problems[:MOST_PROBLEMS]]
+        if len(problems) > MOST_PROBLEMS:
+            told.append(f"{name}: and {len(problems) - MOST_PROBLEMS} mistakes more")
+        raise ConfigError(told) from error
+    except Exception as error:  # a value that no validator expected; the file is at fault, not the gateway
+        raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
@@ -110,7 +107,7 @@ def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, st
             line = node.start_mark.line + 1
         elif isinstance(step, str) and _BRANCH.search(step):
             continue
-        steps.append(str(step))
+        steps.append(shown(str(step)))
     return line, ".".join(steps) + ": " if steps else ""
 
 
@@ -121,11 +118,18 @@ def _remedy(problem: Any) -> str:
         case "missing":
             return "is missing; add it"
         case "value_error":
-            return str(problem["ctx"]["error"])
+            return shown(str(problem["ctx"]["error"]), _SENTENCE)
         case "literal_error":
-            return f"must be {problem['ctx']['expected']}, not {problem['input']!r}"
+            return f"must be {problem['ctx']['expected']}, not {_input(problem)}"
         case "string_pattern_mismatch":
-            return f"must match {problem['ctx']['pattern']}, not {problem['input']!r}"
+            return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
         case _:
             message = str(problem["msg"])
-            return message[:1].lower() + message[1:] + f", not {problem['input']!r}"
+            return message[:1].lower() + message[1:] + f", not {_input(problem)}"
+
+
+def _input(problem: Any) -> str:
+    try:
+        return shown(repr(problem["input"]))
+    except ValueError:  # an integer of thousands of digits has no decimal form
+        return "that number"

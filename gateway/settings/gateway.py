@@ -6,16 +6,17 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Forwarded, Organisation, Section
+from gateway.domain.policy import RECEIVER_NAME, Forwarded, Organisation, Section
 from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
+from gateway.settings.receivers import Known, ReceiverSettings
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -163,6 +164,9 @@ class GatewayConfig(Section):
     routing: RoutingSettings = RoutingSettings()
     local_model: LocalModelSettings = LocalModelSettings()
     backends: tuple[Backend, ...] | None = Field(None, description="[]: none; absent: found at start.")
+    receivers: dict[Annotated[str, Field(pattern=RECEIVER_NAME, max_length=64)], ReceiverSettings] | None = Field(
+        None, description="Name → where alerts may go; policies then name only these. Null: env:NAME in policies."
+    )
     admin_api: bool = Field(False, description="Open /admin/* to keys with the admin scope.")
 
     @field_validator("compression", mode="before")
@@ -179,6 +183,10 @@ class GatewayConfig(Section):
             if names.count(name) > 1:
                 raise ValueError(f"two backends are called {name!r}; give each its own name")
         return backends
+
+    def closed_to(self, team: str) -> frozenset[str]:
+        """Names of backends that only other teams may use."""
+        return frozenset(each.name for each in self.backends or () if each.teams is not None and team not in each.teams)
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,6 +263,12 @@ class Settings:
     paths: Paths
     policies: tuple[Path, ...]
     """Folders of policy files; none: the built-in default policy alone."""
+    reserved: frozenset[str] = frozenset()
+    """Environment variables that the operator's file refers to."""
+
+    @property
+    def known_receivers(self) -> Known:
+        return Known(self.config.receivers, self.reserved)
 
     @property
     def database_url(self) -> str:
@@ -277,7 +291,15 @@ def load_settings(
             raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
     loaded = load(config, GatewayConfig) if config else GatewayConfig()
     where = str(config) if config else "defaults"
-    return Settings(_resolve(loaded, where, keys), Paths((data_dir or default_data_dir()).absolute()), tuple(policies))
+    paths = Paths((data_dir or default_data_dir()).absolute())
+    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded))
+
+
+def _variables(config: GatewayConfig) -> frozenset[str]:
+    """Names in `env:NAME` wherever a secret may stand."""
+    references = [config.state.redis_url, config.ledger.database_url]
+    references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
+    return frozenset(each.removeprefix("env:") for each in references if each and each.startswith("env:"))
 
 
 def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:

@@ -37,6 +37,7 @@ keys = Table(
     Column("expires_at", Float),
     Column("revoked_at", Float),
     Column("lineage", String(32), nullable=False, server_default=""),  # id of the first key of a chain of rotations
+    Column("allowed_models", Text),  # comma-separated; NULL: all
 )
 
 audit = Table(

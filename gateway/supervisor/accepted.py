@@ -40,7 +40,7 @@ class Accepted:
         self.path.replace(self._aside)
         fresh.replace(self.path)
         self._before = self.settings
-        self.settings = replace(self.settings, config=read.config)
+        self.settings = replace(self.settings, config=read.config, reserved=read.reserved)
         return self.settings
 
     def revert(self) -> Settings:

@@ -17,6 +17,7 @@ from gateway.ledger.writer import Writer
 from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
+from gateway.settings.receivers import Addresses, Known
 from gateway.state.sql import Database
 from gateway.supervisor.figures import Figure
 
@@ -60,8 +61,10 @@ class Everyone(Mapping[str, Policy]):
 class Books:
     """One per host. A database that is away is waited for; meanwhile the journals grow."""
 
-    def __init__(self, settings: Settings, policies: Policies) -> None:
-        """Raises ConfigError for a database URL that cannot be meant."""
+    def __init__(self, settings: Settings, policies: Policies, *, known: Callable[[], Known] | None = None) -> None:
+        """`known`: the receivers that the operator's file names now. Raises ConfigError for a database URL that cannot
+        be meant."""
+        self._addresses = Addresses(known or (lambda: settings.known_receivers))
         try:
             self._database = Database(settings.database_url)
         except (ArgumentError, NoSuchModuleError, ModuleNotFoundError) as error:
@@ -108,8 +111,12 @@ class Books:
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
+        from gateway.alerts.receivers import Receivers
 
-        alerts = self._alerts = Alerts(self._database, self._teams, organisations=self._organisations)
+        receivers = Receivers(addresses=self._addresses)
+        alerts = self._alerts = Alerts(
+            self._database, self._teams, organisations=self._organisations, receivers=receivers
+        )
         try:
             await alerts.open()
             self._notice = alerts.notice

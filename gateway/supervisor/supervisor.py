@@ -92,7 +92,7 @@ class Supervisor:
                 self._nursery.rest()
 
     def _run(self, policies: Policies) -> None:
-        books = Books(self._settings, policies)
+        books = Books(self._settings, policies, known=lambda: self._settings.known_receivers)
         lock = occupy(self._settings.paths)
         try:
             self._accepted.keep()

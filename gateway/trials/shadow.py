@@ -18,6 +18,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import Route
 from gateway.domain.tasks import Tasks
+from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
 from gateway.ledger.evidence import Finding, write
 from gateway.pipeline import Pipeline
@@ -129,7 +130,7 @@ class Shadows:
 
     async def _compare(self, job: Sample, pipeline: Pipeline) -> Finding | None:
         backend = pipeline.fleet.get(job.asks)
-        if backend is None or not pipeline.fleet.state(backend).available:
+        if backend is None or not _open(backend, job.record.tenant) or not pipeline.fleet.state(backend).available:
             return None
         calls = _Calls(pipeline, self._purse, self._prices, job)
         judge = _judge(pipeline, job, calls)
@@ -185,10 +186,16 @@ class _Calls:
 
 def _judge(pipeline: Pipeline, job: Sample, calls: _Calls) -> Judge | None:
     """None: the policy names a backend that is not there, or that its data rule keeps prompts from."""
-    policy = job.record.tenant.policy
-    if known := JUDGES.get(policy.trials.judge):
+    tenant = job.record.tenant
+    name = tenant.policy.trials.judge
+    if known := JUDGES.get(name):
         return known()
-    backend = pipeline.fleet.get(policy.trials.judge)
-    if backend is None or not may_go_to(backend, policy.data):
+    backend = pipeline.fleet.get(name)
+    if backend is None or not _open(backend, tenant):
         return None
     return Blind(backend.name, partial(calls.judge, backend))
+
+
+def _open(backend: Backend, tenant: Tenant) -> bool:
+    """May the tenant's prompts go there, by the policy's data rule and by what it may use?"""
+    return may_go_to(backend, tenant.policy.data) and not (tenant.access and tenant.access.excludes(backend))

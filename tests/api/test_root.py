@@ -8,6 +8,7 @@ from openai.types import Model
 
 from gateway.api.root import visible_models
 from gateway.domain.policy import DataPolicy, Policy
+from gateway.domain.tenant import Key, Tenant
 from tests.api.conftest import Building
 
 ANTHROPIC = {"anthropic-version": "2023-06-01"}
@@ -79,6 +80,6 @@ async def test_a_page_that_there_is_not_is_a_400(building: Building, query: str)
     [DataPolicy(hosted="forbidden"), DataPolicy(regions=("eu",)), DataPolicy(hosted="forbidden", regions=("us",))],
 )
 def test_backends_that_the_data_rule_forbids_are_not_shown(building: Building, rule: DataPolicy) -> None:
-    names = dict(visible_models(Policy(team="a", data=rule), building.house.fleet))
+    names = dict(visible_models(Tenant(Key("k", "a"), Policy(team="a", data=rule)), building.house.fleet))
     assert "far" not in names
     assert "auto" in names

@@ -65,7 +65,8 @@ def test_keys_of_before_lineages_are_their_own(any_database: Database) -> None:
     key = {"id": "key_old", "digest": b"d", "team": "search", "name": "", "scopes": "inference", "created_at": 1.0}
     with any_database.begin() as connection:
         connection.execute(insert(keys).values(key))
-        connection.execute(text("ALTER TABLE keys DROP COLUMN lineage"))
+        for name in ("lineage", "allowed_models"):
+            connection.execute(text(f"ALTER TABLE keys DROP COLUMN {name}"))
         for name in ("waited_ms", "service_tier", "unpriced", "doubt"):  # all that later migrations add
             connection.execute(text(f"ALTER TABLE ledger DROP COLUMN {name}"))
         for name in ("service_tier", "unpriced"):

@@ -1,0 +1,36 @@
+"""What `thriftgate check` says of where backends run: what the operator's word changes, and what an upgrade changes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Policy
+from gateway.domain.whereabouts import private, providers_own
+
+
+def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:
+    """A sentence for each backend whose location is not what its address alone says, or said before this version."""
+    closed = sorted(policy.team for policy in policies if policy.data.hosted == "forbidden")
+    return [note for backend in backends for note in _of(backend, closed)]
+
+
+def _of(backend: Backend, closed: Sequence[str]) -> Iterator[str]:
+    name = f"backends.{backend.name}"
+    if backend.location == "local" and backend.hosted:
+        yield f"{name}: location: local is not followed: {backend.why_hosted}."
+    elif backend.location == "local" and not private(backend.base_url):
+        yield f"{name}: location: local is followed though its address is not private: prompts count as staying."
+    elif backend.location == "hosted" and private(backend.base_url):
+        yield f"{name}: location: hosted is followed though its address is private: prompts count as leaving."
+    elif backend.tier == "hosted" and backend.hosted and backend.location is None and private(backend.base_url):
+        yield f"{name}: counts as hosted by its tier though its address is private; location: local would change that."
+    before = backend.tier == "hosted" or backend.location == "hosted"
+    if before == backend.hosted:
+        return
+    rule = f"teams under data.hosted: forbidden ({', '.join(closed) or 'none today'})"
+    if backend.hosted:
+        remedy = "" if providers_own(backend.base_url) else "; location: local says that the machine is your own"
+        yield f"{name}: hosted from this version on, since {backend.why_hosted}: {rule} reach it no more{remedy}."
+    else:
+        yield f"{name}: local from this version on: {rule} reach it now; location: hosted prevents that."

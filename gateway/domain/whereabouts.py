@@ -1,0 +1,63 @@
+"""Whose machines an address is of, as far as the address itself tells: no name is ever looked up.
+
+A name may lead anywhere, today here and tomorrow there, so it counts as hosted until the operator says otherwise. What
+is known to be a provider's is hosted whatever anybody says.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address, ip_network
+from urllib.parse import urlsplit
+
+_PROVIDERS = re.compile(
+    r"(?:.+\.)?(?:"
+    r"openai\.com|openai\.azure\.com|openai\.azure\.us|ai\.azure\.com|cognitiveservices\.azure\.com|anthropic\.com|claude\.com"
+    r"|(?:.+-)?aiplatform\.googleapis\.com|generativelanguage\.googleapis\.com|mistral\.ai|groq\.com|openrouter\.ai"
+    r"|deepseek\.com|x\.ai|cohere\.(?:ai|com)|together\.(?:ai|xyz)|cerebras\.ai|sambanova\.ai|fireworks\.ai|deepinfra\.com"
+    r"|dashscope(?:-[a-z]+)?\.aliyuncs\.com|moonshot\.(?:ai|cn)|perplexity\.ai|voyageai\.com|jina\.ai|ai21\.com"
+    r"|bedrock(?:-[a-z]+)*(?:\.[a-z0-9-]+)?\.(?:amazonaws\.com(?:\.cn)?|api\.aws)|huggingface\.(?:co|cloud)|replicate\.com"
+    r"|api\.nvidia\.com|githubcopilot\.com|models\.github\.ai|bigmodel\.cn|z\.ai|minimax\.(?:io|chat)|minimaxi\.com"
+    r"|siliconflow\.(?:cn|com)|volces\.com|novita\.ai|hyperbolic\.xyz|nebius\.(?:ai|com)|lambda\.ai|baseten\.co"
+    r"|gateway\.ai\.cloudflare\.com|api\.cloudflare\.com|databricks\.com|azuredatabricks\.net|watsonx\.ai|ml\.cloud\.ibm\.com"
+    r"|anyscale\.com|featherless\.ai|inference\.net|scaleway\.ai|ovhcloud\.com|friendli\.ai|upstage\.ai|reka\.ai|writer\.com"
+    r")"
+)
+"""Domains under which providers serve models, with all below them."""
+_LOOPBACK = ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128")
+_PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
+_OURS = tuple(ip_network(network) for network in (*_LOOPBACK, *_PRIVATE))
+"""Not all of what the standard library calls private, which knows addresses that lead to
+public ones through a translator too."""
+
+
+def host_of(url: str) -> str:
+    """Without the dot that ends a full name. Empty for a unix socket and for what is no address."""
+    try:
+        return (urlsplit(url).hostname or "").rstrip(".").lower()
+    except ValueError:
+        return "?"
+
+
+@lru_cache(maxsize=4096)
+def providers_own(url: str) -> bool:
+    """Is the host one under which a known provider serves models?"""
+    return _PROVIDERS.fullmatch(host_of(url)) is not None
+
+
+@lru_cache(maxsize=4096)
+def private(url: str) -> bool:
+    """Is it a unix socket, the loopback interface or a literal address of a private network?"""
+    if url.startswith(("unix:", "http+unix:")):
+        return True
+    host = host_of(url)
+    if host == "localhost":
+        return True
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return False
+    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return any(address in network for network in _OURS)

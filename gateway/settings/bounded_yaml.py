@@ -1,0 +1,124 @@
+"""YAML within bounds: what one file may cost to read does not depend on who wrote it.
+
+PyYAML keeps about a kilobyte per node, follows aliases without counting, and converts numbers of any length.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+
+MOST_DIGITS = 40
+"""Characters of a number or date; converting a longer one takes quadratic time, and no setting needs it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a file may hold. `nodes`: keys and values, those behind an alias counted as often as it stands."""
+
+    size_bytes: int
+    nodes: int
+    depth: int
+
+
+OPERATOR = Bounds(size_bytes=16 * 2**20, nodes=1_000_000, depth=40)
+"""Of gateway.yaml: whoever writes it may do anything to the gateway anyway."""
+TEAM = Bounds(size_bytes=2**18, nodes=20_000, depth=20)
+"""Of a policy file: at most about 20 MB while it is read."""
+
+_NUMBERS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
+
+
+class Loader(yaml.SafeLoader):
+    """YAML 1.2 booleans (a bare `off`, `no` or `on` is a word, not a truth value), and `bounds`."""
+
+    def __init__(self, text: str, bounds: Bounds) -> None:
+        super().__init__(text)
+        self._bounds = bounds
+        self._composed = 0
+        self._open: list[list[int]] = []
+        """Of each node that is being composed: its nodes so far, and how deep they go."""
+        self._anchored: dict[int, tuple[int, int]] = {}
+        """Nodes and depth of what an alias may stand for."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        self._composed += 1
+        self._open.append([1, 1])
+        if self._composed > self._bounds.nodes or len(self._open) > self._bounds.depth:
+            self._refuse(event)
+        node: Any = super().compose_node(parent, index)
+        nodes, depth = self._open.pop()
+        if isinstance(event, yaml.AliasEvent):
+            if id(node) not in self._anchored:
+                mark: Any = event.start_mark
+                raise yaml.composer.ComposerError(None, None, "an alias stands inside its own anchor", mark)
+            nodes, depth = self._anchored[id(node)]
+        elif event.anchor is not None:
+            self._anchored[id(node)] = nodes, depth
+        if self._open:
+            above = self._open[-1]
+            above[0], above[1] = above[0] + nodes, max(above[1], depth + 1)
+            if above[0] > self._bounds.nodes or len(self._open) + depth > self._bounds.depth:
+                self._refuse(event)
+        return node
+
+    def compose_scalar_node(self, anchor: Any) -> Any:
+        node: Any = super().compose_scalar_node(anchor)
+        if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
+            mark: Any = node.start_mark
+            raise yaml.composer.ComposerError(
+                None, None, f"a number of more than {MOST_DIGITS} characters; shorten it", mark
+            )
+        return node
+
+    def _refuse(self, event: Any) -> None:
+        raise yaml.composer.ComposerError(
+            None,
+            None,
+            f"more than {self._bounds.nodes} values, aliases counted as often as they stand, or nested deeper than "
+            f"{self._bounds.depth} levels; shorten the file",
+            event.start_mark,
+        )
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:bool", re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"), list("tTfF")
+)
+
+
+def _construct_unique(loader: Any, node: Any) -> dict[Any, Any]:
+    seen: set[Any] = set()
+    for key_node, _ in node.value:
+        if not isinstance(key_node, yaml.ScalarNode):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a list or mapping stands where a key must", key_node.start_mark
+            )
+        if key_node.value in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"the key {key_node.value!r} is there twice", key_node.start_mark
+            )
+        seen.add(key_node.value)
+    mapping: dict[Any, Any] = yaml.SafeLoader.construct_mapping(loader, node, deep=True)
+    return mapping
+
+
+Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
+
+
+def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
+    """The tree of `text` and the plain values that it stands for. Raises YAMLError, ValueError, or whatever else PyYAML
+    does with what it did not expect."""
+    loader = Loader(text, bounds)
+    try:
+        root: yaml.Node | None = loader.get_single_node()
+        return root, {} if root is None else loader.construct_document(root)
+    finally:
+        loader.dispose()

@@ -1,0 +1,78 @@
+"""Where alerts may go: to the operator's `receivers`, or to variables that hold nothing of the operator's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Annotated, NamedTuple
+
+from pydantic import Field, model_validator
+
+from gateway.domain.policy import Section
+from gateway.settings.environment import PROVIDER_KEYS
+
+Reference = Annotated[str, Field(pattern=r"^(env:[A-Za-z_][A-Za-z0-9_]*|file:.+)$", max_length=1000)]
+OWN_PREFIX = "THRIFTGATE_"
+_PROVIDERS_OWN = frozenset(PROVIDER_KEYS.values())
+
+
+class ReceiverSettings(Section):
+    """One entry of `receivers:`; the address is read for every alert, so that a change needs no restart."""
+
+    webhook: Reference | None = Field(None, description="env:NAME or file:PATH of a URL; signed with NAME_SECRET.")
+    slack: Reference | None = Field(None, description="Instead: of the URL of an incoming webhook like Slack's.")
+    email: Reference | None = Field(None, description="Instead: of mail addresses, separated by commas.")
+
+    @model_validator(mode="after")
+    def _one_address(self) -> ReceiverSettings:
+        if sum(address is not None for address in (self.webhook, self.slack, self.email)) != 1:
+            raise ValueError("give one of webhook, slack and email")
+        return self
+
+    @property
+    def target(self) -> str:
+        """As a policy's own is written: `env:NAME`, `slack:file:PATH` …"""
+        if self.webhook is not None:
+            return f"webhook:{self.webhook}"
+        return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
+
+
+class Known(NamedTuple):
+    """What the operator's file says now."""
+
+    receivers: Mapping[str, ReceiverSettings] | None = None
+    reserved: frozenset[str] = frozenset()
+    """Variables that the file itself refers to."""
+
+
+class Refused(ValueError):
+    """Why a policy's target gets nothing; repeats no address."""
+
+
+class Addresses:
+    """A policy's target → the reference to read; `known` is asked anew for every alert."""
+
+    def __init__(self, known: Callable[[], Known] = Known) -> None:
+        self._known = known
+
+    def kind_and_reference(self, target: str) -> tuple[str, str]:
+        """(webhook, slack or email; env:NAME or file:PATH). Raises Refused."""
+        known = self._known()
+        kind, _, rest = target.partition(":")
+        if kind == "receiver":
+            entry = (known.receivers or {}).get(rest)
+            if entry is None:
+                raise Refused(f"the operator's file has no receiver called {rest!r}")
+            kind, _, rest = entry.target.partition(":")
+            return kind, rest
+        kind, reference = ("webhook", target) if kind == "env" else (kind, rest)
+        if known.receivers is not None:
+            raise Refused(f"{reference} may not be named: a policy names one of the operator's receivers instead")
+        name = reference.removeprefix("env:")
+        if not reference.startswith("env:") or is_own(name, known.reserved) or is_own(f"{name}_SECRET", known.reserved):
+            raise Refused(f"{reference} is the gateway's own; name another variable")
+        return kind, reference
+
+
+def is_own(name: str, reserved: frozenset[str]) -> bool:
+    """Is it a variable that the gateway itself reads?"""
+    return name.startswith(OWN_PREFIX) or name in _PROVIDERS_OWN or name in reserved
