@@ -14,6 +14,7 @@ from gateway.cache.found import Hit, Join
 from gateway.cache.lookup import Cache
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.deadlines import Deadlines
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -43,12 +44,14 @@ class Pipeline:
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
+        off_loop: OffLoop | None = None,
     ) -> None:
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
         self.deadlines = Deadlines()
+        self.off_loop = off_loop or OffLoop()
         self.till = Till(books, counter, cache, router, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
@@ -56,7 +59,10 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # its exits run here on failure, else when whoever has it leaves it
         try:
             self.end_users.note(request.body, record)
-            estimate = self.contexts.estimate(request)
+            if len(request.raw) > LARGE_BYTES:
+                estimate = await self.off_loop.run(self.contexts.estimate, request)
+            else:
+                estimate = self.contexts.estimate(request)
             reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
 

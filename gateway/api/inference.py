@@ -16,8 +16,11 @@ from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record
 from gateway.api.idempotency import Idempotency
 from gateway.api.wire import Headers, by_name, check_json, check_length, decoded, secret
+from gateway.dialects.body_extent import check_extent
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.form import is_form
+from gateway.domain.off_loop import LARGE_BYTES
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
@@ -60,6 +63,8 @@ class Inference:
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
+        self._unbounded_bytes = 2 * limits.max_items
+        """A body of so many bytes cannot have too many items."""
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.paths: Mapping[str, ClientDialect] = PATHS
@@ -85,7 +90,10 @@ class Inference:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
                 if coding := headers.get(b"content-encoding"):
                     body = await decoded(body, coding, self._limits.max_body_bytes)
-                request = dialect.parse(body, request_id, controls, headers)
+                if len(body) > self._unbounded_bytes:
+                    request = await self._parse(dialect, body, request_id, controls, headers)
+                else:
+                    request = dialect.parse(body, request_id, controls, headers)
                 request.query = caller.query
                 if request.dialect == "openai_responses" and self._memory is not None:
                     await self._memory.recall(request, tenant)
@@ -103,6 +111,23 @@ class Inference:
                 self._overload.leave(tenant.team, batch=batch)
             else:
                 going.add_done_callback(lambda _: self._overload.leave(tenant.team, batch=batch))
+
+    async def _parse(
+        self,
+        dialect: ClientDialect,
+        body: bytes,
+        request_id: str,
+        controls: Controls,
+        headers: Mapping[bytes, bytes],
+    ) -> CompletionRequest:
+        """As `dialect.parse`; also raises BodyTooLarge for a body of too many items, which is not parsed."""
+
+        def parse() -> CompletionRequest:
+            if not is_form(headers.get(b"content-type", b"")):
+                check_extent(body, self._limits.max_items)
+            return dialect.parse(body, request_id, controls, headers)
+
+        return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
         """All that can be told without the body. What it admits has to `leave`; the last says: as a batch."""

@@ -17,6 +17,7 @@ from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
+from gateway.domain.off_loop import LARGE_BYTES
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -59,7 +60,11 @@ class Sender:
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
-        request = asked(line, batch.endpoint, request_id, controls, headers)
+        if len(line.body) > LARGE_BYTES:
+            run = self.pipeline.off_loop.run
+            request = await run(asked, line, batch.endpoint, request_id, controls, headers)
+        else:
+            request = asked(line, batch.endpoint, request_id, controls, headers)
         request.query = headers.get(QUERY, b"")
         if request.dialect == "openai_responses":
             await self.memory.recall(request, tenant)

@@ -29,6 +29,7 @@ from gateway.cache.trust import Trust
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.garbage import leave_out
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import CachePolicy
 from gateway.domain.protocols import Embedder, Shadow
 from gateway.domain.record import Attempt, CacheResult, Record
@@ -62,6 +63,7 @@ class Cache:
         neighbours: Path | None = None,
         checks: float = 0.0,
         keep: Keep | None = None,
+        off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
@@ -69,7 +71,7 @@ class Cache:
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
-        self._state, self._log = state, log
+        self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
         self._outbox = Outbox(state, log, self._bodies, self._lost)
@@ -138,7 +140,11 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        ticket = self._ticket(request, tenant, record)
+        if len(request.raw) > LARGE_BYTES:
+            keys = await self._off_loop.run(self._keys.both, request, tenant, self._semantic.name)
+        else:
+            keys = self._keys.both(request, tenant, self._semantic.name)
+        ticket = self._ticket(keys, request, tenant, record)
         shared = self._joins.allowed(request, tenant)
         if control != "refresh":
             if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
@@ -180,10 +186,12 @@ class Cache:
         assert miss.ticket is not None
         return await self._joins.lead(miss.ticket.digest, request, deadline, work)
 
-    def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
-        question = self._keys.question(request, tenant, self._semantic.name)
+    def _ticket(
+        self, keys: tuple[bytes, Question | None], request: CompletionRequest, tenant: Tenant, record: Record
+    ) -> Ticket:
+        digest, question = keys
         return Ticket(
-            self._keys.digest(request, tenant),
+            digest,
             tenant.team,
             request.controls.cache_tags,
             record.started_at,

@@ -24,7 +24,7 @@ def room(database: Database) -> Responses:
 
 @pytest.fixture
 def memory(room: Responses) -> Memory:
-    return Memory(room)
+    return Memory(room, 20_000)
 
 
 async def test_an_earlier_response_is_put_before_the_input(memory: Memory, room: Responses) -> None:
