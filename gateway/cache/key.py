@@ -67,10 +67,6 @@ class Keys:
         self._revision = revision
         self._seeds: dict[tuple[str, str, str], tuple[Tenant, _Hash]] = {}
 
-    def both(self, request: CompletionRequest, tenant: Tenant, embedder: str) -> tuple[bytes, Question | None]:
-        """`digest` and `question`. May run in a thread."""
-        return self.digest(request, tenant), self.question(request, tenant, embedder)
-
     def digest(self, request: CompletionRequest, tenant: Tenant) -> bytes:
         """Equal for requests that deserve the same answer, to the letter."""
         return self._hash(request, tenant, "", canonical(request))

@@ -141,10 +141,9 @@ class Cache:
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
         if len(request.raw) > LARGE_BYTES:
-            keys = await self._off_loop.run(self._keys.both, request, tenant, self._semantic.name)
+            ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
-            keys = self._keys.both(request, tenant, self._semantic.name)
-        ticket = self._ticket(keys, request, tenant, record)
+            ticket = self._ticket(request, tenant, record)
         shared = self._joins.allowed(request, tenant)
         if control != "refresh":
             if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
@@ -173,11 +172,7 @@ class Cache:
         return self._joins.announce(miss.ticket.digest, request, deadline)
 
     async def lead(
-        self,
-        miss: Miss,
-        request: CompletionRequest,
-        deadline: float,
-        work: Callable[[Flight], Awaitable[None]],
+        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[Flight], Awaitable[None]]
     ) -> Answer:
         """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
 
@@ -186,12 +181,11 @@ class Cache:
         assert miss.ticket is not None
         return await self._joins.lead(miss.ticket.digest, request, deadline, work)
 
-    def _ticket(
-        self, keys: tuple[bytes, Question | None], request: CompletionRequest, tenant: Tenant, record: Record
-    ) -> Ticket:
-        digest, question = keys
+    def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
+        """May run in a thread."""
+        question = self._keys.question(request, tenant, self._semantic.name)
         return Ticket(
-            digest,
+            self._keys.digest(request, tenant),
             tenant.team,
             request.controls.cache_tags,
             record.started_at,
@@ -305,8 +299,7 @@ class Cache:
 
     def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
         vector = pack(ticket.vector) if question and ticket.vector is not None else None
-        expires_at = time.time() + ticket.policy.ttl
-        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, expires_at, size)
+        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
         return Entry(*known, question, vector, place, attempt.cost_pico or 0)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
