@@ -22,7 +22,7 @@ from gateway.domain.route import ContextEstimate
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import DeadlineExceeded
-from gateway.purchase import Purchase, Till, let_go, quietly
+from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 
@@ -184,7 +184,7 @@ class Reply:
         if paid.usage is None or not join.answer.over:
             self._pipeline.books.cached(record, Usage(estimated=True), None, "interrupted")
             return
-        record.saved_pico, record.finish = paid.cost_pico, join.answer.finish
+        record.saved_pico, record.finish = paid.cost_pico, join.answer.finish[:LONGEST_FINISH]
         self._pipeline.books.cached(record, paid.usage, paid.cost_pico)
 
     async def pour(self, take: Take) -> bool:

@@ -13,6 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.dialects import splice
 from gateway.dialects.body_extent import check_extent
 from gateway.dialects.responses_request import kind_of, read_needs, read_turns
+from gateway.domain.kept import cut_apart
 from gateway.domain.off_loop import OffLoop
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -50,7 +51,7 @@ class Memory:
         request.told = {"store": request.store, "previous_response_id": previous}
         session = before.session if before is not None else body.get("prompt_cache_key")
         if not request.controls.session and type(session) is str and session:
-            request.controls = replace(request.controls, session=session[:_SESSION_LENGTH])
+            request.controls = replace(request.controls, session=cut_apart(session, _SESSION_LENGTH))
 
     async def _previous(self, tenant: Tenant, response_id: str) -> StoredResponse:
         if not tenant.policy.data.store_prompts:

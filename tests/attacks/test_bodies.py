@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import resource
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -95,3 +98,63 @@ async def test_large_bodies_that_are_allowed_are_answered_side_by_side(
     answers = await asyncio.gather(*(http.post(CHAT, content=body) for body in bodies))
     assert [answer.status_code for answer in answers] == [200] * 8
     assert sorted(each.json["seed"] for each in provider.exchanges) == list(range(8))
+
+
+LONG = 15 * 2**20
+"""Characters."""
+ROUNDS = 14
+
+
+def resident_bytes(gateway: GatewayProcess) -> int:
+    """Of all processes of the gateway."""
+    tree, found = {gateway.facts["pid"]}, 0
+    for folder in sorted(Path("/proc").glob("[0-9]*"), key=lambda each: int(each.name)):
+        with contextlib.suppress(OSError):
+            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent in tree or int(folder.name) in tree:
+                tree.add(int(folder.name))
+                found += int((folder / "statm").read_text().split()[1]) * resource.getpagesize()
+    return found
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": "m"},
+        {"user": "u"},
+        {"safety_identifier": "s"},
+        {"metadata": {"user_id": "m"}},
+        {"prompt_cache_key": "p"},
+        {"service_tier": "t"},
+        {"messages": [{"role": "r", "content": "hello"}]},
+        {"messages": [{"role": "user", "content": [{"type": "text", "text": "hello"}, {"type": "x"}]}]},
+        {"tools": [{"type": "function", "function": {"name": "n"}}], "tool_choice": "c"},
+    ],
+    ids=lambda fields: "+".join(fields),
+)
+async def test_nothing_keeps_a_long_string_when_its_request_is_over(
+    gateway: GatewayProcess, http: httpx.AsyncClient, provider: Provider, fields: dict[str, Any]
+) -> None:
+    def body(number: int) -> bytes:
+        return orjson.dumps({"model": "small", **HELLO, **lengthened(fields, f"{number:04}" * (LONG // 4))})
+
+    for number in range(2):  # what one such request needs while it is answered
+        await http.post(CHAT, content=body(number))
+    before = resident_bytes(gateway)
+    for number in range(2, ROUNDS):
+        provider.exchanges.clear()
+        answer = await http.post(CHAT, content=body(number))
+        assert answer.status_code < 500, answer.text[:300]
+        assert len(answer.content) < 16_000
+    grown = resident_bytes(gateway) - before
+    assert grown < 100 * 2**20
+    assert max(map(len, gateway.log.splitlines()), default=0) <= 2048
+
+
+def lengthened(value: Any, text: str) -> Any:
+    """`value` with `text` after every string of one letter."""
+    if isinstance(value, dict):
+        return {name: lengthened(each, text) for name, each in value.items()}
+    if isinstance(value, list):
+        return [lengthened(each, text) for each in value]
+    return value + text if isinstance(value, str) and len(value) == 1 else value
