@@ -75,8 +75,11 @@ class Memory:
         references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
         if not references:
             return given
-        ids = [item_id for item_id in references.values() if type(item_id) is str]
-        found = await self._items(tenant, ids)
+        for place, item_id in references.items():
+            if type(item_id) is not str:
+                where = f"input[{place}].id"
+                raise BadRequest(f"{where} must be a string: the id of an item.", param=where)
+        found = await self._items(tenant, [str(item_id) for item_id in references.values()])
         items = list(given)
         for place, item_id in references.items():
             if item_id not in found:
