@@ -29,7 +29,6 @@ from gateway.api.responses import ResponseRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.errors import MethodNotAllowed, NotFound
-from gateway.responses.memory import Memory
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
@@ -67,7 +66,7 @@ class Application:
                 overload=rooms.overload,
                 envelope=self._envelope,
                 idempotency=rooms.idempotency,
-                memory=Memory(rooms.responses),
+                memory=rooms.memory,
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
@@ -116,7 +115,13 @@ def _routes(rooms: Rooms) -> list[Route]:
             jobs=rooms.message_jobs,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
-        *MessageRoutes(door=rooms.door, counter=rooms.counter, fleet=rooms.fleet, limits=config.requests).routes,
+        *MessageRoutes(
+            door=rooms.door,
+            counter=rooms.counter,
+            fleet=rooms.fleet,
+            limits=config.requests,
+            off_loop=rooms.off_loop,
+        ).routes,
     ]
     if config.admin_api:
         found += [

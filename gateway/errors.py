@@ -30,6 +30,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.domain.kept import cut
+
+_LONGEST_MESSAGE = 4000
+"""Characters; a message may repeat what a client or a provider has said."""
+_LONGEST_PARAM = 256
+
 
 class GatewayError(Exception):
     """`message` says what is wrong and what to change; `param` names the field, if one is to blame."""
@@ -41,9 +47,11 @@ class GatewayError(Exception):
     retryable = False
 
     def __init__(self, message: str, *, param: str | None = None, retry_after_s: float | None = None) -> None:
+        if len(message) > _LONGEST_MESSAGE:
+            message = cut(message, _LONGEST_MESSAGE)
         super().__init__(message)
         self.message = message
-        self.param = param
+        self.param = param if param is None else param[:_LONGEST_PARAM]
         self.retry_after_s = retry_after_s
 
 

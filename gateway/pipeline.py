@@ -14,6 +14,7 @@ from gateway.cache.found import Hit, Join
 from gateway.cache.lookup import Cache
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.deadlines import Deadlines
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -21,7 +22,7 @@ from gateway.domain.route import ContextEstimate
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.errors import DeadlineExceeded
-from gateway.purchase import Purchase, Till, let_go, quietly
+from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.routing.choose import Router
 from gateway.telemetry.observe import Telemetry
 
@@ -43,12 +44,14 @@ class Pipeline:
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
+        off_loop: OffLoop | None = None,
     ) -> None:
         self.limits, self.budgets, self.contexts = limits, budgets, contexts
         self.cache, self.router, self.fleet, self.books = cache, router, fleet, books
         self.telemetry = telemetry
         self.end_users = end_users
         self.deadlines = Deadlines()
+        self.off_loop = off_loop or OffLoop()
         self.till = Till(books, counter, cache, router, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
@@ -56,7 +59,10 @@ class Pipeline:
         reply = Reply(self, record, deadline)  # its exits run here on failure, else when whoever has it leaves it
         try:
             self.end_users.note(request.body, record)
-            estimate = self.contexts.estimate(request)
+            if len(request.raw) > LARGE_BYTES:
+                estimate = await self.off_loop.run(self.contexts.estimate, request)
+            else:
+                estimate = self.contexts.estimate(request)
             reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
             if tenant.access is not None:  # before the cache: an answer is no more open than the model that gave it
                 self.router.check(request.model, tenant)
@@ -180,7 +186,7 @@ class Reply:
         if paid.usage is None or not join.answer.over:
             self._pipeline.books.cached(record, Usage(estimated=True), None, "interrupted")
             return
-        record.saved_pico, record.finish = paid.cost_pico, join.answer.finish
+        record.saved_pico, record.finish = paid.cost_pico, join.answer.finish[:LONGEST_FINISH]
         self._pipeline.books.cached(record, paid.usage, paid.cost_pico)
 
     async def pour(self, take: Take) -> bool:

@@ -24,6 +24,10 @@ from gateway.routing.choose import Router
 log = logging.getLogger(__name__)
 
 
+LONGEST_FINISH = 64
+"""Characters; a provider may give any reason."""
+
+
 @dataclass(frozen=True, slots=True)
 class Till:
     """The rooms that hear how a purchase ended."""
@@ -40,7 +44,7 @@ class Till:
             if attempt.usage is None:
                 attempt.estimate_usage(self._delivered(answer, attempt.chunks))
             attempt.outcome = "ok" if answer.complete else "interrupted"
-            record.finish = answer.finish
+            record.finish = answer.finish[:LONGEST_FINISH]
             self.books.close(attempt, record)
         cost, tokens = None, 0
         for attempt in record.attempts:

@@ -40,6 +40,7 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.domain.off_loop import OffLoop
 from gateway.domain.tasks import Tasks
 from gateway.ledger.archive import Archive
 from gateway.ledger.end_users import EndUsers
@@ -187,7 +188,9 @@ class Rooms:
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         self.prices = await asyncio.to_thread(Catalogue.of, settings)
         backends = await self._backends()
-        self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state)))
+        self.off_loop = OffLoop()
+        self._exits.callback(self.off_loop.close)
+        self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state), off_loop=self.off_loop))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.kind == "simulated" else price
@@ -217,10 +220,11 @@ class Rooms:
                 neighbours=neighbours,
                 checks=config.trials.cache_checks,
                 keep=Keep(settings.paths.index, writes=self.worker.number == 0),
+                off_loop=self.off_loop,
             )
         )
         self.counter = counter = Counter()
-        contexts = Contexts(counter)
+        contexts = Contexts(counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
         self.learning = await self._enter(Learning(self.database))
         purse = Purse(self.database, config.trials)
@@ -256,6 +260,7 @@ class Rooms:
             end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
             sampler=self.shadows,
+            off_loop=self.off_loop,
         )
         self._exits.push_async_callback(self.shadows.aclose)
         plans = await self._enter(PlansOnTrial(self.database, self.router, self.fleet))
@@ -296,8 +301,10 @@ class Rooms:
         )
         self.responses = await self._enter(Responses(self.database))
         self.files = await self._enter(Files(settings.paths.files, self.database))
-        self.jobs = Jobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
-        self.message_jobs = MessageJobs(self.database, self.files, max_line_bytes=config.requests.max_body_bytes)
+        most = {"max_line_bytes": config.requests.max_body_bytes, "max_line_items": config.requests.max_items}
+        self.jobs = Jobs(self.database, self.files, **most)
+        self.message_jobs = MessageJobs(self.database, self.files, **most)
+        self.memory = Memory(self.responses, config.requests.max_items, self.off_loop)
         batches = await self._enter(
             Runner(
                 self.jobs,
@@ -305,7 +312,7 @@ class Rooms:
                 self.pipeline,
                 self.tenants,
                 self.overload,
-                Memory(self.responses),
+                self.memory,
                 deadline_s=config.requests.deadline,
             )
         )

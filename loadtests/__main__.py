@@ -1,4 +1,5 @@
-"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `bytecodes`, `index`, `drift`, `--against` are others."""
+"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `bytecodes`, `index`, `drift`, `stalls` and `--against` are
+others."""
 
 import sys
 
@@ -29,4 +30,8 @@ if __name__ == "__main__":
         from loadtests import drift
 
         sys.exit(drift.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["stalls"]:
+        from loadtests import stalls
+
+        sys.exit(stalls.main(sys.argv[2:]))
     loadtest(prog_name="python -m loadtests")

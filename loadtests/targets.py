@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,9 +87,13 @@ def running_gateway(
     name: str = "thriftgate",
     everything: bool = False,
     checkout: Path = REPOSITORY,
+    texts: Mapping[str, str] | None = None,
 ) -> Iterator[Target]:
-    """`thriftgate serve` of a checkout as an operator starts it, on a data directory of its own."""
-    prepared = prepare(folder, upstream, everything=everything, checkout=checkout)
+    """`thriftgate serve` of a checkout as an operator starts it, on a data directory of its own.
+
+    `texts`: path below the folder → text of its files, of the teams `load` and `hits`; None: as `configs` has them.
+    """
+    prepared = prepare(folder, upstream, everything=everything, checkout=checkout, texts=texts)
     with logged(folder) as log:
         process = serve(folder, cores, log, everything=everything, upstream=upstream, checkout=checkout)
         try:
@@ -110,10 +114,17 @@ class Prepared:
     printed: dict[str, str]
 
 
-def prepare(folder: Path, upstream: int, *, everything: bool = False, checkout: Path = REPOSITORY) -> Prepared:
+def prepare(
+    folder: Path,
+    upstream: int,
+    *,
+    everything: bool = False,
+    checkout: Path = REPOSITORY,
+    texts: Mapping[str, str] | None = None,
+) -> Prepared:
     """Writes gateway.yaml and policies, and makes a key each for misses, for answers that are stored, for /metrics."""
     (folder / "policies").mkdir(parents=True)
-    texts = configs.files(upstream, everything=everything)
+    texts = texts or configs.files(upstream, everything=everything)
     for path, text in texts.items():
         (folder / path).write_text(text)
     keys = {}
@@ -123,7 +134,7 @@ def prepare(folder: Path, upstream: int, *, everything: bool = False, checkout: 
             capture_output=True, check=True, cwd=checkout, timeout=60,
         )  # fmt: skip
         keys[purpose] = str(orjson.loads(made.stdout)["key"])
-    return Prepared(keys, texts)
+    return Prepared(keys, dict(texts))
 
 
 def serve(

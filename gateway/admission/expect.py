@@ -17,6 +17,8 @@ _FIRST_ATTACHED_RATIO = 1.0
 _REMEMBERED = 128
 _WEIGHT = 4
 """As many answers the first guess counts for: a few long answers lift the quantile at once, some forty lower it."""
+_MOST_RISE = 8
+"""Times the quantile that one answer counts for at most: of a single endless one no more than that is remembered."""
 _MOST = 10_000
 
 
@@ -85,7 +87,8 @@ class Expectation:
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
-        self._output.add(usage.all_output / answers)
+        longest = _MOST_RISE * max(self._output.value, FIRST_OUTPUT_TOKENS)
+        self._output.add(min(usage.all_output / answers, longest))
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":

@@ -21,6 +21,9 @@ from gateway.policy import keys
 from gateway.policy.load import Policies
 from gateway.state.sql import Database
 
+LONGEST_S = 100 * 365 * 86400
+"""Longest life of a key that is to expire."""
+
 
 class Admin:
     """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
@@ -92,9 +95,12 @@ class Admin:
         if not isinstance(scopes, list) or not scopes or any(scope not in keys.SCOPES for scope in scopes):
             raise BadRequest(f"scopes must be a list out of {', '.join(keys.SCOPES)}.", param="scopes")
         try:
-            expires_at = time.time() + parse_duration(asked["expires"]) if "expires" in asked else None
+            expires_s = parse_duration(asked["expires"]) if "expires" in asked else None
         except ValueError as error:
             raise BadRequest(f"expires {error}.", param="expires") from error
+        if expires_s is not None and expires_s > LONGEST_S:
+            raise BadRequest(f"expires must be at most {LONGEST_S // 86400} days.", param="expires")
+        expires_at = None if expires_s is None else time.time() + expires_s
         allowed = asked.get("allowed_models")
         if allowed is not None and not (isinstance(allowed, list) and all(isinstance(one, str) for one in allowed)):
             raise BadRequest(

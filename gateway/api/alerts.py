@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from gateway.alerts import letters
 from gateway.api.door import Door, json_response
+from gateway.api.query import whole_number
 from gateway.api.wire import read_object
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
@@ -35,11 +36,9 @@ class AlertRoutes:
     async def listing(self, request: Request, tenant: Tenant) -> Response:
         """`?team=`, `?limit=` (100), `?dead=1` for letters that are not tried any more; the latest first."""
         asked = request.query_params
-        limit = asked.get("limit", "100")
-        if not limit.isdecimal() or not 0 < int(limit) <= MOST:
-            raise BadRequest(f"limit must be a number from 1 to {MOST}.", param="limit")
+        limit = whole_number(asked, "limit", 100, MOST)
         read = letters.dead if asked.get("dead") in ("1", "true") else letters.latest
-        found = await self._database.run(partial(read, team=asked.get("team"), limit=int(limit)), writes=False)
+        found = await self._database.run(partial(read, team=asked.get("team"), limit=limit), writes=False)
         return json_response([asdict(one) for one in found])
 
     async def change(self, request: Request, tenant: Tenant) -> Response:

@@ -14,6 +14,7 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.multipart import receive_form
+from gateway.api.query import refuse, whole_number
 from gateway.api.wire import by_name, read_object
 from gateway.batches.batch import EACH_TIME, Batch, Once
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
@@ -113,12 +114,10 @@ def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> Once:
 def asked_page(request: Request, default: int, most: int) -> Page:
     """`limit`, `after`, `order`, `purpose` of the query. Raises BadRequest."""
     asked = request.query_params
-    limit, order = asked.get("limit", str(default)), asked.get("order", "desc")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= most:
-        raise BadRequest(f"limit must be a whole number from 1 to {most}.", param="limit")
+    limit, order = whole_number(asked, "limit", default, most), asked.get("order", "desc")
     if order not in ("asc", "desc"):
         raise BadRequest("order must be asc or desc.", param="order")
-    return Page(int(limit), asked.get("after", ""), order == "asc", asked.get("purpose", ""))
+    return Page(limit, asked.get("after", ""), order == "asc", asked.get("purpose", ""))
 
 
 class BatchRoutes:
@@ -181,6 +180,7 @@ class BatchRoutes:
         return json_response(shown_batch(await self._jobs.create(tenant, asked, common_headers(request), once)))
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
+        refuse(request.query_params, "purpose")  # files have one
         page = asked_page(request, 20, 100)
         found = await self._jobs.page(tenant.viewer, page)
         return json_response(shown_list([shown_batch(batch) for batch in found], page.limit))

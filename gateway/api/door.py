@@ -15,6 +15,7 @@ from gateway.api.envelope import REQUEST_ID
 from gateway.api.headers import of_error, of_id
 from gateway.api.wire import by_name, secret
 from gateway.dialects.clients import PATHS, ClientDialect, of_path
+from gateway.domain.kept import cut
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, Overloaded
@@ -75,6 +76,9 @@ class Door:
                     )
                     away = Overloaded("The gateway's database or disk does not answer; try again shortly.")
                     return error_response(away, request)
+                except Exception:  # what nobody expected stays inside, and must not cost the client its connection
+                    log.exception("%s %s failed inside the gateway", request.method, cut(request.url.path, 200))
+                    return error_response(GatewayError("The gateway failed at this request."), request)
 
             return guarded
 

@@ -16,9 +16,13 @@ from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record
 from gateway.api.idempotency import Idempotency
 from gateway.api.wire import Headers, by_name, check_json, check_length, decoded, secret
+from gateway.dialects.body_extent import check_extent
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.form import is_form
 from gateway.dialects.forwarding import check_forwarding
+from gateway.domain.off_loop import LARGE_BYTES
+from gateway.domain.policy import Policy
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tasks import Tasks
@@ -61,6 +65,8 @@ class Inference:
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
+        self._unbounded_bytes = 2 * limits.max_items
+        """A body of so many bytes cannot have too many items."""
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.paths: Mapping[str, ClientDialect] = PATHS
@@ -86,9 +92,12 @@ class Inference:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
                 if coding := headers.get(b"content-encoding"):
                     body = await decoded(body, coding, self._limits.max_body_bytes)
-                request = dialect.parse(body, request_id, controls, headers)
+                if len(body) > self._unbounded_bytes:
+                    request = await self._parse(dialect, body, request_id, controls, headers, tenant.policy)
+                else:
+                    request = dialect.parse(body, request_id, controls, headers)
+                    check_forwarding(request, tenant.policy)
                 request.query = caller.query
-                check_forwarding(request, tenant.policy)
                 if request.dialect == "openai_responses" and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:
@@ -105,6 +114,26 @@ class Inference:
                 self._overload.leave(tenant.team, batch=batch)
             else:
                 going.add_done_callback(lambda _: self._overload.leave(tenant.team, batch=batch))
+
+    async def _parse(
+        self,
+        dialect: ClientDialect,
+        body: bytes,
+        request_id: str,
+        controls: Controls,
+        headers: Mapping[bytes, bytes],
+        policy: Policy,
+    ) -> CompletionRequest:
+        """As `dialect.parse` and `check_forwarding`; also raises BodyTooLarge for too many items, left unparsed."""
+
+        def parse() -> CompletionRequest:
+            if not is_form(headers.get(b"content-type", b"")):
+                check_extent(body, self._limits.max_items)
+            request = dialect.parse(body, request_id, controls, headers)
+            check_forwarding(request, policy)
+            return request
+
+        return await self._pipeline.off_loop.run(parse) if len(body) > LARGE_BYTES else parse()
 
     def _admit(self, caller: Caller, headers: Mapping[bytes, bytes]) -> tuple[Tenant, Controls, bool]:
         """All that can be told without the body. What it admits has to `leave`; the last says: as a batch."""

@@ -12,6 +12,7 @@ from starlette.routing import Route
 
 from gateway.api.batches import STALL_S, asked_once, common_headers
 from gateway.api.door import Door, json_response
+from gateway.api.query import whole_number
 from gateway.api.upload import receive
 from gateway.api.wire import by_name, check_json
 from gateway.batches.batch import Batch
@@ -104,14 +105,13 @@ class MessageBatchRoutes:
 
     async def list_batches(self, request: Request, tenant: Tenant) -> Response:
         asked = request.query_params
-        limit, after, before = asked.get("limit", "20"), asked.get("after_id", ""), asked.get("before_id", "")
-        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST:
-            raise BadRequest(f"limit: must be a whole number from 1 to {_MOST}.", param="limit")
+        limit = whole_number(asked, "limit", 20, _MOST)
+        after, before = asked.get("after_id", ""), asked.get("before_id", "")
         if after and before:
             raise BadRequest("before_id: leave it out when there is an after_id.", param="before_id")
         # Newest first; the page before one is read the other way round.
-        found = await self._jobs.page(tenant.viewer, Page(int(limit), after or before, ascending=bool(before)))
-        page, more = found[: int(limit)], len(found) > int(limit)
+        found = await self._jobs.page(tenant.viewer, Page(limit, after or before, ascending=bool(before)))
+        page, more = found[:limit], len(found) > limit
         data = [shown(batch, reached(request)) for batch in (reversed(page) if before else page)]
         first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
         return json_response({"data": data, "has_more": more, "first_id": first, "last_id": last})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from math import ceil
 
 from starlette.requests import Request
@@ -15,9 +16,12 @@ from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import vendor_of
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.measure import sizes
+from gateway.dialects.body_extent import check_extent
 from gateway.dialects.forwarding import check_forwarding
 from gateway.dialects.messages_request import parse_prompt
-from gateway.domain.request import Controls
+from gateway.domain.off_loop import OffLoop
+from gateway.domain.policy import Policy
+from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import may_go_to
 from gateway.routing.names import permitted
@@ -27,10 +31,19 @@ from gateway.settings.gateway import RequestLimits
 class MessageRoutes:
     """Counted by the backend where the model is one of Anthropic's and the prompt may go there, else here."""
 
-    def __init__(self, *, door: Door, counter: Counter, fleet: Fleet, limits: RequestLimits) -> None:
+    def __init__(
+        self, *, door: Door, counter: Counter, fleet: Fleet, limits: RequestLimits, off_loop: OffLoop | None = None
+    ) -> None:
         self._counter, self._fleet, self._limits = counter, fleet, limits
+        self._off_loop = off_loop or OffLoop()
         count = door.needs("inference")(self.count_tokens)
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
+
+    def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy) -> CompletionRequest:
+        check_extent(body, self._limits.max_items)
+        asked = parse_prompt(body, "", Controls(), headers)
+        check_forwarding(asked, policy)
+        return asked
 
     async def count_tokens(self, request: Request, tenant: Tenant) -> Response:
         """`{"input_tokens": n}`. What is counted here is exact for OpenAI's tokenizers, about right for other families.
@@ -42,8 +55,7 @@ class MessageRoutes:
         check_length(headers, limit)
         body = await read_body(request.receive, limit, self._limits.body_timeout)
         body = await decoded(body, headers.get(b"content-encoding", b""), limit)
-        asked = parse_prompt(body, "", Controls(), headers)
-        check_forwarding(asked, tenant.policy)
+        asked = await self._off_loop.run(self._parse, body, headers, tenant.policy)
         named = permitted(asked.model, tenant.policy, self._fleet.backends, tenant.access)
         only = named.rule is None or len(named.backends) == 1
         backend = named.backends[0] if only and named.backends else None

@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
+from gateway.api.query import whole_number
 from gateway.dialects.responses_request import RESULTS, kind_of
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
@@ -48,16 +49,15 @@ def _part(part: Item) -> Item:
 
 def page(items: list[Item], asked: Any) -> dict[str, Any]:
     """OpenAI's list of `items` (oldest first) under a query's `limit`, `after`, `order`. Raises BadRequest."""
-    limit, order, after = asked.get("limit", str(_PAGE)), asked.get("order", "desc"), asked.get("after")
-    if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST:
-        raise BadRequest(f"limit must be a whole number from 1 to {_MOST}.", param="limit")
+    limit = whole_number(asked, "limit", _PAGE, _MOST)
+    order, after = asked.get("order", "desc"), asked.get("after")
     if order not in ("asc", "desc"):
         raise BadRequest("order must be asc or desc.", param="order")
     ordered = items if order == "asc" else items[::-1]
     start = 0
     if after:
         start = next((place for place, item in enumerate(ordered, 1) if item["id"] == after), len(ordered))
-    data = ordered[start : start + int(limit)]
+    data = ordered[start : start + limit]
     first, last = (data[0]["id"], data[-1]["id"]) if data else (None, None)
     more = start + len(data) < len(ordered)
     return {"object": "list", "data": data, "first_id": first, "last_id": last, "has_more": more}

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
+from gateway.api.query import whole_number
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, UnknownModel
@@ -98,12 +99,10 @@ class Root:
     def _page(self, request: Request, names: Sequence[str]) -> dict[str, Any]:
         """Of all `names` those that `limit`, `after_id` and `before_id` ask for. Raises BadRequest."""
         asked = request.query_params
-        limit = asked.get("limit", str(_PAGE))
-        if not limit.isascii() or not limit.isdigit() or not 1 <= int(limit) <= _MOST:
-            raise BadRequest(f"limit must be a whole number from 1 to {_MOST}.", param="limit")
+        limit = whole_number(asked, "limit", _PAGE, _MOST)
         after, before = (_place(names, asked.get(name), name) for name in ("after_id", "before_id"))
         rest = names[0 if after is None else after + 1 : before]
-        page = rest[-int(limit) :] if before is not None and after is None else rest[: int(limit)]
+        page = rest[-limit:] if before is not None and after is None else rest[:limit]
         return {
             "data": [self._anthropic(name) for name in page],
             "has_more": len(page) < len(rest),

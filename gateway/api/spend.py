@@ -66,13 +66,22 @@ class Spent:
 async def told(spend: Spend, query: Mapping[str, str], team: str | None) -> Response:
     """The answer to `?since=7d&until=&by=model&savings=true`, of `team` or of all. Raises BadRequest."""
     now = time.time()
+    since, until = _moment(query, "since", now), _moment(query, "until", now)
+    savings = query.get("savings", "false")
+    if savings not in ("true", "false"):
+        raise BadRequest("savings must be true or false.", param="savings")
     try:
-        since, until = (parse_when(query[name], now) if name in query else None for name in ("since", "until"))
-        savings = query.get("savings", "false") == "true"
-        found = await spend.read(Asked(query.get("by", "model"), team, since, until, savings))
+        found = await spend.read(Asked(query.get("by", "model"), team, since, until, savings == "true"))
     except ValueError as error:
-        raise BadRequest(str(error)) from error
+        raise BadRequest(f"by: {error}", param="by") from error
     return Response(found.as_json(), media_type="application/json")
+
+
+def _moment(query: Mapping[str, str], name: str, now: float) -> float | None:
+    try:
+        return parse_when(query[name], now) if name in query else None
+    except ValueError as error:
+        raise BadRequest(f"{name}: {error}", param=name) from error
 
 
 class Spend:

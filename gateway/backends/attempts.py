@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.backends.exchange import Exchange
+from gateway.backends.exchange import Exchange, Written
 from gateway.backends.health import SHORT_PAUSE_S, Health
 from gateway.backends.holdback import Held
 from gateway.backends.plausible import estimate
@@ -16,6 +16,7 @@ from gateway.backends.upstream import Call
 from gateway.dialects.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
@@ -76,8 +77,9 @@ class Totals:
 class Attempts:
     """Calls backends one after the other; each attempt is opened in the books before and closed when it failed."""
 
-    def __init__(self, exchanges: Mapping[str, Exchange], clock: Clock) -> None:
+    def __init__(self, exchanges: Mapping[str, Exchange], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
+        self._off_loop = off_loop or OffLoop()
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -176,7 +178,17 @@ class Attempts:
                 await turn.acquire()
             try:
                 await errand.hold.extend(exchange.backend, plan.tokens_after, plan.attached)
-                call, attempt = self._open(exchange, errand, plan, logprobs, loop.time())
+                written = None
+                if len(errand.request.raw) > LARGE_BYTES:
+                    written = await self._off_loop.run(
+                        exchange.write,
+                        errand.request,
+                        plan,
+                        now=loop.time(),
+                        logprobs=logprobs,
+                        paid_output=errand.hold.output_limit,
+                    )
+                call, attempt = self._open(exchange, errand, plan, logprobs, loop.time(), written)
             finally:
                 if turn is not None:
                     turn.release()
@@ -193,7 +205,13 @@ class Attempts:
             raise
 
     def _open(
-        self, exchange: Exchange, errand: Errand, plan: ContextPlan, logprobs: bool, now: float
+        self,
+        exchange: Exchange,
+        errand: Errand,
+        plan: ContextPlan,
+        logprobs: bool,
+        now: float,
+        written: Written | None,
     ) -> tuple[Call, Attempt]:
         """What to send `now` and the attempt that is opened for it. It is paid for; raises BadRequest when it cannot be
         said, LedgerUnavailable."""
@@ -205,6 +223,7 @@ class Attempts:
             deadline=errand.deadline,
             logprobs=logprobs,
             paid_output=errand.hold.output_limit,
+            written=written,
         )
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)

@@ -60,6 +60,10 @@ _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
 
 
+Written = tuple[Wire, bytes]
+"""A way to say a request, and the body in it."""
+
+
 class Exchange:
     """A backend as the attempts see it."""
 
@@ -90,26 +94,17 @@ class Exchange:
         deadline: float,
         logprobs: bool,
         paid_output: int | None = None,
+        written: Written | None = None,
     ) -> Call:
         """What to send `now`, to be answered before `deadline` (both loop time) in at most `paid_output` tokens.
 
-        Raises BadRequest when the backend's dialect cannot say it, and for addresses that its library would fetch.
+        `written`: what `write` made of the same arguments, if it was called before. Raises BadRequest when the
+        backend's dialect cannot say it, and for addresses that its library would fetch.
         """
         backend = self.backend
-        if self._unspoken and now > self._relearn_at:
-            self._unspoken.clear()
-            self._wires.clear()
-        way = self._wires.get(request.dialect) or self._way(request.dialect)
-        most_output = self._most_output(request, paid_output)
-        body = way.body(
-            request,
-            backend.model,
-            plan if plan.drop or plan.replace else None,
-            logprobs=logprobs,
-            max_output_tokens=most_output,
-        )
-        if self._embeds:
-            check_embedded(orjson.loads(body).get("messages"), backend.name)
+        if written is None:
+            written = self.write(request, plan, now=now, logprobs=logprobs, paid_output=paid_output)
+        way, body = written
         ends = now + backend.timeout
         return Call(
             request,
@@ -121,6 +116,31 @@ class Exchange:
             deadline,
             self._key,
         )
+
+    def write(
+        self,
+        request: CompletionRequest,
+        plan: ContextPlan,
+        *,
+        now: float,
+        logprobs: bool,
+        paid_output: int | None = None,
+    ) -> Written:
+        """The body in the backend's dialect. May run in a thread. Raises BadRequest as `call` does."""
+        if self._unspoken and now > self._relearn_at:
+            self._unspoken.clear()
+            self._wires.clear()
+        way = self._wires.get(request.dialect) or self._way(request.dialect)
+        body = way.body(
+            request,
+            self.backend.model,
+            plan if plan.drop or plan.replace else None,
+            logprobs=logprobs,
+            max_output_tokens=self._most_output(request, paid_output),
+        )
+        if self._embeds:
+            check_embedded(orjson.loads(body).get("messages"), self.backend.name)
+        return way, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
         """What the budget pays for, or the backend's own limit where the client allows more: many refuse a number that

@@ -22,6 +22,7 @@ from gateway.backends.upstream import Kind
 from gateway.backends.via_litellm import ViaLitellm
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
+from gateway.domain.off_loop import OffLoop
 from gateway.domain.protocols import BackendState, Books, Clock, Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -47,6 +48,7 @@ class Fleet:
         kinds: Mapping[str, Callable[[Backend], Kind]] = KINDS,
         tripping: Tripping | None = None,
         drains: Drains | None = None,
+        off_loop: OffLoop | None = None,
     ) -> None:
         """`drains`: who is to get no new requests; None: this process decides that alone."""
         self.backends = tuple(backends)
@@ -69,7 +71,7 @@ class Fleet:
             for backend in self.backends
         }
         self._loads = Loads({name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains)
-        self._attempts = Attempts(self._exchanges, clock)
+        self._attempts = Attempts(self._exchanges, clock, off_loop)
         self._hedges = Hedges(self._attempts)
 
     async def open(self) -> None:

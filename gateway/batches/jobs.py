@@ -25,8 +25,9 @@ from gateway.state.tables import batches
 class Jobs:
     """Batches of others do not exist, whatever one knows of them."""
 
-    def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
-        self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
+    def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
+        self._database, self._files = database, files
+        self._max_line = max_line_bytes, max_line_items
 
     async def create(
         self,
@@ -46,8 +47,7 @@ class Jobs:
         if file.purpose != "batch":
             raise BadRequest(f"The file's purpose is {file.purpose}; upload it with purpose batch.", param="purpose")
         try:
-            form, longest = FORMS[wish.endpoint], self._max_line_bytes
-            checked = await asyncio.to_thread(check, self._files.path(file.id), form, longest)
+            checked = await asyncio.to_thread(check, self._files.path(file.id), FORMS[wish.endpoint], *self._max_line)
         except FileNotFoundError:
             raise NotFound(f"The bytes of {file.id} are not on this host.", param="input_file_id") from None
         now, bad = time.time(), bool(checked.problems)

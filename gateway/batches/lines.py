@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.batches.forms import Form
+from gateway.dialects.body_extent import check_extent
 from gateway.errors import BadRequest, GatewayError
 
 MAX_PROBLEMS = 100
@@ -43,8 +44,11 @@ def numbered(path: Path) -> Iterator[tuple[int, bytes]]:
                 time.sleep(_PAUSE_S)
 
 
-def check(path: Path, form: Form, max_bytes: int) -> Checked:
-    """Validate a whole file, `max_bytes` a line at most. Off the loop only. Raises OSError."""
+def check(path: Path, form: Form, max_bytes: int, max_items: int) -> Checked:
+    """Validate a whole file, `max_bytes` and `max_items` objects and arrays a line at most. Off the loop only.
+
+    Raises OSError.
+    """
     checked = Checked()
     seen: dict[str, int] = {}
     for number, raw in numbered(path):
@@ -52,7 +56,8 @@ def check(path: Path, form: Form, max_bytes: int) -> Checked:
             continue
         checked.total += 1
         try:
-            _check(number, raw, form, max_bytes, seen, checked.models)
+            _check_size(raw, max_bytes, max_items)
+            _check(number, raw, form, seen, checked.models)
         except BadRequest as error:
             checked.add(error, number)
         if checked.total > form.most:
@@ -64,9 +69,13 @@ def check(path: Path, form: Form, max_bytes: int) -> Checked:
     return checked
 
 
-def _check(number: int, raw: bytes, form: Form, max_bytes: int, seen: dict[str, int], models: set[str]) -> None:
+def _check_size(raw: bytes, max_bytes: int, max_items: int) -> None:
     if len(raw) > max_bytes:
         raise BadRequest(f"This is longer than the {max_bytes} bytes that a request may have.")
+    check_extent(raw, max_items)
+
+
+def _check(number: int, raw: bytes, form: Form, seen: dict[str, int], models: set[str]) -> None:
     line = form.read(number, raw)
     first = seen.setdefault(line.custom_id, number)
     if first != number:

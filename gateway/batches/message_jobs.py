@@ -26,8 +26,9 @@ _PIECE = 2**18
 class MessageJobs:
     """As `Jobs`, for the other family: neither sees what the other made."""
 
-    def __init__(self, database: Database, files: Files, *, max_line_bytes: int) -> None:
-        self._database, self._files, self._max_line_bytes = database, files, max_line_bytes
+    def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
+        self._database, self._files = database, files
+        self._max_line = max_line_bytes, max_line_items
 
     async def create(self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: Once = EACH_TIME) -> Batch:
         """Of what was uploaded, a request a line. Raises BadRequest, BodyTooLarge, LimitExceeded.
@@ -35,7 +36,7 @@ class MessageJobs:
         What is wrong with a request itself is told in its result.
         """
         upload.close()
-        checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], self._max_line_bytes)
+        checked = await asyncio.to_thread(check, upload.path, FORMS[MESSAGES], *self._max_line)
         if checked.problems:
             raise _told(checked)
         file = await self._files.keep(upload, tenant, "requests.jsonl", INLINE, WINDOW_S + GONE_S)

@@ -18,6 +18,7 @@ from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.forwarding import check_forwarding
+from gateway.domain.off_loop import LARGE_BYTES
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -60,9 +61,14 @@ class Sender:
         tenant = self.tenants.of_key(batch.key_id)
         headers = wire_headers(batch)
         controls = replace(parse_controls(headers), priority="batch", deadline_s=None)
-        request = asked(line, batch.endpoint, request_id, controls, headers)
+
+        def read() -> CompletionRequest:
+            request = asked(line, batch.endpoint, request_id, controls, headers)
+            check_forwarding(request, tenant.policy)
+            return request
+
+        request = await self.pipeline.off_loop.run(read) if len(line.body) > LARGE_BYTES else read()
         request.query = headers.get(QUERY, b"")
-        check_forwarding(request, tenant.policy)
         if request.dialect == "openai_responses":
             await self.memory.recall(request, tenant)
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)

@@ -29,6 +29,7 @@ from gateway.cache.trust import Trust
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.garbage import leave_out
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import CachePolicy
 from gateway.domain.protocols import Embedder, Shadow
 from gateway.domain.record import Attempt, CacheResult, Record
@@ -62,6 +63,7 @@ class Cache:
         neighbours: Path | None = None,
         checks: float = 0.0,
         keep: Keep | None = None,
+        off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
@@ -69,7 +71,7 @@ class Cache:
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
-        self._state, self._log = state, log
+        self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
         self._outbox = Outbox(state, log, self._bodies, self._lost)
@@ -138,7 +140,10 @@ class Cache:
             return self._miss(record, "off", None, control)
         if control == "bypass":
             return self._miss(record, "bypass", None, control)
-        ticket = self._ticket(request, tenant, record)
+        if len(request.raw) > LARGE_BYTES:
+            ticket = await self._off_loop.run(self._ticket, request, tenant, record)
+        else:
+            ticket = self._ticket(request, tenant, record)
         shared = self._joins.allowed(request, tenant)
         if control != "refresh":
             if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
@@ -167,11 +172,7 @@ class Cache:
         return self._joins.announce(miss.ticket.digest, request, deadline)
 
     async def lead(
-        self,
-        miss: Miss,
-        request: CompletionRequest,
-        deadline: float,
-        work: Callable[[Flight], Awaitable[None]],
+        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[Flight], Awaitable[None]]
     ) -> Answer:
         """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
 
@@ -181,6 +182,7 @@ class Cache:
         return await self._joins.lead(miss.ticket.digest, request, deadline, work)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
+        """May run in a thread."""
         question = self._keys.question(request, tenant, self._semantic.name)
         return Ticket(
             self._keys.digest(request, tenant),
@@ -297,8 +299,7 @@ class Cache:
 
     def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
         vector = pack(ticket.vector) if question and ticket.vector is not None else None
-        expires_at = time.time() + ticket.policy.ttl
-        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, expires_at, size)
+        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
         return Entry(*known, question, vector, place, attempt.cost_pico or 0)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:

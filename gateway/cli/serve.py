@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import secrets
 import socket
@@ -24,6 +23,7 @@ from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
+from gateway.telemetry.short_lines import log_to
 
 DEMO_TEAM = "demo"
 TOUR_URL = "TOUR_ALERT_URL"
@@ -47,7 +47,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     """
     from gateway.supervisor.supervisor import Supervisor
 
-    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to(sys.stderr)
     settings = context.settings(keys=True)
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:

@@ -96,7 +96,9 @@ def calls(request: CompletionRequest, turn: Turn) -> str:
     message: dict[str, Any] = body["messages" if "messages" in body else "input"][turn.index]
     if message.get("type") == "function_call":
         return orjson.dumps(message).decode()
+    content = message.get("content")
+    parts = content if type(content) is list else ()
     made = message.get("tool_calls") or [
-        part for part in message.get("content") or () if isinstance(part, dict) and part.get("type") == "tool_use"
+        part for part in parts if isinstance(part, dict) and part.get("type") == "tool_use"
     ]
     return orjson.dumps(made).decode()

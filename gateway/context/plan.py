@@ -17,6 +17,7 @@ from gateway.context.measure import Sizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
+from gateway.domain.off_loop import OffLoop
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, ContextPlan
@@ -27,6 +28,8 @@ _NEAR = 0.8
 """Below this share of a limit the estimate decides; its error is smaller than the rest (see `estimate`)."""
 _ANSWER_TOKENS = 1024
 """Kept free for an answer whose length the client did not limit, at most a quarter of the window."""
+_MANY_TURNS = 1000
+"""So many are looked through in a thread: on the event loop that would keep others waiting for milliseconds."""
 _SMALL = 512
 """Requests below this many tokens are not worth a look at what trimming could reach."""
 
@@ -45,8 +48,10 @@ class _Bounds:
 class Contexts:
     """Implements `Contexts` of domain/protocols.py."""
 
-    def __init__(self, counter: Counter, measuring: MeasuringProcess | None = None) -> None:
-        self._counter = counter
+    def __init__(
+        self, counter: Counter, measuring: MeasuringProcess | None = None, off_loop: OffLoop | None = None
+    ) -> None:
+        self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
@@ -58,12 +63,17 @@ class Contexts:
         return dict(self._counts)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
-        """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best."""
+        """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best.
+
+        Of a large body it takes milliseconds: call it in a thread.
+        """
         tokens = measure.estimated(request)
         if not request.one_context:
             return ContextEstimate(tokens, 0)  # what fits into a window is for the backend to say
         if tokens <= _SMALL or request.controls.untouched or len(request.turns) == 1:
             return ContextEstimate(tokens, tokens)
+        if len(request.turns) > _MANY_TURNS:
+            return ContextEstimate(tokens, self._least(request, tokens))
         return ContextEstimate(tokens, partial(self._least, request, tokens))
 
     def _least(self, request: CompletionRequest, tokens: int) -> int:
@@ -117,8 +127,10 @@ class Contexts:
         encoding: EncodingName,
     ) -> ContextPlan:
         total = sizes.total
-        grouped = groups(request.turns)
-        drop = drop_oldest(grouped, sizes.turns, total - bounds.aim)
+        if len(request.turns) > _MANY_TURNS:
+            drop = await self._off_loop.run(_droppable, request, sizes, total - bounds.aim)
+        else:
+            drop = _droppable(request, sizes, total - bounds.aim)
         left = total - sum(sizes.turns[place] for place in drop)
         replace: dict[int, str] = {}
         if left > bounds.aim:
@@ -185,6 +197,11 @@ class Contexts:
             f"The request has {tokens} tokens of input{still}; {says} {bounds.most}. {remedy}",
             param=request.input_field,
         )
+
+
+def _droppable(request: CompletionRequest, sizes: Sizes, excess: int) -> frozenset[int]:
+    """Places of the oldest turns that go so that `excess` tokens less are left."""
+    return drop_oldest(groups(request.turns), sizes.turns, excess)
 
 
 def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend) -> _Bounds | None:

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.chat_turns import needed_by, read_turns
-from gateway.dialects.fields import Wanted, check
+from gateway.dialects.fields import Wanted, check, read_model
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
@@ -27,9 +27,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
     """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
     fields = load_object(body)
     check(fields, WANTED)
-    model = fields.get("model")
-    if not isinstance(model, str) or not model:
-        raise BadRequest("model is required: the name of a model, for example 'auto'.", param="model")
+    model = read_model(fields)
     turns = read_turns(fields.get("messages"))
     stream = fields.get("stream") is True
     most: int | None = fields.get("max_completion_tokens")

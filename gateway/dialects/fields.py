@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from gateway.domain.kept import LONGEST_MODEL
 from gateway.errors import BadRequest
 
 
@@ -28,8 +29,10 @@ def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
 
 
 def read_model(fields: Mapping[str, Any]) -> str:
-    """Raises BadRequest when there is none."""
+    """Raises BadRequest when there is none, or its name is longer than any model's."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model that GET /v1/models lists.", param="model")
+    if len(model) > LONGEST_MODEL:
+        raise BadRequest(f"model must have at most {LONGEST_MODEL} characters.", param="model")
     return model

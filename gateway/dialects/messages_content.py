@@ -61,6 +61,8 @@ def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
 def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
     """The last word counts: nothing said by the user is no reason to go on speaking, and what the answer is to begin
     with may not end in white space."""
+    if not messages:
+        raise BadRequest("messages has nothing that is said to this model: add a message.", param="messages")
     index, last = messages[-1]
     if not turns or (last["role"] == "user" and turns[-1]["role"] == "assistant"):
         where = f"messages[{index}].content"
@@ -95,7 +97,8 @@ def _thoughts(message: Block) -> list[Block]:
 
 
 def _thought(block: Block) -> Block | None:
-    fields = _THOUGHTS.get(block.get("type", ""))
+    kind = block.get("type")
+    fields = _THOUGHTS.get(kind) if type(kind) is str else None
     if fields is None or not block.get(fields[-1]):
         return None
     return {"type": block["type"], **{name: block.get(name) or "" for name in fields}}
@@ -118,7 +121,7 @@ def _blocks(content: Any, where: str) -> list[Block]:
 def _block(part: Block, where: str) -> Block | None:
     kind = part["type"]
     if kind in ("text", "refusal"):
-        block = {"type": "text", "text": part.get(kind) or ""}
+        block = _text(part.get(kind) or "", f"{where}.{kind}")
     elif kind == "image_url":
         block = image(part.get("image_url"), where)
     elif kind == "file":
@@ -132,6 +135,12 @@ def _block(part: Block, where: str) -> Block | None:
     if mark := part.get("cache_control") or (part.get("prompt_cache_breakpoint") and _EPHEMERAL):
         block["cache_control"] = mark
     return block
+
+
+def _text(text: Any, where: str) -> Block:
+    if type(text) is not str:
+        raise BadRequest(f"{where} must be a string.", param=where)
+    return {"type": "text", "text": text}
 
 
 def _uses(message: Block, where: str) -> list[Block]:

@@ -40,7 +40,8 @@ def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
 def _called(turns: list[dict[str, Any]]) -> Iterator[str]:
     for turn in turns:
         if turn["role"] == "assistant" and type(turn["content"]) is list:
-            yield from (block["name"] for block in turn["content"] if block["type"] == "tool_use")
+            names = (block.get("name") for block in turn["content"] if block["type"] == "tool_use")
+            yield from (name for name in names if type(name) is str)
 
 
 def _tool(tool: Any, where: str) -> Tool:

@@ -28,27 +28,39 @@ def response_stream(request: CompletionRequest, body: Item) -> tuple[bytes, byte
     events = Events()
     told = [events.event(f"response.{what}", response=begun) for what in ("created", "in_progress")]
     for item in body["output"]:
-        told += _item(events, item)
+        if type(item) is dict:
+            told += _item(events, item)
     status = "incomplete" if body.get("status") == "incomplete" else "completed"
     return b"".join(told), events.event(f"response.{status}", response=whole)
 
 
 def _item(events: Events, item: Item) -> list[bytes]:
-    place = events.place({**item, **_EMPTY.get(item["type"], {}), "status": "in_progress"})
+    kind = item.get("type")
+    place = events.place({**item, **(_EMPTY.get(kind, {}) if type(kind) is str else {}), "status": "in_progress"})
     where = {"item_id": item.get("id"), "output_index": place}
     told = [events.added(place)]
-    if item["type"] == "message":
-        for number, part in enumerate(item["content"]):
+    if kind == "message":
+        for number, part in _dicts(item.get("content")):
             told += _part(events, {**where, "content_index": number}, part)
-    elif item["type"] == "reasoning":
-        for number, part in enumerate(item.get("summary") or ()):
+    elif kind == "reasoning":
+        for number, part in _dicts(item.get("summary")):
             told += _summary(events, {**where, "summary_index": number}, part)
-    elif item["type"] == "function_call":
-        arguments = item["arguments"]
+    elif kind == "function_call":
+        arguments = _text(item, "arguments")
         told += _pieces(events, "response.function_call_arguments", where, arguments)
         done = "response.function_call_arguments.done"
-        told.append(events.event(done, **where, arguments=arguments, name=item["name"]))
+        told.append(events.event(done, **where, arguments=arguments, name=item.get("name")))
     return [*told, events.done(place, item)]
+
+
+def _dicts(parts: object) -> list[tuple[int, Item]]:
+    """Numbered; a backend may have put anything there."""
+    return [(number, part) for number, part in enumerate(parts) if type(part) is dict] if type(parts) is list else []
+
+
+def _text(part: Item, name: str) -> str:
+    text = part.get(name)
+    return text if type(text) is str else ""
 
 
 def _pieces(events: Events, kind: str, where: dict[str, Any], text: str, **more: Any) -> list[bytes]:
@@ -56,15 +68,15 @@ def _pieces(events: Events, kind: str, where: dict[str, Any], text: str, **more:
 
 
 def _part(events: Events, where: dict[str, Any], part: Item) -> list[bytes]:
-    if part["type"] == "refusal":
+    if part.get("type") == "refusal":
         kind, name, more = "response.refusal", "refusal", {}
     else:
         kind, name, more = "response.output_text", "text", {"logprobs": part.get("logprobs") or []}
     empty = {**part, name: ""} if name == "refusal" else {**part, name: "", "annotations": [], "logprobs": []}
     return [
         events.event("response.content_part.added", **where, part=empty),
-        *_pieces(events, kind, where, part[name], **{key: [] for key in more}),
-        events.event(f"{kind}.done", **where, **{name: part[name]}, **more),
+        *_pieces(events, kind, where, _text(part, name), **{key: [] for key in more}),
+        events.event(f"{kind}.done", **where, **{name: _text(part, name)}, **more),
         events.event("response.content_part.done", **where, part=part),
     ]
 
@@ -73,7 +85,7 @@ def _summary(events: Events, where: dict[str, Any], part: Item) -> list[bytes]:
     kind = "response.reasoning_summary_text"
     return [
         events.event("response.reasoning_summary_part.added", **where, part={**part, "text": ""}),
-        *_pieces(events, kind, where, part["text"]),
-        events.event(f"{kind}.done", **where, text=part["text"]),
+        *_pieces(events, kind, where, _text(part, "text")),
+        events.event(f"{kind}.done", **where, text=_text(part, "text")),
         events.event("response.reasoning_summary_part.done", **where, part=part),
     ]

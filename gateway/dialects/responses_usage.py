@@ -33,7 +33,7 @@ def so_far(response: dict[str, Any], worked: Iterable[Any]) -> Usage | None:
 
 def is_charged(item: Any) -> bool:
     """Is it the work of a tool that has a price of its own?"""
-    return type(item) is dict and item.get("type") in _UNITS
+    return type(item) is dict and type(kind := item.get("type")) is str and kind in _UNITS
 
 
 def fees_of(output: Any) -> Fees:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
+from gateway.domain.kept import cut_apart
+
 MOST_CHARACTERS = 512
-"""Of a name that are looked at."""
+"""Of a name that are kept; a longer one ends with a hash of the whole."""
 PREFIX = "eu_"
 _DIGEST_BYTES = 14
 
@@ -21,7 +23,7 @@ def named(body: dict[str, Any]) -> str:
         name = metadata.get("user_id")
         if type(name) is str:
             name = name.partition("_session_")[0]
-    return name[:MOST_CHARACTERS] if type(name) is str else ""
+    return cut_apart(name, MOST_CHARACTERS) if type(name) is str else ""
 
 
 class Pseudonyms:

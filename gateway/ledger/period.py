@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from gateway.domain.kept import cut
 from gateway.domain.units import parse_duration
+
+_END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 
 
 def parse_when(text: str, now: float) -> float:
@@ -12,15 +15,21 @@ def parse_when(text: str, now: float) -> float:
 
     Raises ValueError.
     """
+    shown = cut(text, 80)
+    try:
+        when = _parsed(text, now)
+    except ValueError:
+        raise ValueError(
+            f"{shown!r} is no date; write 2026-01-31, 2026-01-31T12:00Z or how long ago, such as 7d"
+        ) from None
+    if not 0 <= when < _END:
+        raise ValueError(f"{shown!r} is no time between 1970 and 9999")
+    return when
+
+
+def _parsed(text: str, now: float) -> float:
     try:
         at = datetime.fromisoformat(text.strip())
     except ValueError:
-        pass
-    else:
-        return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()
-    try:
         return now - parse_duration(text)
-    except ValueError:
-        raise ValueError(
-            f"{text!r} is no date; write 2026-01-31, 2026-01-31T12:00Z or how long ago, such as 7d"
-        ) from None
+    return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp()

@@ -11,7 +11,10 @@ import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.dialects import splice
+from gateway.dialects.body_extent import check_extent
 from gateway.dialects.responses_request import kind_of, read_needs, read_turns
+from gateway.domain.kept import cut_apart
+from gateway.domain.off_loop import OffLoop
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
@@ -28,8 +31,10 @@ class Memory:
     Backends store nothing: the next request may go elsewhere, and their account is one for all teams.
     """
 
-    def __init__(self, responses: Responses) -> None:
-        self._responses = responses
+    def __init__(self, responses: Responses, max_items: int, off_loop: OffLoop | None = None) -> None:
+        """`max_items`: objects and arrays of a request with all that it refers to."""
+        self._responses, self._max_items = responses, max_items
+        self._off_loop = off_loop or OffLoop()
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
         """Make `request` stand alone. Raises BadRequest, UnknownResponse, and Overloaded when the database is away."""
@@ -38,14 +43,15 @@ class Memory:
         before = await self._previous(tenant, previous) if previous is not None else None
         given = await self._given(tenant, body.get("input"))
         if before is not None:
-            _change(request, {"input": [*before.conversation, *as_items(given)], "previous_response_id": None})
+            whole = {"input": [*before.conversation, *as_items(given)], "previous_response_id": None}
+            await self._off_loop.run(_change, request, whole, self._max_items)
         elif given is not body.get("input"):
-            _change(request, {"input": given})
+            await self._off_loop.run(_change, request, {"input": given}, self._max_items)
         request.store = tenant.policy.data.store_prompts and body.get("store") is not False
         request.told = {"store": request.store, "previous_response_id": previous}
         session = before.session if before is not None else body.get("prompt_cache_key")
         if not request.controls.session and type(session) is str and session:
-            request.controls = replace(request.controls, session=session[:_SESSION_LENGTH])
+            request.controls = replace(request.controls, session=cut_apart(session, _SESSION_LENGTH))
 
     async def _previous(self, tenant: Tenant, response_id: str) -> StoredResponse:
         if not tenant.policy.data.store_prompts:
@@ -69,8 +75,11 @@ class Memory:
         references = {place: item.get("id") for place, item in enumerate(given) if kind_of(item) == "item_reference"}
         if not references:
             return given
-        ids = [item_id for item_id in references.values() if type(item_id) is str]
-        found = await self._items(tenant, ids)
+        for place, item_id in references.items():
+            if type(item_id) is not str:
+                where = f"input[{place}].id"
+                raise BadRequest(f"{where} must be a string: the id of an item.", param=where)
+        found = await self._items(tenant, [str(item_id) for item_id in references.values()])
         items = list(given)
         for place, item_id in references.items():
             if item_id not in found:
@@ -113,9 +122,11 @@ def as_items(given: Any) -> list[Item]:
     return list(given or ())
 
 
-def _change(request: CompletionRequest, changes: dict[str, Any]) -> None:
+def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int) -> None:
+    """Raises BodyTooLarge when that makes too many items."""
     body = request.body
     request.raw = splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
+    check_extent(request.raw, max_items)
     request.body = body = {**{name: changes[name] for name in changes if name not in body}, **body, **changes}
     request.turns = read_turns(body)
     request.needs = read_needs(body, request.turns)

@@ -13,6 +13,7 @@ from gateway.domain.request import DialectName
 from gateway.domain.route import Considered, ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 from gateway.routing import occupancy
+from gateway.routing.lengths import PRIOR_TOKENS
 
 Cause = Literal["", "unknown", "dialect", "data", "tier", "capability", "window", "health", "busy"]
 
@@ -120,8 +121,11 @@ def may_go_to(backend: Backend, data: DataPolicy) -> bool:
 
 
 def room_for_output(backend: Backend, demand: Demand) -> int:
-    """Tokens of the window to leave free: the client's limit if it set one, else the expected length."""
-    wanted = demand.output_tokens if demand.output_most is None else demand.output_most
+    """Tokens of the window to leave free: the client's limit if it set one, else the expected length, but no more than
+    before any was learned: a refusal never stands on learned lengths alone."""
+    wanted = demand.output_most
+    if wanted is None:
+        wanted = min(demand.output_tokens, PRIOR_TOKENS)
     return min(wanted, backend.max_output_tokens or wanted)
 
 

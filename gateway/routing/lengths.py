@@ -10,6 +10,10 @@ PRIOR_TOKENS = 256
 """Expected output before anything is known."""
 MEMORY = 20
 """An average over about this many answers."""
+MOST_TOKENS = 131_072
+"""Of one answer, where neither the backend's limit nor its window is known: no model writes more today."""
+MOST_RISE = 8
+"""Times the mean that one answer counts for at most: a single endless one must not make all that follow dear."""
 MOST_KEYS = 4096
 
 
@@ -47,7 +51,10 @@ class OutputLengths:
             self._means.move_to_end(key)
         if mean.seen < MEMORY:
             mean.seen += 1
-        mean.tokens += (attempt.usage.all_output - mean.tokens) / (mean.seen + 1)
+        backend = attempt.backend
+        limit = backend.max_output_tokens or backend.window_tokens or MOST_TOKENS
+        taken = min(attempt.usage.all_output, limit, max(mean.tokens, PRIOR_TOKENS) * MOST_RISE)
+        mean.tokens += (taken - mean.tokens) / (mean.seen + 1)
 
     def __len__(self) -> int:
         return len(self._means)

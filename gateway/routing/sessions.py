@@ -37,6 +37,8 @@ OWN_S = 600.0
 _NEWEST = 0.2
 """Weight of the newest answer in what share of a warm prompt a backend really reads from its cache."""
 _DIGEST_BYTES = 16
+_MOST_LENGTHS = 256
+"""Turns whose lengths are remembered: a client that rewrites its history does so near the beginning."""
 _MOST_CHARACTERS = 4096
 """Of a turn, for telling conversations apart."""
 
@@ -149,7 +151,7 @@ def prefix_of(request: CompletionRequest, key_id: str, session: str = "") -> Pre
     last = turns[-1] if turns else None
     return Prefix(
         own.digest(),
-        tuple([len(turn.text) for turn in turns]),
+        tuple([len(turn.text) for turn in turns[:_MOST_LENGTHS]]),
         last is not None and (last.role == "tool" or bool(last.results)),
     )
 

@@ -61,6 +61,11 @@ class LedgerSettings(Section):
 
 class RequestLimits(Section):
     max_body_bytes: int = Field(20 * 2**20, gt=0, description="Largest request body.")
+    max_items: int = Field(
+        20_000,
+        gt=0,
+        description="Most objects and arrays in a request body; keys may be 5 times, values 20 times as many.",
+    )
     body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
     deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")

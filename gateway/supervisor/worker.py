@@ -13,12 +13,13 @@ from gateway.domain.garbage import one_heap
 from gateway.settings.environment import variable
 from gateway.supervisor.pulse import FAILED, TOLD, speaker
 from gateway.supervisor.server import serve
+from gateway.telemetry.short_lines import log_to
 
 
 def run(said: Mapping[str, Any]) -> None:
     """Serve as told, until asked to leave. `said["fd"]`: the listening socket; `said["pulse"]`: where to say so."""
     one_heap()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     say = speaker(said["pulse"])
     try:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
+from gateway.domain.kept import cut
 from gateway.domain.protocols import Archive
 from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
@@ -26,6 +27,9 @@ from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
 
 log = logging.getLogger(__name__)
+
+_LONGEST_WHY = 500
+"""Characters of a refusal's message that a flight record keeps."""
 
 
 class Telemetry:
@@ -163,7 +167,9 @@ class Telemetry:
 def _failed(record: Record, error: BaseException) -> None:
     if isinstance(error, GatewayError):
         record.status, record.error = error.status, error.code
-        record.note("refused" if error.status < 500 else "failed", code=error.code, why=error.message)
+        record.note(
+            "refused" if error.status < 500 else "failed", code=error.code, why=cut(error.message, _LONGEST_WHY)
+        )
     elif isinstance(error, asyncio.CancelledError):
         record.error = record.error or "client_closed_request"
         record.status = 499  # nginx's number for a client that hung up

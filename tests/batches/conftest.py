@@ -116,8 +116,8 @@ async def host(any_database: Database, tmp_path: Path) -> AsyncIterator[Host]:
     await files.open()
     ring = KeyRing(database)
     tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()))
-    jobs = Jobs(database, files, max_line_bytes=10_000)
-    message_jobs = MessageJobs(database, files, max_line_bytes=10_000)
+    jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
+    message_jobs = MessageJobs(database, files, max_line_bytes=10_000, max_line_items=1000)
     host = Host(database, files, jobs, message_jobs, ring, tenants)
     yield host
     for runner in host.runners:

@@ -13,7 +13,7 @@ from tests.batches.conftest import URL, jsonl, line
 def check(tmp_path: Path, data: bytes, max_bytes: int = 10_000) -> lines.Checked:
     path = tmp_path / "lines"
     path.write_bytes(data)
-    return lines.check(path, FORMS[URL], max_bytes)
+    return lines.check(path, FORMS[URL], max_bytes, 1000)
 
 
 def test_good_lines_have_no_problems_and_blank_ones_do_not_count(tmp_path: Path) -> None:

@@ -76,9 +76,9 @@ async def night(state: State, database: Database, tmp_path: Path) -> AsyncIterat
         tmp_path,
         more=lambda provider: (backend(provider, "narrow", concurrent=1),),
     ) as house:
-        jobs = Jobs(database, files, max_line_bytes=10_000)
+        jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
         overload = Overload(concurrent=100, lag_s=1.0)
-        memory = Memory(Responses(database))
+        memory = Memory(Responses(database), 20_000)
         runner = Runner(jobs, files, house.pipeline, tenants, overload, memory, deadline_s=10, tick_s=0.01, wait_s=0.01)
         await runner.open()
         yield Night(house, jobs, files, tenants.of_key(key.id))

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.domain.kept import cut_apart
 from gateway.domain.request import Controls
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
 from gateway.responses.memory import Memory
@@ -24,7 +25,7 @@ def room(database: Database) -> Responses:
 
 @pytest.fixture
 def memory(room: Responses) -> Memory:
-    return Memory(room)
+    return Memory(room, 20_000)
 
 
 async def test_an_earlier_response_is_put_before_the_input(memory: Memory, room: Responses) -> None:
@@ -115,7 +116,7 @@ async def test_a_reference_to_what_is_not_stored_is_refused(memory: Memory, stor
     [
         ({}, Controls(), ""),
         ({"prompt_cache_key": "k"}, Controls(), "k"),
-        ({"prompt_cache_key": "k" * 200}, Controls(), "k" * 128),
+        ({"prompt_cache_key": "k" * 200}, Controls(), cut_apart("k" * 200, 128)),
         ({"prompt_cache_key": 3}, Controls(), ""),
         ({"prompt_cache_key": "k", "previous_response_id": "resp_1"}, Controls(), "s"),
         ({"previous_response_id": "resp_1"}, Controls(session="mine"), "mine"),

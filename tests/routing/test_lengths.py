@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from gateway.domain.record import Record
 from gateway.domain.usage import Usage
-from gateway.routing.lengths import MOST_KEYS, PRIOR_TOKENS, OutputLengths
+from gateway.routing.lengths import MOST_KEYS, MOST_TOKENS, PRIOR_TOKENS, OutputLengths
 from tests.routing.conftest import LARGE, record, request
 
 
@@ -53,3 +53,21 @@ def test_memory_is_bounded() -> None:
         lengths.learn(_answered(5, model=f"m{number}"))
     assert len(lengths) == MOST_KEYS
     assert lengths.expected("search", "m0", None) == PRIOR_TOKENS
+
+
+def test_an_endless_answer_counts_for_a_few_times_the_usual_length_and_is_forgotten() -> None:
+    lengths = OutputLengths()
+    for _ in range(30):
+        lengths.learn(_answered(100))
+    lengths.learn(_answered(50_000_000))
+    assert lengths.expected("search", "auto", None) < 300
+    for _ in range(60):
+        lengths.learn(_answered(100))
+    assert lengths.expected("search", "auto", None) < 120
+
+
+def test_no_answer_counts_for_more_than_its_backend_can_write() -> None:
+    lengths = OutputLengths()
+    for _ in range(200):
+        lengths.learn(_answered(50_000_000))
+    assert lengths.expected("search", "auto", None) <= (LARGE.max_output_tokens or LARGE.window_tokens or MOST_TOKENS)

@@ -1,0 +1,27 @@
+"""Parameters of a URL's query, each with what it must be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gateway.errors import BadRequest
+
+_DIGITS = 9
+"""More make no number that is allowed anywhere."""
+
+
+def whole_number(query: Mapping[str, str], name: str, default: int, most: int) -> int:
+    """`query[name]`, 1 to `most`; `default` where it is absent. Raises BadRequest."""
+    text = query.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS and 1 <= int(text) <= most):
+        raise BadRequest(f"{name} must be a whole number from 1 to {most}.", param=name)
+    return int(text)
+
+
+def refuse(query: Mapping[str, str], *names: str) -> None:
+    """Raises BadRequest naming the first of `names` that is there: it has no meaning on this route."""
+    for name in names:
+        if name in query:
+            raise BadRequest(f"{name} is not known here; leave it out.", param=name)

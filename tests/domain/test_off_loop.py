@@ -1,0 +1,33 @@
+"""Work on large bodies leaves the event loop free, a piece at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from gateway.domain.off_loop import OffLoop
+
+
+async def test_the_loop_runs_while_work_is_under_way_and_the_next_piece_waits() -> None:
+    off_loop, go, order = OffLoop(), threading.Event(), list[str]()
+
+    def first() -> None:
+        go.wait(10)
+        order.append("first")
+
+    both = asyncio.gather(off_loop.run(first), off_loop.run(order.append, "second"))
+    await asyncio.sleep(0)
+    assert order == []
+    go.set()
+    await both
+    assert order == ["first", "second"]
+    off_loop.close()
+
+
+async def test_what_the_work_raises_is_raised() -> None:
+    off_loop = OffLoop()
+    with pytest.raises(ValueError, match="invalid literal"):
+        await off_loop.run(int, "x")
+    off_loop.close()
