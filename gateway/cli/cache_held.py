@@ -10,11 +10,11 @@ from typing import Any
 
 import click
 import orjson
-from rich.table import Table
 
 from gateway.cache.entry import Entry, Flush
 from gateway.cache.lookup import Cache
 from gateway.cli import paper
+from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
@@ -124,7 +124,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
     def table() -> None:
         columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
-        shown = Table(*columns)
+        shown = paper.Table(*columns)
         for row in found:
             shown.add_row(
                 *(row["team"], str(row["answers"]), str(row["bytes"]), str(row["by_meaning"])),
@@ -193,7 +193,7 @@ def show(
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 
     def table() -> None:
-        shown = Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
+        shown = paper.Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
         for row in rows:
             question = (row["question"] or "").replace("\n", " ")[:_SHOWN_CHARACTERS]
             shown.add_row(
@@ -202,7 +202,7 @@ def show(
             )
         paper.console().print(shown)
         if answer:
-            click.echo(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2).decode())
+            echo_json(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2))
 
     context.print(rows, table)
 

@@ -10,6 +10,7 @@ import orjson
 
 from gateway.app import told
 from gateway.domain.garbage import one_heap
+from gateway.domain.visible import log_to_stderr
 from gateway.settings.environment import variable
 from gateway.supervisor.pulse import FAILED, TOLD, speaker
 from gateway.supervisor.server import serve
@@ -18,7 +19,7 @@ from gateway.supervisor.server import serve
 def run(said: Mapping[str, Any]) -> None:
     """Serve as told, until asked to leave. `said["fd"]`: the listening socket; `said["pulse"]`: where to say so."""
     one_heap()
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    log_to_stderr()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     say = speaker(said["pulse"])
     try:
