@@ -19,6 +19,7 @@ from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
 from gateway.settings.gateway import Settings
+from gateway.state import own_socket
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 
@@ -243,7 +244,7 @@ def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any
     """Run `work` on a cache that follows the state of the running gateway."""
 
     async def run() -> Any:
-        state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
+        state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)
         room = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()
