@@ -40,7 +40,8 @@ while True:
 
 
 @pytest.fixture
-def shared(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The temporary directory, which is everybody's; `tmp_path` is elsewhere."""
     with tempfile.TemporaryDirectory(prefix="tg-") as folder:
         Path(folder).chmod(0o1777)
         monkeypatch.setenv("TMPDIR", folder)

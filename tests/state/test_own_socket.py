@@ -59,7 +59,7 @@ def test_a_folder_that_somebody_else_may_have_put_there_is_refused(shared: Path,
     with pytest.raises(EmbeddedServerError, match=re.escape(str(folder)) + ".*remove it.*shorter --data-dir"):
         server.start()
     assert not server.alive()
-    assert [path for path in shared.rglob("*.sock")] == []
+    assert list(shared.rglob("*.sock")) == []
 
 
 def test_a_server_of_this_user_is_accepted_and_no_other(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
