@@ -49,6 +49,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     from gateway.supervisor.supervisor import Supervisor
 
     log_to_stderr()
+    os.umask(0o077)  # of this process and all that it starts: what they write holds prompts, answers and spending
     settings = context.settings(keys=True)
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:

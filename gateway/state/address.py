@@ -57,7 +57,7 @@ class Address:
 
 def parse(url: str) -> Address:
     """`unix:///path.sock`, `redis://user:password@host:port/db`, `rediss://…`, `redis+sentinel://h1,h2/service/db`,
-    `redis+cluster://h1,h2`; `?ssl_ca_certs=FILE&ssl_cert_reqs=none` for TLS, `?peer=own` for a unix socket where this user
+    `redis+cluster://h1,h2`; `?ssl_ca_certs=FILE&ssl_cert_reqs=none` for TLS, `?peer=own` for a socket where this user
     has to listen. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:

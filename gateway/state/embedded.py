@@ -186,6 +186,7 @@ class EmbeddedServer:
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
             pass_fds=(lock,),
+            umask=0o077,  # its files hold prompts and answers
             start_new_session=True,  # Ctrl-C is for the supervisor, who stops the server last
         )
 
@@ -200,6 +201,8 @@ class EmbeddedServer:
             # would lose what it had acknowledged. A machine that goes down is noticed by its boot id instead.
             "appendfsync": "no" if _boot() else "everysec",
             "save": "",
+            # An entry of a log that is removed leaves its bytes where others share its node, and then in the file too.
+            "stream-node-max-entries": "1",
             "daemonize": "no",
             "databases": "1",
             # Epoch and index log have no time to live, so they stay; counters are used every second while anyone
