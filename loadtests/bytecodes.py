@@ -1,22 +1,23 @@
-"""How many Python bytecodes and frames one plain cache miss takes: a count, so the same on every machine.
+"""How many Python bytecodes and frames one plain cache miss takes: a count, which a slow machine does not change.
 
 `python -m loadtests bytecodes` opens one worker's application in process, in front of a small upstream in a thread, and
-traces the loop's thread while single requests are answered. `--against PATH` counts in another checkout too;
-exit status 1 when this one takes more than `--tolerance` percent more bytecodes.
+traces the loop's thread while single requests are answered. The request that took least is judged: during others the
+worker's background tasks had a turn. `--against PATH` counts in another checkout too; exit status 1 when this one takes
+more than `--tolerance` percent more bytecodes.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import orjson
@@ -46,9 +47,12 @@ class Counter:
 
     def __init__(self) -> None:
         self.bytecodes = self.frames = 0
+        self.functions: dict[CodeType, int] = {}
+        """Bytecodes by function."""
 
     def __enter__(self) -> Counter:
         self.bytecodes = self.frames = 0
+        self.functions = {}
         sys.settrace(self._called)
         return self
 
@@ -61,7 +65,9 @@ class Counter:
         return self._executed
 
     def _executed(self, frame: FrameType, event: str, argument: Any) -> Callable[..., Any]:
-        self.bytecodes += event == "opcode"
+        if event == "opcode":
+            self.bytecodes += 1
+            self.functions[frame.f_code] = self.functions.get(frame.f_code, 0) + 1
         return self._executed
 
 
@@ -93,8 +99,18 @@ class Upstream:
             writer.close()
 
 
-async def measure(folder: Path, requests: int) -> dict[str, float]:
-    """Medians over `requests`. Imported here, so that PYTHONPATH decides whose code it is."""
+@dataclass(frozen=True, slots=True)
+class Count:
+    """Of the request that took least."""
+
+    bytecodes: int
+    frames: int
+    functions: dict[str, int]
+    """Bytecodes by function."""
+
+
+async def measure(folder: Path, requests: int) -> Count:
+    """The least of `requests`. Imported here, so that PYTHONPATH decides whose code it is."""
     from gateway.app import Application
     from gateway.policy import keys
     from gateway.rooms import Worker
@@ -132,8 +148,8 @@ async def measure(folder: Path, requests: int) -> dict[str, float]:
         server.stop()
 
 
-async def _counted(app: Any, secret: str, requests: int) -> dict[str, float]:
-    counter, found = Counter(), list[tuple[int, int]]()
+async def _counted(app: Any, secret: str, requests: int) -> Count:
+    counter, found = Counter(), list[tuple[int, int, dict[CodeType, int]]]()
     for number in range(WARM_UP + requests):
         if number < WARM_UP:
             await _ask(app, secret, number)
@@ -141,9 +157,18 @@ async def _counted(app: Any, secret: str, requests: int) -> dict[str, float]:
         await asyncio.sleep(0.02)
         with counter:
             await _ask(app, secret, number)
-        found.append((counter.bytecodes, counter.frames))
-    bytecodes, frames = zip(*found, strict=True)
-    return {"bytecodes": statistics.median(bytecodes), "frames": statistics.median(frames)}
+        found.append((counter.bytecodes, counter.frames, counter.functions))
+    bytecodes, frames, functions = min(found, key=lambda each: each[:2])
+    named: dict[str, int] = {}
+    for code, executed in functions.items():
+        name = f"{_module(code.co_filename)}:{code.co_qualname}"
+        named[name] = named.get(name, 0) + executed
+    return Count(bytecodes, frames, named)
+
+
+def _module(file: str) -> str:
+    """As it is called in every checkout."""
+    return file[file.index("gateway/") :] if "gateway/" in file else Path(file).name
 
 
 async def _ask(app: Any, secret: str, number: int) -> None:
@@ -207,15 +232,21 @@ class _lifespan:  # noqa: N801 - used as a function
             raise RuntimeError(answer.get("message", what))
 
 
-def count(checkout: Path, requests: int) -> dict[str, float]:
-    """In a process of its own, with the `gateway` of `checkout`."""
+def count(checkout: Path, requests: int) -> Count:
+    """In a process of its own, with the `gateway` of `checkout`. Raises RuntimeError when that fails."""
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(Path.home()), "PYTHONPATH": str(checkout)}
     command = [sys.executable, str(Path(__file__)), "--measure", "--requests", str(requests)]
     done = subprocess.run(command, env=environment, cwd=checkout, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{checkout}: {done.stderr[-2000:]}")
-    found: dict[str, float] = orjson.loads(done.stdout.splitlines()[-1])
-    return found
+    return Count(**orjson.loads(done.stdout.splitlines()[-1]))
+
+
+def differences(ours: Count, theirs: Count) -> list[tuple[str, int, int]]:
+    """(function, our bytecodes, theirs), the greatest difference first; equal ones are left out."""
+    names = sorted({*ours.functions, *theirs.functions})
+    found = [(name, ours.functions.get(name, 0), theirs.functions.get(name, 0)) for name in names]
+    return sorted((each for each in found if each[1] != each[2]), key=lambda each: -abs(each[1] - each[2]))
 
 
 def main(words: list[str]) -> int:
@@ -223,19 +254,22 @@ def main(words: list[str]) -> int:
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--against", type=Path, help="another checkout of this repository")
     parser.add_argument("--tolerance", type=float, default=2.0, help="percent")
+    parser.add_argument("--functions", type=int, default=0, help="of how many to tell what differs")
     parser.add_argument("--measure", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args(words)
     if given.measure:
         with tempfile.TemporaryDirectory(prefix="tg-count-", ignore_cleanup_errors=True) as folder:
-            print(orjson.dumps(asyncio.run(measure(Path(folder), given.requests))).decode())
+            print(orjson.dumps(asdict(asyncio.run(measure(Path(folder), given.requests)))).decode())
         return 0
     ours = count(REPOSITORY, given.requests)
-    print(f"{ours['bytecodes']:,.0f} bytecodes in {ours['frames']:,.0f} frames a plain miss")
+    print(f"{ours.bytecodes:,} bytecodes in {ours.frames:,} frames a plain miss, at least")
     if given.against is None:
         return 0
     theirs = count(given.against.resolve(), given.requests)
-    more = ours["bytecodes"] / theirs["bytecodes"] - 1
-    print(f"{theirs['bytecodes']:,.0f} bytecodes in {theirs['frames']:,.0f} frames in {given.against}: {more:+.1%}")
+    more = ours.bytecodes / theirs.bytecodes - 1
+    print(f"{theirs.bytecodes:,} bytecodes in {theirs.frames:,} frames in {given.against}: {more:+.1%}")
+    for name, here, there in differences(ours, theirs)[: given.functions]:
+        print(f"{here - there:+6} = {here} - {there}  {name}")
     return int(more > given.tolerance / 100)
 
 

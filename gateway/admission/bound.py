@@ -26,7 +26,7 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
     """Tokens of one answer: the client's own limit, the backend's, what its window leaves, or what is assumed."""
-    most = None if request is None else request.max_output_tokens
+    most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
         if request is not None and request.dialect == "openai_other":
             most = _MEDIA_MOST_TOKENS
@@ -34,8 +34,8 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
             most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:
             most = ASSUMED_MOST_TOKENS
-    if backend.max_output_tokens is not None:
-        most = min(backend.max_output_tokens, most)
+    if known is not None and known < most:
+        most = known
     if backend.window_tokens:
         most = min(most, max(1, backend.window_tokens - input_tokens))
     return most

@@ -86,11 +86,15 @@ class Expectation:
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
         self._output.add(usage.all_output / answers)
-        if counted and (given := usage.all_input):
-            ratio = self._ratio if kind == "text" else self._ratios.get(kind)
-            if ratio is None:
-                ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
-            ratio.add(given / counted)
+        if not counted or not (given := usage.all_input):
+            return
+        if kind == "text":
+            self._ratio.add(given / counted)
+            return
+        ratio = self._ratios.get(kind)
+        if ratio is None:
+            ratio = self._ratios[kind] = _Quantile(0.95, _FIRST_ATTACHED_RATIO)
+        ratio.add(given / counted)
 
 
 def least_input_tokens(counted: int, kind: str) -> int:

@@ -141,7 +141,7 @@ class BudgetHold:
         if self._known or self._call is not None:
             self._begin_anew()
         price = self._price(purse, backend)
-        if price is None or price.free:
+        if price is None or (not price.output and price.free):
             await self._resize(0, 0.0)
             return
         if not purse.known:
@@ -179,10 +179,12 @@ class BudgetHold:
                 self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
             return None
         request = self._request
-        if request is None or price.free:
+        if request is None:
             return price
         if _CHARGED.isdisjoint(request.body) and "search" not in request.model:
             return price.unasked()
+        if price.free:
+            return price
         wanted = surcharges(request, "anthropic_messages" if backend.kind == "anthropic" else "openai_chat")
         if wanted is not None and wanted.fees:
             purse.refuse_unpriced(backend, " and ".join(wanted.fees))
@@ -380,9 +382,10 @@ class BudgetHold:
         purse.settle(self.held, purse.meter.of_request(cost_pico, record))
         self.held = 0
         if learn:
+            attempts = record.attempts
             for place, call in self._calls.items():
-                if place < len(record.attempts):
-                    self._learn(record.attempts[place], call)
+                if place < len(attempts):
+                    self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: _Call) -> None:
         """An answer that was cut short by its cap says nothing of how long answers are."""
@@ -396,7 +399,8 @@ class BudgetHold:
         elif expectation.ignored:  # forgotten after some dozen answers that kept to their limits
             expectation.ignored = expectation.ignored * 3 // 4
         if not call.capped or output < call.paid * 3 // 4:
-            expectation.learn(call.counted, usage, self._answers, call.attached.kind)
+            kind = "text" if call.attached is NOTHING_ATTACHED else call.attached.kind
+            expectation.learn(call.counted, usage, self._answers, kind)
 
     def release(self) -> None:
         """Give everything back, unless it was settled."""

@@ -216,10 +216,12 @@ def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
     for shown in account.shown:
         rule = shown.only
         if rule is None:
-            left = [rule.lease.rest + rule.lease.free for rule in shown.rules]
-            rule = shown.rules[left.index(min(left))]
+            rooms = [rule.lease.rest + rule.lease.free for rule in shown.rules]
+            rule = shown.rules[rooms.index(min(rooms))]
             headers[shown.limit] = str(rule.limit)
-        headers[shown.remaining] = str(rule.lease.remaining)
+        lease = rule.lease
+        left = lease.rest + lease.free
+        headers[shown.remaining] = str(left) if left > 0 else "0"
         if short is not None and short.lease is rule.lease and short.retry_after_s:
             headers[shown.reset] = duration(short.retry_after_s)
     return headers

@@ -209,7 +209,7 @@ class Attempts:
         attempt = record.attempt(exchange.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.silence = exchange.silence
+        attempt.pace = exchange.paces[errand.request.stream]
         if not _TIERED.isdisjoint(errand.request.body) and (
             wanted := surcharges(errand.request, exchange.kind.dialect)
         ):
@@ -249,7 +249,8 @@ class Attempts:
 
     def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
-        attempt.estimate_usage(attempt.chunks)
+        most = errand.request.max_output_tokens
+        attempt.estimate_usage(attempt.chunks, None if most is None else most * errand.request.parallel)
         self.totals.interrupted += 1
         self.close(errand, attempt, "interrupted")
 

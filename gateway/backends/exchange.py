@@ -7,7 +7,7 @@ import math
 
 from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
-from gateway.backends.plausible import believed, of_no_answer
+from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers import limit_fields
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call, Kind, Upstream
@@ -18,11 +18,11 @@ from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
 from gateway.domain.concealment import Concealer
+from gateway.domain.pace import Pace
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
-from gateway.domain.silence import Silence
 from gateway.errors import (
     BackendError,
     BackendFailed,
@@ -70,7 +70,8 @@ class Exchange:
         """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
         self._thinks = "reasoning" in backend.capabilities
-        self.silence = Silence() if self._thinks else None
+        self.paces = Pace(plain=True), Pace(hides=self._thinks)
+        """Of plain answers, and of streams."""
         self._limits = limit_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
@@ -221,14 +222,20 @@ class Exchange:
         place.succeeded()
         if not upstream.whole:
             await upstream.aclose()
-        attempt.output_bytes, attempt.chunks = len(body), 1
+        attempt.output_bytes = size = len(body)
+        attempt.chunks = 1
         answer = Whole(plain, attempt)
-        wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
-        attempt.usage = believed(plain.usage, attempt, answer, wordless=wordless)
+        attempt.usage = usage = plain.usage
+        if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
+            wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
+            attempt.usage = believed(usage, attempt, answer, wordless=wordless)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
-        if attempt.silence is not None:
-            attempt.learn_silence()
+        pace = self.paces[0]
+        if pace.rest:
+            pace.rest -= 1
+        else:
+            attempt.learn_pace()
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:

@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 CHARACTERS_PER_TOKEN = 4
 """Of ordinary text, to estimate tokens."""
-_MOST_PER_TOKEN = 16
+MOST_PER_TOKEN = 16
 """Characters of a token, on average over a whole answer; in prose and code of any language they are fewer than 8."""
 _SHORT = 64
 """An answer of so many characters may be a few long tokens."""
@@ -85,4 +85,4 @@ def _possible(output_tokens: int, characters: int) -> bool:
     """Can so few tokens be so many characters?"""
     if not output_tokens:
         return not characters
-    return characters <= max(_SHORT, output_tokens * _MOST_PER_TOKEN)
+    return characters <= max(_SHORT, output_tokens * MOST_PER_TOKEN)

@@ -125,8 +125,7 @@ class Relayed:
         if attempt.usage is not None:
             attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
-        if attempt.silence is not None:
-            attempt.learn_silence()
+        attempt.learn_pace()
         self._place.succeeded()
 
     def _broken(self, error: BackendError) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import islice
+from typing import NamedTuple
 
 from gateway.cache.entry import Entry, Flush
 
@@ -17,8 +17,7 @@ _COMPARED = 16
 """Of so many that were least lately asked for, the one goes that saves least for the room it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(NamedTuple):
     """What one team may keep; beyond it answers go."""
 
     entries: int = 20_000

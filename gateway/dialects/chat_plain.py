@@ -47,7 +47,7 @@ def load_reply(body: bytes) -> dict[str, Any]:
         raise BackendGarbage("The backend answered with something that is not JSON.") from error
     if type(reply) is not dict:
         raise BackendGarbage("The backend answered with JSON that is not an object.")
-    if said := find_error(reply):
+    if ("choices" not in reply or "error" in reply) and (said := find_error(reply)):
         raise BackendGarbage(f"The backend answered 200 with an error: {said.message}")
     return reply
 

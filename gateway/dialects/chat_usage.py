@@ -10,6 +10,7 @@ from gateway.domain.usage import Usage
 
 SEARCHED: Fees = (("web_search", 1),)
 """Models that search the web do so once for each answer."""
+_NONE: Fees = ()
 CITATION = b'"url_citation"'
 """What only the annotations of an answer contain whose model has searched: inside a JSON string the quotes would be
 escaped."""
@@ -17,12 +18,13 @@ escaped."""
 
 def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
     """The usage of a plain answer, which `body` is, where that is at hand; None when nothing was counted."""
-    fees: Fees = ()
+    usage, fees = reply.get("usage"), _NONE
     if CITATION in body:
         choices = reply.get("choices")
-        fees = SEARCHED if type(choices) is list and any(map(_cites, choices)) else ()
-    tier = reply.get("service_tier")
-    return openai_usage(reply.get("usage"), tier="" if tier is None else tier_of(reply), fees=fees)
+        fees = SEARCHED if type(choices) is list and any(map(_cites, choices)) else _NONE
+    elif "service_tier" not in reply:
+        return openai_usage(usage)
+    return openai_usage(usage, tier=tier_of(reply), fees=fees)
 
 
 def tier_of(said: dict[str, Any]) -> str:

@@ -66,12 +66,17 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
     if (
         type(prompt) is int
         and type(completion) is int
-        and 0 < prompt < ABSURD_TOKENS
-        and 0 <= completion < ABSURD_TOKENS
-        and value.get("total_tokens") == prompt + completion
-        and value.get("prompt_tokens_details") is None
-        and value.get("completion_tokens_details") is None
-        and value.keys() <= _USUAL
+        and prompt > 0 <= completion
+        and value.get("total_tokens") == (total := prompt + completion)
+        and total < ABSURD_TOKENS
+        and (
+            len(value) == 3
+            or (
+                value.get("prompt_tokens_details") is None
+                and value.get("completion_tokens_details") is None
+                and value.keys() <= _USUAL
+            )
+        )
     ):
         return Usage(prompt, output_tokens=completion, service_tier=tier, fees=fees)
     return _Reading(value).usage(tier, fees)

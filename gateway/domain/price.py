@@ -162,6 +162,8 @@ class Price:
         `image_input`, `audio_input`: tokens beside `input_tokens`. `media_output`: the output may be sound or images.
         """
         price = self if self.beyond is None else self.tier(input_tokens + image_input + audio_input)
+        if price.reasoning is None and not (cache_writes or image_input or audio_input or media_output):
+            return input_tokens * price.input + output_tokens * price.output
         output = price.output if price.reasoning is None else max(price.output, price.reasoning)
         if media_output:
             output = max(output, price.audio or 0, price.image or 0)

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from gateway.domain.backend import Backend
+from gateway.domain.pace import Pace, streamed_tokens
 from gateway.domain.request import DialectName
 from gateway.domain.route import Route
-from gateway.domain.silence import Silence
 from gateway.domain.strategy import Answered
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage, interrupted
@@ -79,43 +79,56 @@ class Attempt:
     """Of the request's body, to the backend."""
     output_cap: int | None = None
     """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
-    silence: Silence | None = None
-    """Of a backend that can reason unseen."""
+    pace: Pace | None = None
+    """Of the backend's streams, or of its plain answers."""
     spoke_at: float | None = None
-    """When the first text came, Unix seconds; only known with `silence`."""
+    """When the first text of a stream came, Unix seconds."""
     progress: memoryview | None = None
-    """One 64-bit word of the ledger's that survives this process."""
+    """Two 64-bit words of the ledger's that survive this process."""
     reporter: Reporter | None = None
     """Of a stream under way."""
 
-    def estimate_usage(self, delivered: int) -> None:
+    def estimate_usage(self, delivered: int, most: int | None = None) -> None:
         """Set `usage`, unless it is known: to what the backend reported before the answer ended, and to the gateway's
-        estimates where it reported nothing. `delivered`: output tokens that arrived."""
+        estimates where it reported nothing. `delivered`: output tokens that arrived. `most`: that were asked for."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
-            unseen = self._unseen(time.time())
-            self.usage = replace(found, reasoning_tokens=unseen) if unseen > found.reasoning_tokens else found
+            unseen = self._unseen(time.time(), most)
+            if self.pace is not None and self.pace.plain:
+                found = replace(found, output_tokens=max(found.output_tokens, unseen))
+            elif unseen > found.reasoning_tokens:
+                found = replace(found, reasoning_tokens=unseen)
+            self.usage = found
 
-    def _unseen(self, now: float) -> int:
+    def _unseen(self, now: float, most: int | None) -> int:
         """Tokens that the backend is expected to have generated before its text began."""
-        if self.silence is None or not self.started_at:
+        if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
-        tokens = self.silence.tokens((self.spoke_at or now) - self.started_at)
-        return tokens if self.most_output is None else min(tokens, self.most_output)
+        tokens = self.pace.tokens((self.spoke_at or now) - self.started_at)
+        return min([tokens, *(limit for limit in (most, self.most_output) if limit is not None)])
 
     @property
     def most_output(self) -> int | None:
         """Tokens of one answer, as far as the budget or the backend limits it."""
         return self.backend.max_output_tokens if self.output_cap is None else self.output_cap
 
-    def learn_silence(self) -> None:
+    def learn_pace(self) -> None:
         """A whole answer's usage tells how fast the backend is when nothing is seen of it."""
-        if self.silence is not None and self.usage is not None and not self.usage.estimated and self.ended_at:
-            if self.spoke_at is None:  # a plain answer: nothing was seen before its end
-                self.silence.learn(self.usage.all_output, self.ended_at - self.started_at)
+        usage, pace = self.usage, self.pace
+        if pace is None or usage is None or usage.estimated or not self.ended_at:
+            return
+        if self.spoke_at is None:  # a plain answer: nothing was seen before its end
+            pace.learn(usage.all_output, self.ended_at - self.started_at)
+            return
+        pace.learn_frame(usage.all_output, usage.reasoning_tokens, self.chunks, self.output_bytes)
+        if pace.hides:
+            unseen = usage.all_output - streamed_tokens(self.chunks, self.output_bytes, pace.frame_bytes)
+            if reasoning := usage.reasoning_tokens:
+                hidden = reasoning if unseen > reasoning / 2 else 0  # some show what they reason
             else:
-                self.silence.learn(self.usage.all_output - self.chunks, self.spoke_at - self.started_at)
+                hidden = unseen if unseen > usage.all_output / 2 else 0
+            pace.learn(hidden, self.spoke_at - self.started_at)
 
     @property
     def reported(self) -> Usage | None:
@@ -131,8 +144,10 @@ class Attempt:
         """`size` more bytes arrived, `chunks` in all carry content. Call before anybody else may have them."""
         self.output_bytes += size
         self.chunks = chunks
-        if chunks and self.silence is not None and self.spoke_at is None:
-            self.spoke_at = time.time()
+        if self.spoke_at is None and chunks:
+            self.spoke_at = now = time.time()
+            if self.progress is not None:
+                self.progress[1] = int(now * 1000)
         if self.progress is not None:  # a single store: whatever kills us finds the old word or the new one
             self.progress[0] = self.output_bytes << CHUNK_BITS | chunks
 
@@ -146,7 +161,7 @@ class Record:
     stream: bool
     started_at: float = field(default_factory=time.time)
     started: float = field(default_factory=time.perf_counter)
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list, init=False)
     cache: CacheResult = "off"
     saved_pico: int | None = None
     """What a cache hit would have cost on the backend that first answered."""
@@ -163,14 +178,14 @@ class Record:
     error: str = ""
     first_byte_ms: float | None = None
     duration_ms: float | None = None
-    degraded: set[str] = field(default_factory=set)
+    degraded: set[str] = field(default_factory=set, init=False)
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     end_user: str = ""
     """The pseudonym of whom the client said that it asks for."""
     over_budget: tuple[str, ...] = ()
     """Budgets that are spent and not enforced."""
-    ratelimit: dict[str, str] = field(default_factory=dict)
+    ratelimit: dict[str, str] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers as limits set them."""
     kind: str = ""
     """Of its attempts: `shadow` where nobody is served."""
@@ -180,7 +195,7 @@ class Record:
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
     """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
-    notes: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Dated facts for the flight record; never prompts or keys."""
 
     def note(self, what: str, **facts: Any) -> None:

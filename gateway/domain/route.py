@@ -152,7 +152,10 @@ class ContextPlan:
     @property
     def expected_tokens(self) -> int:
         """Of the input that is sent, as it usually comes to: billed where the backend does not say."""
-        return self.tokens_after - self.attached.total + self.attached_usual
+        attached = self.attached
+        if attached is NOTHING_ATTACHED:
+            return self.tokens_after
+        return self.tokens_after - attached.total + self.attached_usual
 
     @property
     def trimmed_tokens(self) -> int:

@@ -22,13 +22,12 @@ from gateway.domain.tasks import Tasks
 from gateway.domain.unpriced import unpriced_units
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import rows, segments, slots
+from gateway.ledger import orphan, rows, segments, slots
 from gateway.ledger.applied import Terms
+from gateway.ledger.lane import MARK_S
 
 log = logging.getLogger(__name__)
 
-MARK_S = 0.5
-"""Pause between progress marks; with a busy loop they stay less than a second apart."""
 SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The same file can be written again once there is room; after any other error its disk may be gone."""
@@ -128,8 +127,8 @@ class Journal:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
-        if attempt.silence is not None and attempt.silence.tokens_per_second:
-            entry["pace"] = [round(attempt.silence.tokens_per_second, 1), attempt.most_output]
+        if attempt.output_cap is not None:
+            entry["cap"] = attempt.output_cap
         if attempt.service_tier:
             usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
             if terms is not None:
@@ -140,7 +139,7 @@ class Journal:
                 self._slots.give_back(slot)
             raise _unavailable(self._refused)
         if slot is not None:
-            attempt.progress = self._slots.word(slot)
+            attempt.progress = self._slots.words(slot)
         self._open[attempt.id] = _Open(attempt, opening, terms, slot)
 
     def _terms_of(self, backend: Backend) -> Terms | None:
@@ -164,10 +163,13 @@ class Journal:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
-        if terms is not None and _countable(terms.price, usage, record):
+        if terms is not None and (not usage.estimated or _countable(terms.price, usage, record)):
             cost = terms.price.cost(usage)
             attempt.cost_pico = cost if cost < rows.MOST_PICO else rows.MOST_PICO
-            prices, attempt.price_source = terms.billed(usage)
+            if usage.service_tier or not terms.flat:
+                prices, attempt.price_source = terms.billed(usage)
+            else:
+                prices, attempt.price_source = terms.flat, terms.source
         if usage.fees or usage.service_tier:
             attempt.unpriced = unpriced_units(None if terms is None else terms.price, usage)
         decision = None if record.route is None else record.route.decided
@@ -260,17 +262,33 @@ class Journal:
             return False
 
     def _mark(self) -> None:
-        """One line for every attempt that grew since the last."""
+        """One line for all attempts that are open: how far those have come that grew, and how backends generate."""
+        if not self._open:
+            if self._waiting:
+                self._append(b"")
+            return
         grown = [opened for opened in self._open.values() if opened.attempt.output_bytes != opened.seen_bytes]
-        if grown:
-            marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
-            entry = {"mark": self._clock.time(), "grown": marks}
-            if reported := {o.attempt.id: classes for o in grown if (classes := _newly_reported(o))}:
-                entry["reported"] = reported
-            line = segments.encode(entry)
-        if (grown or self._waiting) and self._append(line if grown else b""):
+        marks = [(o.attempt.id, o.attempt.chunks, o.attempt.output_bytes) for o in grown]
+        entry = {"mark": self._clock.time(), "grown": marks, "paces": self._paces()}
+        if reported := {o.attempt.id: classes for o in grown if (classes := _newly_reported(o))}:
+            entry["reported"] = reported
+        if self._append(segments.encode(entry)):
             for opened in grown:
                 opened.seen_bytes = opened.attempt.output_bytes
+
+    def _paces(self) -> dict[str, orphan.Known]:
+        """By backend, of attempts that are open."""
+        found: dict[str, orphan.Known] = {}
+        for opened in self._open.values():
+            attempt = opened.attempt
+            if (pace := attempt.pace) is not None:
+                rate, name, most = pace.most_per_second, attempt.backend.name, attempt.backend.max_output_tokens
+                known = found.get(name) or orphan.Known(0.0, 0.0, pace.frame_bytes, most)
+                if opened.slot is None:
+                    found[name] = known._replace(plain=rate)
+                else:
+                    found[name] = known._replace(hidden=rate, frame_bytes=pace.frame_bytes)
+        return found
 
     def _flush(self) -> bool:
         """False: the file is no longer where the writer will look for it."""
@@ -324,7 +342,7 @@ def _newly_reported(opened: _Open) -> dict[str, int]:
         return {}
     try:
         usage = opened.attempt.reported
-        opened.reported = {} if usage is None else rows.classes_of(usage)
+        opened.reported = {} if usage is None else orphan.classes_of(usage)
     except Exception:  # marks must go on, whatever a backend sends
         log.exception("what attempt %s reported could not be read", opened.attempt.id)
         opened.reported = {}
@@ -339,6 +357,7 @@ def _unavailable(reason: str) -> LedgerUnavailable:
 
 
 def _countable(price: Price, usage: Usage, record: Record) -> bool:
-    """False: sound or images came whose tokens nobody reported. A price per token then says nothing of their cost."""
-    uncounted = usage.estimated and record.dialect in _UNTOLD and usage.total > 0
+    """Of an estimated usage. False: sound or images came whose tokens nobody reported; a price per token then says
+    nothing of their cost."""
+    uncounted = record.dialect in _UNTOLD and usage.total > 0
     return not uncounted or price.every_tier or not (price.output or price.audio or price.image)

@@ -9,15 +9,18 @@ from typing import Any
 import orjson
 
 from gateway.ledger import segments
-from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Mark, Row, Values, orphan
+from gateway.ledger.orphan import Known, Mark, orphan
+from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
 from gateway.ledger.segments import Segment
-from gateway.ledger.slots import unpacked
+from gateway.ledger.slots import progress_of
 
 log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
 """Segment number and byte in it."""
 
+MARK_S = 0.5
+"""Pause between progress marks; with a busy loop they stay less than a second apart."""
 _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 
@@ -32,6 +35,10 @@ class Lane:
         self.open: dict[str, tuple[Place, bytes]] = {}
         self._marks: dict[str, Mark] = {}
         self._reported: dict[str, dict[str, int]] = {}
+        self._known: dict[str, Known] = {}
+        """How backends generate, by their names."""
+        self._marked_at = 0.0
+        """When its worker last told how far all had come; Unix seconds."""
         self._fields: dict[int, list[str]] = {}
 
     @property
@@ -62,18 +69,24 @@ class Lane:
                 break
         return []
 
-    def orphans(self, progress: Sequence[int] | None = None, ended_at: float | None = None) -> list[Row]:
+    def orphans(self, progress: Sequence[int] | None = None) -> list[Row]:
         """The rows of what is still open, for a worker that is dead. `progress`: the words in its slots, if it left
-        any that can be believed. `ended_at`: when it last wrote, Unix seconds."""
-        found = []
+        any that can be believed."""
+        found, left = [], list[tuple[str, dict[str, Any], dict[str, Any]]]()
         for id, ((number, _), payload) in self.open.items():
             entry = orjson.loads(payload)
-            opened = dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {})
+            left.append(
+                (id, entry, dict(zip(self._fields[number], entry["open"], strict=False)) | entry.get("more", {}))
+            )
+        # It died at some time before it would have marked again, and after it opened the last of these.
+        ended_at = max([self._marked_at + MARK_S / 2, *(opened["at"] for _, _, opened in left)])
+        for id, entry, opened in left:
             mark = self._marks.get(id)
             slot = entry.get("slot")
-            if progress is not None and slot is not None and progress[slot]:
-                mark = Mark(mark.at if mark else None, *unpacked(progress[slot]))
-            found.append(orphan(_ours(opened), entry, mark, self._reported.get(id), ended_at))
+            if progress is not None and slot is not None and (came := progress_of(progress, slot)):
+                mark = Mark(mark.at if mark else None, *came)
+            known = self._known.get(opened["backend"])
+            found.append(orphan(_ours(opened), entry, mark, self._reported.get(id), known, ended_at))
         return found
 
     def _take(self, segment: Segment, position: int, lines: list[bytes]) -> list[Values]:
@@ -120,6 +133,9 @@ class Lane:
 
     def _mark(self, entry: dict[str, Any]) -> None:
         if "mark" in entry:
+            self._marked_at = entry["mark"]
+            for name, known in entry.get("paces", {}).items():
+                self._known[name] = Known(*known)
             for id, chunks, output_bytes in entry["grown"]:
                 if id in self.open:
                     self._marks[id] = Mark(entry["mark"], chunks, output_bytes)

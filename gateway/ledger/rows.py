@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import orjson
 
+from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.unpriced import fees_of
-from gateway.domain.usage import Usage, interrupted
-from gateway.ledger.applied import price_of
+from gateway.domain.usage import Usage
 
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1
@@ -19,11 +19,6 @@ MOST_DECIDED = 200
 """Characters of backends' names."""
 MOST_TIER, MOST_DOUBT = 128, 200
 """Characters of a service tier's name, and of what is odd about reported numbers."""
-FRAME_BYTES = 320
-"""Of a streamed event is wire format and not text, at most: OpenAI's with fingerprint and empty usage."""
-SILENT_EVENTS = 3
-"""A stream has so many that carry no text: who speaks, why it ended, what was used."""
-BYTES_PER_TOKEN = 4
 
 
 class Row(NamedTuple):
@@ -163,7 +158,7 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
         attempt.backend.kind == "simulated",
         attempt.kind,
         attempt.service_tier,
-        _waited_ms(attempt, record),
+        0 if attempt.number == 1 and attempt.started_at - record.started_at < 1 else _waited_ms(attempt, record),
     )
     return {} if facts == _UNASKED else dict(zip(_ASKED, facts, strict=True))
 
@@ -210,10 +205,10 @@ def ending(
         names,
         pico,
         ppm,
-        usage.service_tier[:MOST_TIER],
+        usage.service_tier and usage.service_tier[:MOST_TIER],
         attempt.unpriced,
-        usage.doubt[:MOST_DOUBT],
-        _waited_ms(attempt, record),
+        usage.doubt and usage.doubt[:MOST_DOUBT],
+        0 if attempt.number == 1 and started - record.started_at < 1 else _waited_ms(attempt, record),
     )
     usual = (
         attempt.outcome,
@@ -316,17 +311,18 @@ def usage_of(attempt: Attempt) -> Usage:
     Where it did not report a service tier either, the one that was asked for counts.
     """
     usage = attempt.usage
-    if usage is not None and _believable(usage):
+    if usage is not None and believable(usage):
         if usage.estimated and attempt.service_tier and not usage.service_tier:
             return replace(usage, service_tier=attempt.service_tier)
         return usage
     if usage is None and attempt.outcome == "failed":
         return Usage()
-    delivered = output_tokens(attempt.chunks, attempt.output_bytes)
+    frame_bytes = FIRST_FRAME_BYTES if attempt.pace is None else attempt.pace.frame_bytes
+    delivered = streamed_tokens(attempt.chunks, attempt.output_bytes, frame_bytes)
     return Usage(attempt.input_tokens, output_tokens=delivered, estimated=True, service_tier=attempt.service_tier)
 
 
-def _believable(usage: Usage) -> bool:
+def believable(usage: Usage) -> bool:
     """MOST_TOKENS is all ones, so what is joined is below it, and not negative, if that holds for each."""
     joined = (
         usage.input_tokens
@@ -341,62 +337,3 @@ def _believable(usage: Usage) -> bool:
         | usage.image_tokens
     )
     return 0 <= joined <= MOST_TOKENS
-
-
-def output_tokens(chunks: int, output_bytes: int) -> int:
-    """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text."""
-    text_bytes = output_bytes - (chunks + SILENT_EVENTS) * FRAME_BYTES
-    return max(chunks, text_bytes // BYTES_PER_TOKEN, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """How far a stream had come at a time; None where only how far is known."""
-
-    at: float | None
-    chunks: int
-    output_bytes: int
-
-
-def classes_of(usage: Usage) -> dict[str, Any]:
-    """The classes that have tokens, by name, for a mark; empty where not even the input was counted."""
-    counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and _believable(usage) else {}
-    return {name: tokens for name, tokens in counts.items() if tokens}
-
-
-def orphan(
-    opened: dict[str, Any],
-    entry: dict[str, Any],
-    mark: Mark | None,
-    reported: dict[str, Any] | None = None,
-    ended_at: float | None = None,
-) -> Row:
-    """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
-
-    `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
-    `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
-    `reported`: the classes that the backend had reported at a mark, if it had. `ended_at`: when the worker last wrote;
-    a backend that reasons unseen has gone on until then at the `pace` (tokens per second, and at most) of the entry.
-    """
-    delivered = 0 if mark is None else output_tokens(mark.chunks, mark.output_bytes)
-    called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
-    usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
-    if not delivered and ended_at is not None and (pace := entry.get("pace")):
-        unseen = int(pace[0] * max(0.0, ended_at - called_at))
-        usage = replace(usage, reasoning_tokens=unseen if pace[1] is None else min(unseen, pace[1]))
-    if "prices" in entry:
-        cost = price_of(entry["prices"]).cost(usage)
-    elif "pico" in entry:
-        cost = entry["pico"][0] + delivered * entry["pico"][1]
-    return Row(
-        **opened,
-        outcome="interrupted",
-        error="the gateway's worker ended",
-        **{name: getattr(usage, name) for name in TOKENS},
-        estimated=True,
-        cost_pico=None if cost is None else min(cost, MOST_PICO),
-        price_source=entry.get("source", ""),
-        prices=entry.get("prices", ""),
-        received_bytes=0 if mark is None else mark.output_bytes,
-        duration_ms=None if mark is None or mark.at is None else round((mark.at - called_at) * 1000, 3),
-    )

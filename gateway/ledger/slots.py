@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from gateway.domain.record import CHUNK_BITS
 
@@ -19,16 +21,30 @@ SLOTS = 8190
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _HEAD = 16
-_SIZE = _HEAD + 8 * SLOTS
+_WORDS = 2
+"""Of a slot: how far its attempt has come, and when its text began."""
+_SIZE = _HEAD + 8 * _WORDS * SLOTS
 
 
 def path_of(directory: Path, lane: str) -> Path:
     return directory / (lane + SUFFIX)
 
 
-def unpacked(word: int) -> tuple[int, int]:
-    """Chunks and bytes, as `Attempt.came` stores them."""
-    return word & (1 << CHUNK_BITS) - 1, word >> CHUNK_BITS
+class Progress(NamedTuple):
+    """What `Attempt.came` stored."""
+
+    chunks: int
+    output_bytes: int
+    spoke_at: float | None
+    """Unix seconds; None: no text had come."""
+
+
+def progress_of(words: Sequence[int], number: int) -> Progress | None:
+    """Of slot `number`; None when nothing had come."""
+    word, spoke_ms = words[_WORDS * number : _WORDS * (number + 1)]
+    if not word:
+        return None
+    return Progress(word & (1 << CHUNK_BITS) - 1, word >> CHUNK_BITS, spoke_ms / 1000 if spoke_ms else None)
 
 
 class Slots:
@@ -39,7 +55,7 @@ class Slots:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         try:
             with open(fd, "wb", closefd=False) as file:
-                file.write(_boot().ljust(_HEAD, b"\0") + bytes(8 * SLOTS))
+                file.write(_boot().ljust(_HEAD, b"\0") + bytes(_SIZE - _HEAD))
             self._words = memoryview(mmap.mmap(fd, _SIZE))[_HEAD:].cast("Q")
         finally:
             os.close(fd)
@@ -55,12 +71,13 @@ class Slots:
             number, self._taken = self._taken, self._taken + 1
         else:
             return None
-        self._words[number] = 0
+        for place in range(_WORDS * number, _WORDS * (number + 1)):
+            self._words[place] = 0
         return number
 
-    def word(self, number: int) -> memoryview:
-        """The one word of slot `number`."""
-        return self._words[number : number + 1]
+    def words(self, number: int) -> memoryview:
+        """Those of slot `number`."""
+        return self._words[_WORDS * number : _WORDS * (number + 1)]
 
     def give_back(self, number: int) -> None:
         """Only once the attempt's end is in the journal: until then a slot is what is known of its attempt."""

@@ -297,8 +297,7 @@ class Writer:
     def _bury(self, lane: Lane, files: list[Segment]) -> None:
         """Close what a dead worker left open, then forget its lane and delete its journal: now it is drained."""
         progress = slots.path_of(self._directory, lane.name)
-        ended_at = files[-1].path.stat().st_mtime if files else None
-        self._save(lane.orphans(slots.read(progress), ended_at), [lane], replay=True)
+        self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
         with self._database.begin() as connection:
             connection.execute(delete(journal_offsets).where(journal_offsets.c.lane == lane.name))
             if worker := segments.leases_as(lane.name):

@@ -51,18 +51,8 @@ class Lease:
     __slots__ = (  # a plain instance with more than thirty attributes would look each of them up in a dict of its own
         *("__weakref__", "_acknowledged", "_biggest", "_demand", "_least", "_leased", "_pending", "_sent", "_seq"),
         *("_taken", "_unreported", "_window", "ahead", "busy", "free", "generation", "held", "idle", "key", "kind"),
-        *(
-            "life_ms",
-            "limit",
-            "orphaned",
-            "rebuild",
-            "refused_least",
-            "refused_until",
-            "repair_at",
-            "rest",
-            "retry_at",
-            "seen",
-        ),
+        *("life_ms", "limit", "orphaned", "rated", "rebuild", "refused_least", "refused_until", "repair_at", "rest"),
+        *("retry_at", "seen"),
         *("settled", "settling", "stale", "tag", "tight", "touched", "valid_until", "waiting", "watched", "workers"),
     )
 
@@ -70,6 +60,7 @@ class Lease:
         self, tag: str, key: str, kind: Kind, limit: int, life_ms: int, rebuild: Rebuild | None, *, ahead: bool = True
     ) -> None:
         self.tag, self.key, self.kind, self.life_ms, self.rebuild = tag, key, kind, life_ms, rebuild
+        self.rated = kind == "rate"
         self.ahead = ahead
         """Keep units for what may come? Where a counter is one of very many, each used now and then, rather not."""
         self.limit = min(limit, MOST)
@@ -208,7 +199,7 @@ class Lease:
             self._fold(step)
 
     def _fold(self, step: int) -> None:
-        if self.kind == "rate":
+        if self.rated:
             self._pending = _counting({at: units for at, units in self._pending.items() if at > step - WINDOW_STEPS})
         else:
             self._pending = _counting({max(self._pending): sum(self._pending.values())})
@@ -264,7 +255,7 @@ class Lease:
 
     def _begin_anew(self, reply: Reply) -> None:
         """The counter was made anew: what its base holds must not be reported again."""
-        if self.kind == "rate":
+        if self.rated:
             self._pending = _counting(self._window)
         else:
             since = reply.since - _MARGIN_MARKS
@@ -290,7 +281,7 @@ def take_all(wants: Sequence[Want], step: int) -> None:
         lease._taken += units
         if units > lease._biggest:
             lease._biggest = units
-        if lease.kind == "rate":
+        if lease.rated:
             lease._pending[step] += units
             lease._window[step] += units
         else:

@@ -76,19 +76,16 @@ class Totals:
             self.attempts[name, attempt.outcome] += 1
             if attempt.first_byte_at is not None:
                 self.first_byte[(name,)].add(max(0.0, attempt.first_byte_at - attempt.started_at))
-            if attempt.usage is not None:
-                usage = attempt.usage
-                self.tokens[team, name, "input"] += usage.all_input - usage.cached_tokens
-                self.tokens[team, name, "cached"] += usage.cached_tokens
-                self.tokens[team, name, "output"] += usage.all_output
-            if attempt.cost_pico is not None:
-                self.cost_pico[team, name] += attempt.cost_pico
-            if attempt.unpriced:
-                self.unpriced[(name,)] += 1
-            elif (
-                attempt.cost_pico is None and attempt.usage is not None and attempt.backend.kind != "simulated"
-            ):  # without usage: never called
-                self.unpriced[(name,)] += 1
+            usage, cost = attempt.usage, attempt.cost_pico
+            if usage is not None:
+                tokens, cached = self.tokens, usage.cached_tokens
+                tokens[team, name, "input"] += usage.all_input - cached
+                tokens[team, name, "cached"] += cached
+                tokens[team, name, "output"] += usage.all_output
+                if attempt.unpriced or (cost is None and attempt.backend.kind != "simulated"):
+                    self.unpriced[(name,)] += 1
+            if cost is not None:
+                self.cost_pico[team, name] += cost
         if record.saved_pico:
             self.saved_pico[(team,)] += record.saved_pico
         if record.trimmed_tokens:

@@ -28,7 +28,10 @@ SMALL = Backend(name="small", kind="openai", base_url="http://10.1.2.3/v1", mode
 
 
 def record(**facts: Any) -> Record:
-    return Record("req_1", tenant(), "auto", "openai_chat", False, **facts)
+    found = Record("req_1", tenant(), "auto", "openai_chat", False)
+    for name, value in facts.items():
+        setattr(found, name, value)
+    return found
 
 
 def shown(record: Record) -> dict[str, str]:
@@ -132,7 +135,8 @@ LIMITS = {
 
 
 def test_anthropics_clients_find_their_limits_under_anthropics_names() -> None:
-    seen = Record("req_1", tenant(), "auto", "anthropic_messages", False, ratelimit=LIMITS)
+    seen = Record("req_1", tenant(), "auto", "anthropic_messages", False)
+    seen.ratelimit = LIMITS
     before = time.time()
     headers = shown(seen)
     assert headers["anthropic-ratelimit-requests-limit"] == "60"

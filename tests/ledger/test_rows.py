@@ -6,20 +6,11 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.pace import streamed_tokens
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
-from gateway.ledger.rows import (
-    FIELDS,
-    Mark,
-    Row,
-    asked,
-    classes_of,
-    ending,
-    from_cache,
-    opening,
-    orphan,
-    output_tokens,
-)
+from gateway.ledger.orphan import Known, Mark, classes_of, orphan
+from gateway.ledger.rows import FIELDS, Row, asked, ending, from_cache, opening
 from gateway.state.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
 
@@ -95,7 +86,7 @@ def test_who_asked_and_who_pays_stand_in_every_row_of_a_request() -> None:
     [(0, 0, 0), (10, 2000, 10), (10, 500, 10), (2, 3600, 500), (0, 800, 0), (0, 1360, 100)],
 )
 def test_a_token_an_event_or_more_where_events_carry_much_text(chunks: int, output_bytes: int, tokens: int) -> None:
-    assert output_tokens(chunks, output_bytes) == tokens
+    assert streamed_tokens(chunks, output_bytes) == tokens
 
 
 def test_an_orphan_costs_what_its_beginning_knew() -> None:
@@ -134,9 +125,42 @@ def test_what_counts_no_input_or_cannot_be_is_not_marked(usage: Usage) -> None:
     assert classes_of(usage) == {}
 
 
-@pytest.mark.parametrize(("pace", "tokens"), [([100.0, None], 250), ([100.0, 200], 200), (None, 0)])
-def test_an_orphan_that_was_reasoning_unseen_is_billed_at_its_backends_pace(pace: Any, tokens: int) -> None:
+KNOWN = Known(plain=40.0, hidden=100.0, frame_bytes=200.0, most=None)
+
+
+@pytest.mark.parametrize(
+    ("known", "spoke_s", "tokens"),
+    [
+        (KNOWN, None, 250),
+        (KNOWN._replace(most=200), None, 200),
+        (KNOWN, 1.5, 150),
+        (KNOWN._replace(hidden=0.0), 1.5, 0),
+        (None, None, 0),
+    ],
+)
+def test_an_orphan_that_reasoned_unseen_is_billed_at_its_backends_pace_until_its_text_began(
+    known: Known | None, spoke_s: float | None, tokens: int
+) -> None:
+    entry = record(stream=True)
+    attempt = begin(entry, SIMULATED)
+    opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
+    mark = None if spoke_s is None else Mark(None, 1, 240, opened["at"] + spoke_s)
+    row = orphan(opened, {"tokens": 10}, mark, None, known, opened["at"] + 2.5)
+    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (10, 0 if mark is None else 1, tokens)
+
+
+@pytest.mark.parametrize(("line", "tokens"), [({"tokens": 10}, 100), ({"tokens": 10, "cap": 30}, 30)])
+def test_an_orphan_of_a_plain_answer_is_billed_for_what_was_generated_of_it(line: Any, tokens: int) -> None:
     entry = record()
-    known = dict(zip(FIELDS, opening(begin(entry, SIMULATED), entry), strict=False))
-    row = orphan(known, {"tokens": 10, "pace": pace}, None, None, known["at"] + 2.5)
-    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (10, 0, tokens)
+    opened = dict(zip(FIELDS, opening(begin(entry, SIMULATED), entry), strict=False))
+    row = orphan(opened, line, None, None, KNOWN, opened["at"] + 2.5)
+    assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (10, tokens, 0)
+
+
+def test_an_orphans_text_is_told_from_its_wire_format_by_what_its_backend_sends_beside_text() -> None:
+    entry = record(stream=True)
+    attempt = begin(entry, SIMULATED)
+    opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
+    mark = Mark(None, 10, 13 * 200 + 10 * 20 * 4)
+    assert orphan(opened, {"tokens": 10}, mark, None, KNOWN).output_tokens == 200
+    assert orphan(opened, {"tokens": 10}, mark, None, None).output_tokens < 200

@@ -69,12 +69,16 @@ def test_a_word_holds_chunks_and_bytes(tmp_path: Path) -> None:
     attempt = begin(record(stream=True))
     number = table.take()
     assert number is not None
-    attempt.progress = table.word(number)
+    attempt.progress = table.words(number)
     attempt.came(300, 1)
     attempt.came(2**33, 2**27)
     words = slots.read(tmp_path / "lane.slots")
     assert words is not None
-    assert slots.unpacked(words[number]) == (2**27, 300 + 2**33)
+    came = slots.progress_of(words, number)
+    assert came is not None
+    assert came[:2] == (2**27, 300 + 2**33)
+    assert came.spoke_at == pytest.approx(attempt.spoke_at, abs=0.002)
+    assert slots.progress_of(words, number + 1) is None
 
 
 async def test_an_orphan_has_what_came_since_the_last_mark(database: Database, directory: Path) -> None:
@@ -136,7 +140,9 @@ async def test_a_slot_is_kept_until_its_attempts_end_is_written(
     (path,) = directory.glob("*.slots")
     words = await asyncio.to_thread(slots.read, path)
     assert words is not None
-    assert slots.unpacked(words[0]) == (7, 7 * 250)
+    came = slots.progress_of(words, 0)
+    assert came is not None
+    assert came[:2] == (7, 7 * 250)
     spend(books)
     spend(books)
     assert books._slots is not None

@@ -33,8 +33,10 @@ def tenant(team: str = "search", key: str = "key_1") -> Tenant:
 
 def record(team: str = "search", key: str = "key_1", **facts: Any) -> Record:
     """Answered in 120 ms, unless told otherwise."""
-    known: dict[str, Any] = {"cache": "miss", "started_at": AT, "duration_ms": 120.0, **facts}
-    return Record(new_request_id(), tenant(team, key), "auto", "openai_chat", False, **known)
+    found = Record(new_request_id(), tenant(team, key), "auto", "openai_chat", False)
+    for name, value in {"cache": "miss", "started_at": AT, "duration_ms": 120.0, **facts}.items():
+        setattr(found, name, value)
+    return found
 
 
 def attempted(record: Record, backend: Backend = SMALL, *, after_s: float = 0.01, **facts: Any) -> Attempt:

@@ -1,0 +1,77 @@
+"""How fast a backend generates what nobody sees (reasoning before the text, plain answers until they are whole) and how
+much of its streams is wire format: what the bill of an answer that ended early is estimated from."""
+
+from __future__ import annotations
+
+_WEIGHT = 0.2
+"""Of a new value in a running mean."""
+_SPREADS = 2
+"""Mean deviations above the mean: nine of ten rates are lower (as TCP's retransmission timer has it, RFC 6298)."""
+_EVERY = 16
+"""Of plain answers, one in so many is learned from once the rate is known: they are many, and alike."""
+SILENT_EVENTS = 3
+"""A stream has so many that carry no text: who speaks, why it ended, what was used."""
+FIRST_FRAME_BYTES = 320.0
+"""Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
+_LEAST_FRAME_BYTES = 40.0
+"""No event of any dialect is shorter."""
+BYTES_PER_TOKEN = 4
+
+
+class Pace:
+    """Of one backend's streams, or of its plain answers, in one worker."""
+
+    __slots__ = ("frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
+
+    def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
+        """`hides`: may tokens of its streams be generated that nobody sees? Those of plain answers always are."""
+        self.plain, self.hides = plain, plain or hides
+        self.tokens_per_second = 0.0
+        """Of what is not seen; 0 until it is known: then nothing is charged for it."""
+        self.spread = 0.0
+        """Mean deviation of that rate."""
+        self.frame_bytes = FIRST_FRAME_BYTES
+        """Of a streamed event beside its text."""
+        self.rest = 0
+        """So many plain answers need not be learned from."""
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """A whole answer had `tokens` that were not seen when they were generated, in `seconds`."""
+        self.rest = _EVERY - 1 if self.tokens_per_second else 0
+        if tokens <= 0 or seconds <= 0:
+            return
+        rate, known = tokens / seconds, self.tokens_per_second
+        if not known:
+            self.tokens_per_second, self.spread = rate, rate / 2
+            return
+        self.spread += _WEIGHT * (abs(rate - known) - self.spread)
+        self.tokens_per_second += _WEIGHT * (rate - known)
+
+    def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
+        """A whole stream had `tokens`, of which `hidden` may have come in no event, in `events` with text."""
+        if not events:
+            return
+        frame = _frame(tokens, events, stream_bytes)
+        if frame < _LEAST_FRAME_BYTES and hidden:
+            frame = _frame(tokens - hidden, events, stream_bytes)
+        if frame >= _LEAST_FRAME_BYTES:
+            self.frame_bytes += (_WEIGHT if self.frame_bytes != FIRST_FRAME_BYTES else 1.0) * (frame - self.frame_bytes)
+
+    def tokens(self, seconds: float) -> int:
+        """Expected after so long unseen."""
+        return int(self.tokens_per_second * max(seconds, 0.0))
+
+    @property
+    def most_per_second(self) -> float:
+        """A rate that hardly any answer exceeds."""
+        return self.tokens_per_second + _SPREADS * self.spread
+
+
+def _frame(tokens: int, events: int, stream_bytes: int) -> float:
+    return (stream_bytes - tokens * BYTES_PER_TOKEN) / (events + SILENT_EVENTS)
+
+
+def streamed_tokens(events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES) -> int:
+    """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text."""
+    text_bytes = stream_bytes - (events + SILENT_EVENTS) * frame_bytes
+    return max(events, int(text_bytes // BYTES_PER_TOKEN), 0)

@@ -1,0 +1,88 @@
+"""The row of an attempt whose worker died: what its journal and its slot tell of it, and estimates for the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
+from gateway.domain.usage import Usage, interrupted
+from gateway.ledger.applied import price_of
+from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """How far a stream had come at a time; None where only how far is known."""
+
+    at: float | None
+    chunks: int
+    output_bytes: int
+    spoke_at: float | None = None
+    """When its text began, where that is known; Unix seconds."""
+
+
+class Known(NamedTuple):
+    """How a backend generates, as its worker last wrote it down."""
+
+    plain: float
+    """Tokens per second of plain answers, at most; 0: unknown."""
+    hidden: float
+    """The same of streams before their text begins."""
+    frame_bytes: float
+    """Of a streamed event beside its text."""
+    most: int | None
+    """Tokens of an answer."""
+
+
+def classes_of(usage: Usage) -> dict[str, Any]:
+    """The classes that have tokens, by name, for a mark; empty where not even the input was counted."""
+    counts = {name: getattr(usage, name) for name in TOKENS} if usage.all_input and believable(usage) else {}
+    return {name: tokens for name, tokens in counts.items() if tokens}
+
+
+def orphan(
+    opened: dict[str, Any],
+    entry: dict[str, Any],
+    mark: Mark | None,
+    reported: dict[str, Any] | None = None,
+    known: Known | None = None,
+    ended_at: float | None = None,
+) -> Row:
+    """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.
+
+    `opened` is the row's beginning. `entry` is its *opened* line: `tokens` of input, and if it has a price, its
+    `source` and the `prices`; or `pico` (of the input, of each output token), as earlier versions wrote it.
+    `reported`: the classes that the backend had reported at a mark, if it had. `ended_at`: when the worker died. What a
+    backend had generated unseen is booked at the highest likely rate that is `known`: nobody will ever say how much it
+    was, and a hard budget must not be overrun for it.
+    """
+    called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
+    frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes
+    delivered = 0 if mark is None else streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes)
+    usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
+    silent_until = (mark.spoke_at if delivered and mark is not None else None) or (None if delivered else ended_at)
+    if known is not None and silent_until is not None:
+        unseen = int((known.hidden if opened.get("stream") else known.plain) * max(0.0, silent_until - called_at))
+        most = entry.get("cap", known.most)
+        unseen = unseen if most is None else min(unseen, most)
+        if opened.get("stream"):
+            usage = replace(usage, reasoning_tokens=unseen)
+        else:
+            usage = replace(usage, output_tokens=max(unseen, usage.output_tokens))
+    if "prices" in entry:
+        cost = price_of(entry["prices"]).cost(usage)
+    elif "pico" in entry:
+        cost = entry["pico"][0] + delivered * entry["pico"][1]
+    return Row(
+        **opened,
+        outcome="interrupted",
+        error="the gateway's worker ended",
+        **{name: getattr(usage, name) for name in TOKENS},
+        estimated=True,
+        cost_pico=None if cost is None else min(cost, MOST_PICO),
+        price_source=entry.get("source", ""),
+        prices=entry.get("prices", ""),
+        received_bytes=0 if mark is None else mark.output_bytes,
+        duration_ms=None if mark is None or mark.at is None else round((mark.at - called_at) * 1000, 3),
+    )

@@ -1,0 +1,53 @@
+"""What the bill of an answer that ended early is estimated from: rates of what is not seen, and wire format."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.domain.pace import FIRST_FRAME_BYTES, Pace, streamed_tokens
+
+
+def test_nothing_is_made_up_before_a_rate_is_known() -> None:
+    pace = Pace(hides=True)
+    assert (pace.tokens(10), pace.most_per_second) == (0, 0.0)
+
+
+def test_a_rate_is_learned_and_most_rates_are_below_the_highest_likely_one() -> None:
+    pace = Pace(hides=True)
+    for number in range(200):
+        pace.learn(1000 if number % 2 else 600, 10.0)
+    assert 65 <= pace.tokens_per_second <= 95
+    assert pace.most_per_second >= 100
+    assert pace.tokens(2.0) == int(2 * pace.tokens_per_second)
+    assert pace.tokens(-1.0) == 0
+
+
+def test_one_plain_answer_in_sixteen_is_learned_from_once_the_rate_is_known() -> None:
+    pace = Pace(plain=True)
+    pace.learn(100, 1.0)
+    assert pace.rest == 0
+    pace.learn(100, 1.0)
+    assert pace.rest == 15
+
+
+@pytest.mark.parametrize("per_event", [1, 5, 20])
+@pytest.mark.parametrize("frame_bytes", [119, 215, 320])
+def test_tokens_of_a_cut_stream_are_counted_by_the_wire_format_of_whole_ones(per_event: int, frame_bytes: int) -> None:
+    pace = Pace(hides=True)
+    for events in (20, 30, 40):
+        pace.learn_frame(events * per_event, 0, events, (events + 3) * frame_bytes + events * per_event * 4)
+    cut = (10 + 3) * frame_bytes + 10 * per_event * 4
+    assert streamed_tokens(10, cut, pace.frame_bytes) == pytest.approx(10 * per_event, abs=1)
+
+
+def test_reasoning_that_comes_in_no_event_is_not_taken_for_text() -> None:
+    pace = Pace(hides=True)
+    pace.learn_frame(5000 + 40, 5000, 40, 43 * 215 + 40 * 4)
+    assert pace.frame_bytes == pytest.approx(215)
+
+
+def test_numbers_that_cannot_be_change_nothing() -> None:
+    pace = Pace(hides=True)
+    pace.learn_frame(10**6, 0, 1, 300)
+    pace.learn_frame(0, 0, 0, 300)
+    assert pace.frame_bytes == FIRST_FRAME_BYTES
