@@ -32,6 +32,7 @@ from gateway.errors import MethodNotAllowed, NotFound
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
+from gateway.state import own_socket
 
 
 class Application:
@@ -165,7 +166,7 @@ def told(said: Mapping[str, Any]) -> Worker:
     settings = load_settings(path("config"), path("data_dir"), [Path(folder) for folder in said.get("policies") or ()])
     return Worker(
         settings,
-        said.get("redis_url") or settings.config.state.redis_url or f"unix://{settings.paths.socket}",
+        said.get("redis_url") or settings.config.state.redis_url or own_socket.url(settings.paths.socket),
         said.get("local_model_url"),
         bool(said.get("simulate")),
         int(said.get("worker", 0)),

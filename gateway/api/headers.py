@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from math import ceil
 
+from gateway.domain.backend import Backend
+from gateway.domain.concealment import Concealer
 from gateway.domain.record import Record
 from gateway.domain.units import usd_text
 from gateway.errors import GatewayError
@@ -16,6 +18,8 @@ _OF_BACKENDS = (b"openai-", *_LIMITS)
 """How the names begin of what a backend's response headers may tell a client; most begin otherwise."""
 _WHOSE_ACCOUNT = frozenset((b"openai-organization", b"openai-project"))
 """The gateway's, not the client's."""
+_SHORTEST_KEY = 8
+"""Bytes; most limits are shorter."""
 _RFC_3339 = "%Y-%m-%dT%H:%M:%SZ"
 
 
@@ -33,7 +37,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         backend = served.backend
         found += _of_backend(backend.name, backend.model)
         for pair in served.headers:
-            if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record):
+            if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record) and not _tells_key(pair[1], backend):
                 found.append(pair)
         if served.output_cap is not None:
             found.append((b"x-thriftgate-output-cap", b"%d" % served.output_cap))
@@ -61,6 +65,17 @@ def _may_pass(name: bytes, record: Record) -> bool:
     if name.startswith(_LIMITS):
         return not record.ratelimit
     return name not in _WHOSE_ACCOUNT
+
+
+def _tells_key(value: bytes, backend: Backend) -> bool:
+    """Does a backend's header repeat the gateway's key there?"""
+    if backend.api_key is None or len(value) < _SHORTEST_KEY:
+        return False
+    text = value.decode("latin-1")
+    return _concealer(backend.api_key.get_secret_value())(text) != text
+
+
+_concealer = lru_cache(maxsize=256)(Concealer)
 
 
 def _as_anthropic(ratelimit: dict[str, str]) -> list[tuple[bytes, bytes]]:

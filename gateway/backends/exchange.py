@@ -20,6 +20,7 @@ from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
+from gateway.domain.concealment import Concealer
 from gateway.domain.pace import Pace
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
@@ -198,8 +199,7 @@ class Exchange:
                 raise
         except BackendError as error:
             error.backend = self.backend.name
-            error.message = call.conceal(error.message)
-            error.args = (error.message,)
+            call.conceal(error)
             self._tell(place, error, call)
             raise
 
@@ -226,7 +226,7 @@ class Exchange:
             answer = await self._relayed(call, reader, upstream, attempt, place)
         else:
             answer = await self._whole(call, upstream, attempt, place)
-        answer.content_type = content_type
+        answer.content_type = Concealer(call.secret)(content_type)
         return answer
 
     async def _relayed(

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from gateway.dialects.partial_body import characters_in, is_cut, reported_in
+from gateway.domain.concealment import Concealer
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 from gateway.domain.usage import Usage, interrupted
@@ -41,6 +42,8 @@ def believed(reported: Usage | None, attempt: Attempt, answer: Delivered, *, wor
     if reported is None or reported.estimated:
         return reported
     found = reported
+    if found.service_tier and (key := attempt.backend.api_key):  # the provider's own word, which the ledger keeps
+        found = replace(found, service_tier=Concealer(key.get_secret_value())(found.service_tier))
     if not found.all_input and attempt.input_tokens:
         found = replace(found, input_tokens=attempt.input_tokens, estimated=True, doubt=found.doubted("input_tokens"))
     if attempt.output_bytes <= _SHORT or wordless or _possible(found.all_output, attempt.output_bytes):

@@ -144,8 +144,8 @@ class Relayed:
             ) from error
         self._place.failed()
         attempt.error = error.code
-        said = self._call.conceal(error.message)
-        broken = StreamBroken(f"The stream of {name} broke: {said}", backend=name)
+        self._call.conceal(error)
+        broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)
         if isinstance(error, StreamBroken):
             broken.kind, broken.status = error.kind, error.status
         raise broken from error

@@ -9,7 +9,9 @@ from typing import Protocol
 
 from gateway.dialects.wire import Wire
 from gateway.domain.answer import Take
+from gateway.domain.concealment import Concealer
 from gateway.domain.request import CompletionRequest, DialectName
+from gateway.errors import BackendError
 
 
 @dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call
@@ -35,9 +37,16 @@ class Call:
     """The ledger entry's id too: the backend is told it, so that its books can be compared with ours. Known when the
     attempt is opened, which is after the call was found to be possible."""
 
-    def conceal(self, message: str) -> str:
-        """`message` without the backend's key, should the backend have repeated it."""
-        return message.replace(self.secret, "[key]") if self.secret else message
+    def conceal(self, error: BackendError) -> None:
+        """Take the backend's key out of whatever the backend said in `error`."""
+        if not self.secret:
+            return
+        conceal = Concealer(self.secret)
+        error.message = conceal(error.message)
+        error.args = (error.message,)
+        for name in ("code", "kind", "param"):
+            if (said := getattr(error, name)) and (told := conceal(said)) != said:
+                setattr(error, name, told)
 
     @property
     def out_of_time(self) -> bool:

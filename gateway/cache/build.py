@@ -20,6 +20,7 @@ from gateway.cache.minilm import MiniLM
 from gateway.cache.onnx_model import OnnxModel
 from gateway.cache.packing import Vector
 from gateway.errors import EmbedderUnavailable
+from gateway.settings.environment import keep_onnxruntime_offline
 
 log = logging.getLogger(__name__)
 
@@ -150,6 +151,7 @@ def _export(model: Any, path: Path) -> None:
 
 def _dynamic(source: Path, target: Path) -> None:
     """Weights and activations in int8: the quickest, and not always near enough."""
+    keep_onnxruntime_offline()
     from onnxruntime.quantization import QuantType, quantize_dynamic
 
     quantize_dynamic(source, target, weight_type=QuantType.QInt8, per_channel=True)

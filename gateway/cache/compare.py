@@ -68,6 +68,8 @@ class Comparer:
         return self._words.lexicons[stored.language or asked.language or "en"]
 
     def compare(self, stored: Reading, asked: Reading) -> Comparison:
+        if stored.beyond != asked.beyond:
+            return Comparison("characters")
         if stored.payload != asked.payload:
             return Comparison("payload")
         if stored.language and asked.language and stored.language != asked.language:

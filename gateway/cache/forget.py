@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 
 from gateway.cache.bodies import Bodies
 from gateway.cache.entry import Entry, Flush, Gone, Wrong, encode_flush, encode_wrong
@@ -18,7 +19,11 @@ REMEMBERED = 4096
 class Forget:
     """What one worker forgets, all do: it goes over the index log."""
 
-    def __init__(self, log: IndexLog, known: Known, bodies: Bodies, outbox: Outbox) -> None:
+    def __init__(
+        self, log: IndexLog, known: Known, bodies: Bodies, outbox: Outbox, flushed: Callable[[Flush], None]
+    ) -> None:
+        """`flushed`: told of every flush that took place."""
+        self._flushed = flushed
         self._log, self._known, self._bodies, self._outbox = log, known, bodies, outbox
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._counts = {"flushed": 0, "called_wrong": 0}
@@ -36,6 +41,7 @@ class Forget:
             await self._log.append(encode_flush(flush))
             late = self._known.flush(flush)  # some may have come meanwhile
             await self._bodies.delete({entry.digest: entry for entry in [*covered, *late]}.values())
+            self._flushed(flush)
             self._counts["flushed"] += len(covered)
         return covered
 
@@ -60,6 +66,7 @@ class Forget:
         """What another worker told."""
         if isinstance(change, Flush):
             self._known.flush(change)
+            self._flushed(change)
         elif isinstance(change, Wrong):
             self._evict(change)
         else:

@@ -78,8 +78,8 @@ class Cache:
         self._known = Known(quota or Quota(), self._gone)
         self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._known.entries)
         self._guard = Guard(self._semantic, Trust(share=checks), self._find)
-        self._forget = Forget(log, self._known, self._bodies, self._outbox)
-        self._snapshots = Snapshots(keep, log, self._known.entries)
+        self._snapshots = Snapshots(keep, log, self._known.entries, state)
+        self._forget = Forget(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
         self._joins = Joins(state, self._outbox.flush, self._known.has, self._find, neighbours)
         self._tasks, self._meanings = Tasks(), Tasks()
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}

@@ -8,12 +8,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 import tokenizers
 from numpy.typing import NDArray
 
 from gateway.cache.packing import Vector
 from gateway.errors import EmbedderUnavailable
+from gateway.settings.environment import keep_onnxruntime_offline
+
+
+def runtime() -> Any:
+    """onnxruntime, which contacts nobody."""
+    keep_onnxruntime_offline()
+    import onnxruntime  # not at the top: its telemetry has to be off before
+
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
 
 
 class OnnxModel:
@@ -26,6 +35,7 @@ class OnnxModel:
         """
         if hashlib.sha256(weights.read_bytes()).hexdigest() != sha256:
             raise EmbedderUnavailable(f"{weights} is not the file we know; install or build it again")
+        onnxruntime = runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1

@@ -17,7 +17,9 @@ from typing import Any, Literal
 
 import orjson
 
-from gateway.cache.entry import Batch, Entry, decode, encode
+from gateway.cache.entry import Batch, Entry, Flush, decode, encode
+from gateway.cache.scrub import Scrub
+from gateway.state.connection import State
 from gateway.state.log import SLICE_S, IndexLog, Position
 
 log = logging.getLogger(__name__)
@@ -119,8 +121,11 @@ class Keep:
 class Snapshots:
     """`known` are the entries of now; `log` is followed by its owner."""
 
-    def __init__(self, keep: Keep | None, log: IndexLog, known: Callable[[], Iterable[Entry]]) -> None:
+    def __init__(self, keep: Keep | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State) -> None:
         self._keep, self._log, self._known = keep, log, known
+        self._scrub = Scrub(state, log) if keep is not None and keep.writes else None
+        self._stale = False
+        """The file may hold what was flushed."""
         self._earlier: Position | None = None
         """Of the last look: what was on its way then is in the log behind it, with the flushes that cover it."""
         self._written_at = 0
@@ -143,21 +148,31 @@ class Snapshots:
                 began = time.perf_counter()
         self._log.resume(snapshot.position)
 
+    def flushed(self, flush: Flush) -> None:
+        """What it covers is to go from the disk with the next `tidy`."""
+        if self._scrub is not None:
+            self._scrub.note(flush)
+            self._stale = True
+
     async def tidy(self) -> None:
-        """Write anew when the log has told much since; called now and then."""
+        """Write anew when the log has told much since, or what is written was flushed; called now and then."""
+        if self._scrub is not None:
+            await self._scrub.tidy()
         earlier, self._earlier = self._earlier, self._log.position if self._log.current else None
         if self._keep is None or not self._keep.writes or earlier is None or self._earlier is None:
             return
         told = int(self._log.stats()["handled"])
-        if earlier.epoch != self._earlier.epoch or told - self._written_at < _NEWS:
+        if earlier.epoch != self._earlier.epoch or (told - self._written_at < _NEWS and not self._stale):
             return
+        stale, self._stale = self._stale, False
         try:
             await asyncio.to_thread(write, self._keep.path, earlier, list(self._known()))  # copied here, on the loop
         except OSError as error:
             log.warning("the snapshot of the cache's index could not be written: %s", error)
+            self._stale = self._stale or stale
             return
         self._written_at = told
         self._counts["snapshots"] += 1
 
     def stats(self) -> dict[str, int | float | str]:
-        return dict(self._counts)
+        return {**self._counts, **(self._scrub.stats() if self._scrub else {})}

@@ -7,6 +7,7 @@ import unicodedata
 from dataclasses import dataclass
 from functools import lru_cache
 
+from gateway.cache.characters import beyond
 from gateway.cache.courtesy import CERTAIN
 from gateway.cache.vocabulary import COLUMNS
 from gateway.cache.words import LANGUAGES, Lexicon, Words
@@ -76,6 +77,8 @@ class Reading:
     """Code, long quotations, text handed over: whatever must be the same to the letter."""
     language: str
     """en, es, pt; empty when it cannot be told."""
+    beyond: str = ""
+    """Characters that no token holds as they are written: see `characters.beyond`."""
 
     @property
     def empty(self) -> bool:
@@ -119,6 +122,7 @@ class Reader:
 
     def read(self, text: str, language: str = "") -> Reading:
         """`language` serves where the text's own cannot be told."""
+        unread = beyond(text)
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language
         lexicon = self._words.lexicons[language or "en"]
@@ -131,7 +135,7 @@ class Reader:
         text = _FENCE.sub(keep, text)
         text = self._handed_over(text, payload)
         tokens = _merge(self._tokens(text, lexicon, payload), lexicon)
-        return Reading(tuple(tokens), tuple(token.form for token in tokens), tuple(payload), language)
+        return Reading(tuple(tokens), tuple(token.form for token in tokens), tuple(payload), language, unread)
 
     def _tokens(self, text: str, lexicon: Lexicon, payload: list[str]) -> list[Token]:
         tokens: list[Token] = []

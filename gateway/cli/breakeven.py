@@ -10,10 +10,10 @@ from typing import get_args
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
 from rich.text import Text
 
 from gateway.cli import paper
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.backend import Billing
@@ -87,10 +87,10 @@ def _given(hour_usd: str | None, tokens_per_second: float | None) -> list[ledger
 
 def _show(rows: Sequence[ledger.Comparison]) -> None:
     if not rows:
-        click.echo("No hosted model cost anything in that time, or no machine fits.")
+        echo("No hosted model cost anything in that time, or no machine fits.")
         return
     console = paper.console()
-    table = Table(box=SIMPLE_HEAD)
+    table = paper.Table(box=SIMPLE_HEAD)
     for title in ("model", "machine", "size"):
         table.add_column(title, overflow="fold")
     for title in ("API USD", "own USD", "machines", "needed", "used", "cheaper"):

@@ -10,15 +10,16 @@ from typing import Any
 
 import click
 import orjson
-from rich.table import Table
 
 from gateway.cache.entry import Entry, Flush
 from gateway.cache.lookup import Cache
 from gateway.cli import paper
+from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
 from gateway.settings.gateway import Settings
+from gateway.state import own_socket
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 
@@ -124,7 +125,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
     def table() -> None:
         columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
-        shown = Table(*columns)
+        shown = paper.Table(*columns)
         for row in found:
             shown.add_row(
                 *(row["team"], str(row["answers"]), str(row["bytes"]), str(row["by_meaning"])),
@@ -193,7 +194,7 @@ def show(
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 
     def table() -> None:
-        shown = Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
+        shown = paper.Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
         for row in rows:
             question = (row["question"] or "").replace("\n", " ")[:_SHOWN_CHARACTERS]
             shown.add_row(
@@ -202,7 +203,7 @@ def show(
             )
         paper.console().print(shown)
         if answer:
-            click.echo(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2).decode())
+            echo_json(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2))
 
     context.print(rows, table)
 
@@ -243,7 +244,7 @@ def on_state(settings: Settings, work: Callable[[Cache], Coroutine[Any, Any, Any
     """Run `work` on a cache that follows the state of the running gateway."""
 
     async def run() -> Any:
-        state = State(settings.config.state.redis_url or f"unix://{settings.paths.socket}", timeout_s=2.0)
+        state = State(settings.config.state.redis_url or own_socket.url(settings.paths.socket), timeout_s=2.0)
         room = Cache(state, IndexLog(state, "cache"), None)
         try:
             await state.open()

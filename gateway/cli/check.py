@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 import orjson
 
+from gateway.cli.echo import echo_json
 from gateway.cli.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
@@ -33,7 +34,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     """
     if schema or gateway_schema:
         shown = json_schema() if schema else GatewayConfig.model_json_schema()
-        click.echo(orjson.dumps(shown, option=orjson.OPT_INDENT_2).decode())
+        echo_json(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
         return
     try:
         settings = context.settings(keys=True)

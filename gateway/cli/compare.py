@@ -13,9 +13,8 @@ from pathlib import Path
 
 import click
 import orjson
-from rich.console import Console
+from rich.markup import escape
 from rich.progress import Progress
-from rich.table import Table
 
 from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
@@ -157,7 +156,7 @@ async def _run(
                         stopped = end.message
                 done()
 
-        with Progress(console=Console(stderr=True), transient=True) as progress:
+        with Progress(console=paper.console(stderr=True), transient=True) as progress:
             bar = progress.add_task(f"{a.name} and {b.name}", total=len(prompts))
             await asyncio.gather(*(one(prompt, lambda: progress.advance(bar)) for prompt in prompts))
         places = {prompt.id: place for place, prompt in enumerate(prompts)}
@@ -260,7 +259,7 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
 
 def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
     console = paper.console(highlight=False)
-    table = Table("", a, b)
+    table = paper.Table("", a, b)
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
         ("right answers", lambda one: _interval(one.right)),
@@ -275,13 +274,14 @@ def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str,
     console.print(f"{b} as good as {a}: {_interval(told.as_good)}, {told.judged} of {told.asked} could be judged")
     if told.better is not None:
         console.print(f"right answers, {b} less {a}: {_interval(told.better)}")
-    parts = Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
+    parts = paper.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
     for one in told.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
         parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)
     console.print(parts)
     if told.adequate_below is not None:
-        console.print(f"[bold]{b} is adequate up to difficulty {told.adequate_below:.2f}[/]: {told.adequate_share:.0%}")
+        upto = f"[bold]{escape(b)} is adequate up to difficulty {told.adequate_below:.2f}[/]"
+        console.print(f"{upto}: {told.adequate_share:.0%}", markup=True)
     else:
         console.print(f"For no part is it shown that {b} is adequate at {quality:g}.")
     if stopped:

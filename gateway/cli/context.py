@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.table import Table
 
 from gateway.cli import paper
 from gateway.cli.options import Context, common
@@ -69,7 +68,9 @@ def _values(plan: ContextPlan) -> dict[str, Any]:
 
 
 def _show(request: CompletionRequest, plan: ContextPlan) -> None:
-    table = Table("#", "role", "what happens", "begins", title=f"{plan.tokens_before} → {plan.tokens_after} tokens")
+    table = paper.Table(
+        "#", "role", "what happens", "begins", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
+    )
     for turn in request.turns:
         what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"
         table.add_row(str(turn.index), turn.role, what, turn.text[:60].replace("\n", " "))

@@ -19,9 +19,11 @@ import click
 import orjson
 from aiohttp import web
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
+from gateway.cli import paper
+from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.cli.tour import MARKER, STEPS, Step, write_policy
 from gateway.domain.units import pico_to_usd
@@ -56,10 +58,10 @@ def demo(context: Context, team: str | None) -> None:
             f"No gateway that was started with --demo runs on {settings.paths.data}; start one with "
             f"`thriftgate serve --demo --data-dir {settings.paths.data}`."
         ) from None
-    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", Console(stderr=context.as_json))
+    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", paper.console(stderr=context.as_json))
     rows = asyncio.run(tour.play())
     if context.as_json:
-        click.echo(orjson.dumps([row.facts() for row in rows]).decode())
+        echo_json(orjson.dumps([row.facts() for row in rows]))
 
 
 @dataclass(slots=True)
@@ -154,7 +156,9 @@ class Tour:
     async def _local_model(self, session: aiohttp.ClientSession) -> None:
         """The gateway serves before its local model has loaded; the tour would rather show both tiers."""
         if not self._runtime.get("local_model"):
-            self._console.print("[dim]No local model here (`thriftgate model fetch` gets it): one tier only.[/]")
+            self._console.print(
+                "[dim]No local model here (`thriftgate model fetch` gets it): one tier only.[/]", markup=True
+            )
             return
         address = self._runtime["local_model"]["url"].removesuffix("/v1") + "/health"
         with self._console.status("waiting for the local model to load"):
@@ -189,7 +193,8 @@ class Tour:
                     self._kill_local()
                 row = await self._ask(session, step, secrets_[step.team])
                 rows.append(row)
-                progress.console.print(f"[bold]{step.look}[/]\n[dim]  {step.ask[:74]}[/]")
+                asked = escape(step.ask[:74])
+                progress.console.print(f"[bold]{escape(step.look)}[/]\n[dim]  {asked}[/]", markup=True)
                 progress.console.print(_line(_cells(row)))
                 progress.advance(task)
         return rows
@@ -239,9 +244,10 @@ class Tour:
         with suppress(TimeoutError):
             await asyncio.wait_for(self._alerted.wait(), ALERT_PATIENCE_S)
         for alert in self._alerts:
-            self._console.print(f"[yellow]alert received at the webhook:[/] {alert.get('text', alert)}")
+            said = escape(str(alert.get("text", alert)))
+            self._console.print(f"[yellow]alert received at the webhook:[/] {said}", markup=True)
         if not self._alerts:
-            self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]")
+            self._console.print("[yellow]no budget alert arrived: this tour cost too little[/]", markup=True)
 
     async def _spent(self, database: Database, team: str, rows: list[Row]) -> Line:
         """What the ledger says, as `usage` and the page do, once all requests are on it and no more comes."""
@@ -257,7 +263,7 @@ class Tour:
 
     def _sum_up(self, rows: list[Row], own: Line, neighbour: Line) -> None:
         saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
-        table = Table(title="The tour in figures", show_header=False)
+        table = paper.Table(title="The tour in figures", show_header=False)
         table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
         table.add_row("from cache", str(sum(row.cache in ("exact", "semantic") for row in rows)))
         table.add_row(

@@ -158,4 +158,5 @@ def _show(findings: list[Finding]) -> None:
     console = paper.console(highlight=False)
     for one in findings:
         mark = "[green]✓[/]" if one.well else "[red]✗[/]"
-        console.print(mark, escape(one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")))
+        said = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")
+        console.print(mark, escape(said), markup=True)

@@ -11,7 +11,6 @@ from typing import Any
 import click
 import orjson
 from rich.markup import escape
-from rich.table import Table
 
 from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
@@ -164,7 +163,7 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
 def _show(route: Route, what_if: Sequence[str]) -> None:
     console = paper.console(highlight=False)
     values = _values(route, what_if)
-    console.print(f"[bold]{values['order'][0]}[/] serves: {escape(route.reason)}")
+    console.print(f"[bold]{escape(values['order'][0])}[/] serves: {escape(route.reason)}", markup=True)
     if route.grade is not None:
         note = " (outside what the grader knows)" if route.grade.abstained else ""
         console.print(f"difficulty {route.grade.difficulty:.3f}{note}")
@@ -174,11 +173,11 @@ def _show(route: Route, what_if: Sequence[str]) -> None:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:
         console.print(f"if it is unsure (below {route.escalate_below:.0%}): {route.escalate_to.name}")
-    table = Table("candidate", "adequacy", "expected cost USD", "excluded because")
+    table = paper.Table("candidate", "adequacy", "expected cost USD", "excluded because")
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"
-        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", escape(one["excluded"] or ""))
+        table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", one["excluded"] or "")
     if values["considered"]:
         console.print(table)
     for sentence in what_if:
-        console.print(f"· {escape(sentence)}")
+        console.print(f"· {sentence}")

@@ -11,10 +11,10 @@ from dataclasses import asdict
 from datetime import UTC, date, datetime
 
 import click
-from rich.table import Table
 
 from gateway.backends.discover import discover
 from gateway.cli import paper
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.backend import Backend
@@ -80,15 +80,15 @@ def _tell(verdict: Verdict) -> None:
     for chain in verdict.chains:
         head = "its anchor is on another host" if chain.anchored is None else f"anchored at {chain.anchored}"
         gone = f", {chain.removed} of them rolled up" if chain.removed else ""
-        click.echo(f"chain {chain.chain}, begun {_moment(chain.begun_at)}: {chain.entries} entries{gone}; {head}")
+        echo(f"chain {chain.chain}, begun {_moment(chain.begun_at)}: {chain.entries} entries{gone}; {head}")
     if verdict.outside:
-        click.echo(f"{verdict.outside} row(s) are older than chains: nobody can tell whether they were altered.")
+        echo(f"{verdict.outside} row(s) are older than chains: nobody can tell whether they were altered.")
     for one in verdict.findings:
         places = (one.chain and f"chain {one.chain}", f"entry {one.seq}" if one.seq else "", one.row)
         where = " ".join(filter(None, places))
-        click.echo(f"WRONG: {where or 'the ledger'}: {one.what}")
+        echo(f"WRONG: {where or 'the ledger'}: {one.what}")
     if not verdict.findings:
-        click.echo("All is as it was written." if verdict.chains else "There is no chain yet.")
+        echo("All is as it was written." if verdict.chains else "There is no chain yet.")
 
 
 @ledger.command()
@@ -131,7 +131,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
-    table = Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
+    table = paper.Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
     for one in found:
         table.add_row(
             one.backend, one.model, one.why, str(one.rows), str(one.tokens),
@@ -139,7 +139,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],
-        lambda: paper.console().print(table) if found else click.echo("Every attempt has a price."),
+        lambda: paper.console().print(table) if found else echo("Every attempt has a price."),
     )
 
 

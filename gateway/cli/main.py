@@ -8,7 +8,9 @@ import sys
 import click
 
 from gateway import __version__
+from gateway.cli.echo import echo
 from gateway.domain.garbage import postponed
+from gateway.domain.visible import visible
 from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -52,6 +54,14 @@ class Lazy(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except click.UsageError:
+            raise  # about what was typed
+        except click.ClickException as error:  # may repeat what was stored
+            raise click.ClickException(visible(error.message, lines=True)) from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
@@ -77,7 +87,7 @@ def main() -> None:
     try:
         cli()
     except ConfigError as error:
-        click.echo(str(error), err=True)
+        echo(str(error), err=True)
         sys.exit(2)
 
 

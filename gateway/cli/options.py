@@ -11,6 +11,7 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli.echo import echo, echo_json
 from gateway.settings.gateway import Settings, load_settings
 
 
@@ -30,9 +31,9 @@ class Context:
     def print(self, value: Any, text: Callable[[], None] | str) -> None:
         """`value` as JSON when asked, else the text meant for people."""
         if self.as_json:
-            click.echo(orjson.dumps(value, default=str).decode())
+            echo_json(orjson.dumps(value, default=str))
         elif isinstance(text, str):
-            click.echo(text)
+            echo(text)
         else:
             text()
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from gateway.cli import paper
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.domain.price import Price
 from gateway.domain.price_classes import OPTIONAL, Classes
@@ -48,7 +48,7 @@ def list_prices(context: Context, pattern: str) -> None:
         if pattern.lower() in listed.name.lower()
     ]
     rows = [_entry(listed, price) for listed, price in entries]
-    table = Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
+    table = paper.Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
     table.add_column("model", no_wrap=True)
     for title in ("input", "cached", "output", "batch", "long", "as of"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -80,10 +80,10 @@ def check_prices(context: Context) -> None:
                 "source": price.source if price else _UNPRICED[backend.kind == "simulated"],
             }
         )
-    table = Table("backend", "input", "output", "source", title="USD per 1M tokens")
+    table = paper.Table("backend", "input", "output", "source", title="USD per 1M tokens")
     for row in rows:
         table.add_row(row["backend"], row["input"] or "–", row["output"] or "–", row["source"])
-    context.print(rows, lambda: paper.console().print(table) if rows else click.echo("No backends in gateway.yaml."))
+    context.print(rows, lambda: paper.console().print(table) if rows else echo("No backends in gateway.yaml."))
 
 
 _from = click.option(
@@ -161,7 +161,7 @@ def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
 
 
 def _show(found: litellm_map.Comparison, path: Path) -> None:
-    table = Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
+    table = paper.Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
             table.add_row(change.listed.name, what, _said(was), _said(now))
@@ -170,11 +170,11 @@ def _show(found: litellm_map.Comparison, path: Path) -> None:
         paper.console().print(table)
     for one in found.refused:
         if one.known:
-            click.echo(f"refused: {one.text}")
+            echo(f"refused: {one.text}")
     if found.gone:
-        click.echo(f"Not in the map: {', '.join(found.gone)}.")
+        echo(f"Not in the map: {', '.join(found.gone)}.")
     unknown = sum(not one.known for one in found.refused)
-    click.echo(f"The same: {found.same}. Unknown to our list: {new}, and {unknown} without usable prices (--json).")
+    echo(f"The same: {found.same}. Unknown to our list: {new}, and {unknown} without usable prices (--json).")
 
 
 def _said(value: Any) -> str:

@@ -8,9 +8,9 @@ from typing import Any, get_args
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from gateway.cli import paper
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.units import parse_usd, usd_to_pico
@@ -65,7 +65,7 @@ def reconcile(
 
 def _show(told: dict[str, Any]) -> None:
     console = paper.console()
-    table = Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
+    table = paper.Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
     table.add_column("", overflow="fold")
     for title in ("", "input", "output", "USD"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -75,10 +75,10 @@ def _show(told: dict[str, Any]) -> None:
         table.add_row("total", name, *_figures(side))
     console.print(table)
     if len(told["pairs"]) > MOST_SHOWN:
-        click.echo(f"{len(told['pairs']) - MOST_SHOWN} more with --json.")
-    click.echo(", ".join(f"{kind}: {count}" for kind, count in told["counts"].items()) + ".")
+        echo(f"{len(told['pairs']) - MOST_SHOWN} more with --json.")
+    echo(", ".join(f"{kind}: {count}" for kind, count in told["counts"].items()) + ".")
     if told["unpriced"]:
-        click.echo(f"Attempts here without a known price: {told['unpriced']}; reprice them first.")
+        echo(f"Attempts here without a known price: {told['unpriced']}; reprice them first.")
 
 
 def _figures(side: dict[str, Any]) -> list[str]:

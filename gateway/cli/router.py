@@ -10,6 +10,7 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli.echo import echo
 from gateway.cli.grade import ARTEFACT, FILE
 from gateway.cli.options import Context, common
 from gateway.cli.trials import COMMANDS, plans_on_trial
@@ -79,7 +80,7 @@ def fit_router(
 
 
 def _say(line: str) -> None:
-    click.echo(line, err=True)
+    echo(line, err=True)
 
 
 @router.command("replay", short_help="Play recorded outcomes through the decision.")

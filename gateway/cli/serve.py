@@ -16,6 +16,7 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.tour import write_policy
 from gateway.domain.tenant import Key
@@ -23,7 +24,7 @@ from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database
-from gateway.telemetry.short_lines import log_to
+from gateway.telemetry.log_lines import log_to
 
 DEMO_TEAM = "demo"
 TOUR_URL = "TOUR_ALERT_URL"
@@ -48,6 +49,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
     from gateway.supervisor.supervisor import Supervisor
 
     log_to(sys.stderr)
+    os.umask(0o077)  # of this process and all that it starts: what they write holds prompts, answers and spending
     settings = context.settings(keys=True)
     team = f"{DEMO_TEAM}-{secrets.token_hex(3)}"
     if demo:
@@ -64,7 +66,7 @@ def serve(context: Context, host: str | None, port: int | None, workers: int, de
         port=settings.config.listen.port if port is None else port,
         simulate=demo,
         facts={"tour": {"variable": TOUR_URL, "alert_url": variable(TOUR_URL)}} if demo else None,
-        announce=lambda line: click.echo(f"  {line}", err=True),
+        announce=lambda line: echo(f"  {line}", err=True),
         on_ready=welcome if demo else lambda: None,
     ).run()
 
@@ -87,16 +89,16 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
 
 def _welcome(settings: Settings, config: Path | None, team: str) -> None:
     """Once requests are answered: what to paste, and the tour."""
-    from rich.console import Console  # for the tour alone
+    from gateway.cli import paper  # Rich is for the tour alone
 
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
         return
-    console = Console(stderr=True, highlight=False)
+    console = paper.console(stderr=True, highlight=False)
     base = f"http://{runtime['host']}:{runtime['port']}"
     secret, _ = _demo_key(settings, team)
     console.rule("Thriftgate is ready")
-    console.print(_paste(base, secret, team), soft_wrap=True)
+    console.print(_paste(base, secret, team), soft_wrap=True, markup=True)
     console.rule()
     if variable("TOUR", "1") == "0":
         return

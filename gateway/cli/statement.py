@@ -8,10 +8,10 @@ from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gateway.api.spend import Spent
+from gateway.cli import paper
 from gateway.ledger.formats import cents
 
 
@@ -71,7 +71,7 @@ def _wrong_hits(one: Mapping[str, Any]) -> str:
 
 
 def _savings(savings: Mapping[str, Any], console: Console) -> None:
-    table = Table(title="Savings, USD", box=SIMPLE_HEAD)
+    table = paper.Table(title="Savings, USD", box=SIMPLE_HEAD)
     for title in ("team", "reference"):
         table.add_column(title, overflow="fold")
     for title in ("requests", "baseline", "cost", "of which overhead", "saved"):

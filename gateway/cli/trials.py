@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 from rich.box import SIMPLE_HEAD
-from rich.table import Table
 
 from gateway.cli import paper
+from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.standing import Standing
@@ -75,7 +75,7 @@ def trial(context: Context, plan: Path) -> None:
         if not known.intersection(found.models):
             raise click.ClickException(f"{plan}: no backend has any of its models: {', '.join(found.models)}.")
         if missing := [model for model in found.models if model not in known]:
-            click.echo(f"No backend has {', '.join(missing)}: strategies that may ask them are left out.", err=True)
+            echo(f"No backend has {', '.join(missing)}: strategies that may ask them are left out.", err=True)
     with open_database(settings) as database, database.begin() as connection:
         id = artefacts.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
@@ -135,9 +135,9 @@ def _show(
     standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[Spent]
 ) -> None:
     if not standings:
-        click.echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
+        echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
     else:
-        table = Table(box=SIMPLE_HEAD)
+        table = paper.Table(box=SIMPLE_HEAD)
         for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
             table.add_column(title, overflow="fold")
         for (team, backend), one in standings:
@@ -148,7 +148,7 @@ def _show(
             )  # fmt: skip
         paper.console().print(table)
     for (team, backend), (count, agreed) in unsure:
-        click.echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
+        echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
     for purse in purses:
         whose = "all teams" if purse.team == ALL else purse.team
-        click.echo(f"Comparing for {whose}, {purse.period}: {purse.calls} calls, {cents(purse.spent_pico)} USD.")
+        echo(f"Comparing for {whose}, {purse.period}: {purse.calls} calls, {cents(purse.spent_pico)} USD.")

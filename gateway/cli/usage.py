@@ -11,6 +11,7 @@ import click
 
 from gateway.api.spend import Asked, Spend
 from gateway.cli import paper
+from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.options import Context, common
 from gateway.cli.statement import show
 from gateway.cli.storage import open_database
@@ -74,9 +75,19 @@ def usage(
     except ParquetMissing as error:
         raise click.ClickException(str(error)) from error
     if output is None:
-        click.echo(written, nl=False)
+        _print(written, form)
     else:
         output.write_bytes(written)
+
+
+def _print(written: bytes, form: str) -> None:
+    match form:
+        case "json":
+            echo_json(written, nl=False)
+        case "csv" | "focus":
+            echo(written.decode(), nl=False)
+        case _:
+            echo_raw(written)
 
 
 def spend_of(settings: Settings, database: Database) -> Spend:
@@ -97,7 +108,7 @@ async def _written(spend: Spend, asked: Asked, form: str, currency: Currency | N
         rows = await spend.focus(asked)
         report = (await spend.read(asked)).report
         if report.total.unpriced:
-            click.echo(f"Not in it, since nobody knows their price: {report.total.unpriced} attempts.", err=True)
+            echo(f"Not in it, since nobody knows their price: {report.total.unpriced} attempts.", err=True)
         return focus.as_parquet(rows) if form == "focus-parquet" else focus.as_csv(rows).encode()
     found = await spend.read(asked)
     match form:

@@ -9,6 +9,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from gateway.domain.units import pico_to_usd
+from gateway.domain.visible import visible
 from gateway.ledger.report import COUNTS, Line, Report, Simulated
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def as_table(report: Report, currency: Currency | None = None) -> RenderableType
         table.add_column(title, footer=_shown(name, total, currency), justify="right", no_wrap=True)
     for line in report.rows:
         row = _object(line, report.by)
-        table.add_row(*map(Text, line.group), *(_shown(name, row, currency) for name in columns))
+        table.add_row(*(Text(visible(name)) for name in line.group), *(_shown(name, row, currency) for name in columns))
     return Group(table, *map(Text, [*notes(report), *([_rate(currency)] if currency else [])]))
 
 

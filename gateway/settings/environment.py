@@ -86,6 +86,12 @@ def keep_litellm_offline() -> None:
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
+def keep_onnxruntime_offline() -> None:
+    """onnxruntime reads this when its library is loaded; without it, it keeps a device id and events on disk and sends
+    them to its maker's collector."""
+    os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+
 def proxy_for(url: str) -> str:
     """The proxy that `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy` name for `url`; empty for none."""
     if sys.platform == "linux" and not any(name.lower().endswith("_proxy") for name in os.environ):

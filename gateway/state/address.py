@@ -38,6 +38,8 @@ class Address:
     service: str = ""
     """Sentinel's name of the master."""
     sentinel_password: str = ""
+    own: bool = False
+    """The server has to run as this user."""
 
     def __str__(self) -> str:
         """For messages: never a password."""
@@ -55,13 +57,15 @@ class Address:
 
 def parse(url: str) -> Address:
     """`unix:///path.sock`, `redis://user:password@host:port/db`, `rediss://…`, `redis+sentinel://h1,h2/service/db`,
-    `redis+cluster://h1,h2`; `?ssl_ca_certs=FILE&ssl_cert_reqs=none` for TLS. Raises ValueError."""
+    `redis+cluster://h1,h2`; `?ssl_ca_certs=FILE&ssl_cert_reqs=none` for TLS, `?peer=own` for a socket where this user
+    has to listen. Raises ValueError."""
     parts = urlsplit(url)
     if parts.scheme not in _SCHEMES:
         raise ValueError(f"state.redis_url: unknown scheme {parts.scheme!r}; use one of {', '.join(_SCHEMES)}")
     kind, secure = _SCHEMES[parts.scheme]
     options = dict(parse_qsl(parts.query))
     sentinel_password = options.pop("sentinel_password", "")
+    own = kind == "unix" and options.pop("peer", "") == "own"
     login, at, places = parts.netloc.rpartition("@")
     service, database = _segments(kind, parts, options)
     return Address(
@@ -74,6 +78,7 @@ def parse(url: str) -> Address:
         tls=secure,
         service=service,
         sentinel_password=sentinel_password,
+        own=own,
     )
 
 

@@ -84,6 +84,11 @@ class State:
         """A random id kept in the server; another one means that the data are gone. Empty while unknown."""
         return self._epoch
 
+    @property
+    def own(self) -> bool:
+        """The server is this gateway's own, and nobody else's."""
+        return self._address.own
+
     def on_epoch(self, callback: Callable[[str], None]) -> None:
         """`callback(epoch)` whenever the epoch becomes known or changes from now on."""
         self._listeners.append(callback)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import importlib.util
 import logging
 import os
@@ -12,10 +11,11 @@ import shutil
 import signal
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+
+from gateway.state import own_socket
 
 log = logging.getLogger(__name__)
 
@@ -24,8 +24,6 @@ LOCK_S = 5.0
 STOP_S = 5.0
 _DATA = ("appendonlydir", "appendonly.aof")
 """What servers since version 7, and before, write."""
-_SOCKET_PATH_BYTES = 100
-"""The kernel's limit is 108 on Linux and 104 on macOS."""
 
 
 class EmbeddedServerError(Exception):
@@ -72,7 +70,7 @@ class EmbeddedServer:
         self._max_memory_bytes = max_memory_bytes or 0
         self._mark = directory / "running"
         self._epoch_key = epoch_key
-        self.socket = _short(socket_path or directory / "valkey.sock")
+        self.socket = own_socket.short(socket_path or directory / "valkey.sock")
         self._binary = binary
         self._prefix = prefix
         self._process: subprocess.Popen[bytes] | None = None
@@ -80,6 +78,11 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         return f"unix://{self.socket}"
+
+    @property
+    def own_url(self) -> str:
+        """The same for this gateway's own processes, which talk to no other user's server."""
+        return f"{self.url}?{own_socket.QUERY}"
 
     @property
     def pid(self) -> int | None:
@@ -93,8 +96,8 @@ class EmbeddedServer:
         """Returns when the server answers. Raises EmbeddedServerError."""
         if self.alive():
             return
-        for folder in (self.directory, self.socket.parent):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._make_socket_folder()
         lock = self._take_lock()
         try:
             self.socket.unlink(missing_ok=True)  # left behind by one that was killed
@@ -109,6 +112,14 @@ class EmbeddedServer:
                 raise EmbeddedServerError(f"{self._why(code)}\n{self._last_words()}")
             time.sleep(0.01)
         self._distrust()
+
+    def _make_socket_folder(self) -> None:
+        if self.socket.parent == self.directory:
+            return
+        try:
+            own_socket.own_folder(self.socket.parent)
+        except OSError as error:
+            raise EmbeddedServerError(str(error)) from error
 
     def _distrust(self) -> None:
         """The machine went down under a running server: its last moments may be missing, so the epoch must change."""
@@ -128,6 +139,7 @@ class EmbeddedServer:
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
                 client.settimeout(timeout_s)
                 client.connect(str(self.socket))
+                own_socket.check_peer(client, str(self.socket))
                 client.sendall(command.encode() + b"\r\n")
                 return client.recv(64)
         except OSError:
@@ -174,6 +186,7 @@ class EmbeddedServer:
             stderr=subprocess.DEVNULL,
             cwd=self.directory,
             pass_fds=(lock,),
+            umask=0o077,  # its files hold prompts and answers
             start_new_session=True,  # Ctrl-C is for the supervisor, who stops the server last
         )
 
@@ -188,6 +201,8 @@ class EmbeddedServer:
             # would lose what it had acknowledged. A machine that goes down is noticed by its boot id instead.
             "appendfsync": "no" if _boot() else "everysec",
             "save": "",
+            # An entry of a log that is removed leaves its bytes where others share its node, and then in the file too.
+            "stream-node-max-entries": "1",
             "daemonize": "no",
             "databases": "1",
             # Epoch and index log have no time to live, so they stay; counters are used every second while anyone
@@ -237,11 +252,3 @@ def _boot() -> str:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         return ""
-
-
-def _short(path: Path) -> Path:
-    """`path`, or one in the temporary directory when the kernel would refuse its length."""
-    if len(os.fsencode(path)) <= _SOCKET_PATH_BYTES:
-        return path
-    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"thriftgate-{os.getuid()}-{digest}" / "valkey.sock"

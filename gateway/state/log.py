@@ -7,7 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
@@ -37,6 +37,14 @@ class Position(NamedTuple):
     cursor: str
     weights: list[tuple[str, int]]
     """Of the entries that count: id and weight."""
+
+
+class Instead(NamedTuple):
+    """What takes an entry's place."""
+
+    fields: Mapping[str | bytes, bytes] | None
+    """None: nothing."""
+    weight: int = 1
 
 
 class IndexLog:
@@ -89,6 +97,48 @@ class IndexLog:
         entry: bytes = await self._state.call("XADD", self._key, *keep, "*", *words)
         self._counts["appended"] += 1
         return entry.decode()
+
+    async def rewrite(self, change: Callable[[Mapping[bytes, bytes]], Instead | None]) -> int:
+        """Remove every entry of now for which `change` has something instead, which goes to the log's end; how many.
+
+        Several may do so at once: who removes an entry writes the one in its place. An entry that `change` cannot read
+        stays. Raises StateUnavailable.
+        """
+        rewritten = 0
+        door = await self._state.dial()
+        try:
+            last = await self._reply(door, "XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            begin, page = "-", last
+            while page and last:
+                page = await self._reply(door, "XRANGE", self._key, begin, last[0][0], "COUNT", PAGE)
+                for entry, words in page:
+                    begin = f"({entry.decode()}"
+                    rewritten += await self._replace(door, entry, words, change)
+        finally:
+            await door.aclose()
+        return rewritten
+
+    async def _replace(
+        self, door: Door, entry: bytes, words: list[bytes], change: Callable[[Mapping[bytes, bytes]], Instead | None]
+    ) -> bool:
+        """Was it removed?"""
+        try:
+            instead = change(dict(zip(words[::2], words[1::2], strict=True)))
+        except (ValueError, LookupError, TypeError):
+            instead = None
+        await asyncio.sleep(0)
+        if instead is None or not await self._reply(door, "XDEL", self._key, entry):
+            return False
+        if instead.fields is not None:
+            await self.append(instead.fields, weight=instead.weight)
+        return True
+
+    @staticmethod
+    async def _reply(door: Door, *command: str | bytes | int) -> Any:
+        (reply,) = await door.exchange((command,), READ_S)
+        if isinstance(reply, Exception):
+            raise StateUnavailable(str(reply)) from reply
+        return reply
 
     async def follow(self, handle: Callable[[str, dict[bytes, bytes]], None], reset: Callable[[], None]) -> None:
         """Forever: `handle(id, fields)` for every entry in order, history first; `reset()` when what was handled is no

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -64,6 +65,7 @@ class Database:
         """
         if self._file:
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _own_alone(self._file)
         if self._version() == HEAD:  # the usual start spares itself Alembic's import
             return
         with self.begin() as connection:
@@ -120,6 +122,16 @@ class Database:
         self._threads.shutdown(wait=False, cancel_futures=True)
         wait(set(self._running), timeout=CLOSE_S)
         self.engine.dispose()
+
+
+def _own_alone(file: Path) -> None:
+    """Readable by its owner only; SQLite gives the files beside it the same mode when it makes them."""
+    with suppress(FileExistsError):  # one that is there is not opened: to close it again would end SQLite's locks on it
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for one in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+        with suppress(FileNotFoundError):
+            if one.stat().st_mode & 0o077:
+                one.chmod(0o600)
 
 
 def _sqlite(url: Any) -> Engine:

@@ -13,6 +13,7 @@ from gateway.errors import StateUnavailable
 from gateway.state.address import Address
 from gateway.state.door import Lost
 from gateway.state.line import CONNECTIONS, LATE, Line, Shared
+from gateway.state.own_socket import check_peer
 
 _READ_BYTES = 65536
 
@@ -34,6 +35,8 @@ class UnixClient:
                 await self._free.acquire()
                 try:
                     streams = await asyncio.open_unix_connection(self._address.path)
+                    if self._address.own:
+                        self._check(streams[1])
                 except BaseException:
                     self._free.release()
                     raise
@@ -44,6 +47,14 @@ class UnixClient:
         wire = UnixWire(*streams, self._back)
         self._wires.add(wire)
         return Line(str(self._address), wire)
+
+    def _check(self, writer: asyncio.StreamWriter) -> None:
+        """Raises NotOurs where the server is another user's, before it was sent anything."""
+        try:
+            check_peer(writer.get_extra_info("socket"), self._address.path)
+        except OSError:
+            writer.transport.abort()
+            raise
 
     def _back(self, wire: UnixWire) -> None:
         self._wires.discard(wire)

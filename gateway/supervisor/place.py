@@ -7,6 +7,7 @@ import logging
 import os
 import resource
 import socket
+import stat
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ def occupy(paths: Paths) -> int:
     try:
         for folder in (paths.data, paths.journal, paths.valkey, paths.models, paths.files):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        paths.data.chmod(0o700)
+        _own_alone(paths.data)
         lock = os.open(paths.data / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise ConfigError([f"{paths.data}: cannot be used as data directory: {error.strerror}"]) from error
@@ -44,6 +45,19 @@ def occupy(paths: Paths) -> int:
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
     return lock
+
+
+def _own_alone(folder: Path) -> None:
+    """What lies in `folder` is for its owner alone, also what an earlier version made readable to others. The mode of
+    what is made from now on is the process's umask. Raises OSError."""
+    folder.chmod(0o700)
+    for place, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = os.path.join(place, name)
+            with suppress(FileNotFoundError):
+                mode = os.lstat(path).st_mode
+                if mode & 0o077 and not stat.S_ISLNK(mode):
+                    os.chmod(path, stat.S_IMODE(mode) & 0o700)
 
 
 def listen(host: str, port: int, patience_s: float = 0.0) -> socket.socket:

@@ -45,6 +45,10 @@ class StateServer:
         return self._server.url
 
     @property
+    def own_url(self) -> str:
+        return self._server.own_url
+
+    @property
     def pid(self) -> int | None:
         return self._server.pid
 

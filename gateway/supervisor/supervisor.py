@@ -179,7 +179,7 @@ class Supervisor:
             "config": str(self._accepted.path),
             "data_dir": str(self._settings.paths.data),
             "policies": [str(folder.absolute()) for folder in self._settings.policies],
-            "redis_url": self._state.url if self._state else self._settings.config.state.redis_url,
+            "redis_url": self._state.own_url if self._state else self._settings.config.state.redis_url,
             "local_model_url": self._model.url if self._model else None,
             "simulate": self._simulate,
             "worker": number,

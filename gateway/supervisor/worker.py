@@ -13,7 +13,7 @@ from gateway.domain.garbage import one_heap
 from gateway.settings.environment import variable
 from gateway.supervisor.pulse import FAILED, TOLD, speaker
 from gateway.supervisor.server import serve
-from gateway.telemetry.short_lines import log_to
+from gateway.telemetry.log_lines import log_to
 
 
 def run(said: Mapping[str, Any]) -> None:

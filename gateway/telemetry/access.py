@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.record import Record
+from gateway.domain.visible import visible_json
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class AccessLog:
         if not lines:
             return
         try:
-            sys.stdout.write(b"\n".join(lines).decode() + "\n")
+            sys.stdout.write(visible_json(b"\n".join(lines).decode()) + "\n")
             sys.stdout.flush()
         except OSError as error:
             log.warning("the access log cannot be written, %d lines are lost: %s", len(lines), error)

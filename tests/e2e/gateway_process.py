@@ -43,6 +43,8 @@ class GatewayProcess:
     environment: dict[str, str] = field(default_factory=dict)
     port: int = field(default_factory=free_port)
     workers: int = 1
+    under: tuple[str, ...] = ()
+    """Words before the command, such as a tracer's."""
     process: subprocess.Popen[bytes] | None = None
     _keys: dict[tuple[str, ...], str] = field(default_factory=dict)
 
@@ -83,7 +85,10 @@ class GatewayProcess:
         """Start and wait until it is ready. Raises RuntimeError with its log when it does not come up."""
         with (self.home / "log").open("ab") as log:
             self.process = subprocess.Popen(
-                command("serve", *self._common(), "--port", str(self.port), "--workers", str(self.workers)),
+                [
+                    *self.under,
+                    *command("serve", *self._common(), "--port", str(self.port), "--workers", str(self.workers)),
+                ],
                 stdout=log,
                 stderr=log,
                 stdin=subprocess.DEVNULL,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 
 import pytest
 
@@ -10,7 +11,7 @@ from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
-from gateway.state.log import PAGE, IndexLog
+from gateway.state.log import PAGE, IndexLog, Instead
 from tests.state.conftest import Until
 
 
@@ -170,3 +171,33 @@ async def test_one_can_wait_until_all_that_is_there_was_handled(own: State) -> N
 async def test_waiting_for_a_log_that_nobody_can_read_ends_in_time(own: State) -> None:
     with pytest.raises(StateUnavailable, match=r"within 0\.05 s"):
         await IndexLog(own, "index").caught_up(0.05)
+
+
+async def test_entries_are_rewritten_in_place_of_others_and_every_follower_hears_of_them(
+    own: State, until: Until
+) -> None:
+    log = IndexLog(own, "rewritten")
+    values = [b"%d" % number for number in range(PAGE + 10)]
+    for value in values:
+        await log.append({"v": value})
+    follower = Follower(IndexLog(own, "rewritten"))
+    await until(lambda: follower.known == values)
+
+    def change(fields: Mapping[bytes, bytes]) -> Instead | None:
+        if fields[b"v"] == b"3":
+            return Instead({"v": b"three"}, 7)
+        if fields[b"v"] == b"5":
+            raise ValueError("unreadable")
+        return Instead(None) if fields[b"v"] == b"70" else None
+
+    assert await log.rewrite(change) == 2
+    assert await log.rewrite(change) == 0
+    await until(lambda: follower.known == [*values, b"three"])
+    later = Follower(IndexLog(own, "rewritten"))
+    await until(lambda: later.known == [*(each for each in values if each not in (b"3", b"70")), b"three"])
+    await follower.tasks.aclose()
+    await later.tasks.aclose()
+
+
+async def test_an_empty_log_has_nothing_to_rewrite(own: State) -> None:
+    assert await IndexLog(own, "empty").rewrite(lambda fields: Instead(None)) == 0

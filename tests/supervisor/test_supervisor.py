@@ -64,7 +64,7 @@ def test_it_starts_everything_and_says_where(gateway: Gateway) -> None:
     assert valkey(gateway).ping()
     told = worker["told"]
     assert told["data_dir"] == str(gateway.data)
-    assert told["redis_url"] == facts["valkey"]["url"]
+    assert told["redis_url"] == f"{facts['valkey']['url']}?peer=own"
     assert worker["omp"] == "1"
     assert gateway.data.stat().st_mode & 0o777 == 0o700
     children = [*facts["workers"], facts["valkey"]["pid"]]

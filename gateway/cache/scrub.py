@@ -1,0 +1,63 @@
+"""What a flush leaves on disk, removed: questions in the index log, and answers in the server's append-only file."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from gateway.cache.entry import Batch, Flush, decode, encode
+from gateway.errors import StateUnavailable
+from gateway.state.connection import State
+from gateway.state.log import IndexLog, Instead
+
+log = logging.getLogger(__name__)
+
+_MOST_DUE = 1000
+
+
+class Scrub:
+    """Of the one worker of a host that does it."""
+
+    def __init__(self, state: State, log: IndexLog) -> None:
+        self._state, self._log = state, log
+        self._due: list[Flush] = []
+        self._rewrite = False
+        self._counts = {"scrubbed": 0}
+
+    def note(self, flush: Flush) -> None:
+        if len(self._due) >= _MOST_DUE:
+            self._due = [Flush("", max(each.before for each in self._due))]
+        self._due.append(flush)
+
+    async def tidy(self) -> bool:
+        """Do what is due; True when something was, and is done. What fails stays due."""
+        if not (self._due or self._rewrite):
+            return False
+        try:
+            if self._due:
+                due = list(self._due)
+                self._counts["scrubbed"] += await self._log.rewrite(lambda fields: _without(due, fields))
+                del self._due[: len(due)]
+                self._rewrite = self._state.own  # another's server is for its operator to rewrite
+            if self._rewrite:
+                await self._state.call("BGREWRITEAOF")
+                self._rewrite = False
+        except StateUnavailable as error:  # one that is under way may have begun too early
+            log.debug("flushed answers stay in the state server's file for now: %s", error)
+            return False
+        return True
+
+    def stats(self) -> dict[str, int | float | str]:
+        return dict(self._counts)
+
+
+def _without(flushes: list[Flush], fields: Mapping[bytes, bytes]) -> Instead | None:
+    """For an entry of the index log: another one without the answers that any of `flushes` covers. None: it stays."""
+    if fields.get(b"op") != b"put":
+        return None
+    batch = decode(fields)
+    assert isinstance(batch, Batch)
+    kept = [entry for entry in batch.entries if not any(flush.covers(entry) for flush in flushes)]
+    if len(kept) == len(batch.entries):
+        return None
+    return Instead(encode(Batch(batch.name, batch.place, batch.epoch, kept)) if kept else None, len(kept))

@@ -1,0 +1,31 @@
+"""Stored text on a terminal or in a log: what a terminal would obey, and what nobody sees, is written out."""
+
+from __future__ import annotations
+
+import re
+
+_HIDDEN = (
+    "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e0fff"
+)
+"""Control characters, and those that change the direction of text or have no width. Joiners inside words stay."""
+_IN_TEXT, _IN_LINE = re.compile(f"[{_HIDDEN}]"), re.compile(f"[{_HIDDEN}\t\n]")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """`text` with control and invisible characters as `\\x1b` or `\\u202e`. `lines`: line ends and tabs stay."""
+    return (_IN_TEXT if lines else _IN_LINE).sub(_written, text)
+
+
+def visible_json(text: str) -> str:
+    """The same for JSON, which says the same afterwards."""
+    return _IN_TEXT.sub(_escaped, text)
+
+
+def _written(found: re.Match[str]) -> str:
+    return {"\n": "\\n", "\t": "\\t"}.get(found[0]) or found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    units = found[0].encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

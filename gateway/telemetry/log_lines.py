@@ -1,0 +1,34 @@
+"""The process's log: no line longer than a terminal can show, and none that a terminal obeys, whatever was sent."""
+
+from __future__ import annotations
+
+import logging
+from typing import TextIO
+
+from gateway.domain.kept import cut
+from gateway.domain.visible import visible
+
+LONGEST = 2000
+"""Characters of a line; a traceback has many lines."""
+
+
+class LogLines(logging.Formatter):
+    """Cuts every line of what it formats, and writes out control and invisible characters."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        text = super().format(record)
+        if len(text) > LONGEST:  # before it is made visible too: that can make ten characters of one
+            text = _short(text)
+        text = visible(text, lines=True)
+        return text if len(text) <= LONGEST else _short(text)
+
+
+def _short(text: str) -> str:
+    return "\n".join([cut(line, LONGEST) for line in text.split("\n")])
+
+
+def log_to(stream: TextIO | None = None) -> None:
+    """Log to `stream`, standard error if None, from level INFO on. Call it once, at the start of a process."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(LogLines("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -1,0 +1,136 @@
+"""Who reads the data folder: every file is its owner's alone, and what was flushed from the cache is gone from disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import stat
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import pytest
+import pytest_asyncio
+
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.fakes.provider import Provider, Reply
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, with the real embedder
+
+CONFIG = """\
+telemetry: {{access_log: false}}
+trials: {{cache_checks: 0}}
+admin_api: true
+backends:
+  - {{name: large, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: scripted, tier: large,
+      window_tokens: 128000, price: {{input: 1, output: 2}}}}
+local_model: {{enabled: false}}
+"""
+MARKER, ANSWER = "Wolframite", "Scheelite"
+KEPT = "Feldspar"
+WITHIN_S = 60.0
+"""What the gateway promises."""
+
+
+@dataclass
+class House:
+    gateway: GatewayProcess
+    keys: dict[str, str]
+    http: httpx.AsyncClient
+
+    @property
+    def data(self) -> Path:
+        return self.gateway.home / "data"
+
+    async def ask(self, team: str, text: str, cache: str = "") -> str:
+        body = {"model": "large", "temperature": 0, "messages": [{"role": "user", "content": text}]}
+        headers = {"authorization": f"Bearer {self.keys[team]}"} | ({"x-thriftgate-cache": cache} if cache else {})
+        reply = await self.http.post(f"{self.gateway.base}/v1/chat/completions", json=body, headers=headers)
+        return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
+
+    def files_with(self, word: str) -> list[str]:
+        return [str(path) for path in self.data.rglob("*") if path.is_file() and word.encode() in read(path)]
+
+    async def until(self, word: str, there: bool) -> None:
+        async with asyncio.timeout(WITHIN_S):
+            while bool(self.files_with(word)) is not there:
+                await asyncio.sleep(0.2)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:  # rewritten at this moment
+        return b""
+
+
+@pytest.fixture(scope="module")
+def port() -> int:
+    return free_port()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
+    home = tmp_path_factory.mktemp("rest") / "home"
+    before = os.umask(0o022)
+    try:
+        process = GatewayProcess(home, CONFIG.format(port=port), {"search": "", "other": ""})
+        process.json("keys", "create", "--team", "search")  # the first to make the database
+        with process:
+            yield process
+    finally:
+        os.umask(before)
+
+
+@pytest_asyncio.fixture
+async def house(gateway: GatewayProcess, port: int) -> AsyncIterator[House]:
+    keys = {team: await gateway.key(team) for team in ("search", "other")}
+    async with Provider(port=port, default=Reply(text=f"{ANSWER} is another.")), httpx.AsyncClient(timeout=30) as http:
+        yield House(gateway, keys, http)
+
+
+async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_stays(house: House) -> None:
+    await house.ask("search", "Why is the sky blue?")
+    async with asyncio.timeout(60):
+        while await house.ask("search", "why is the sky blue", "only") != "semantic":
+            await asyncio.sleep(0.2)
+    await asyncio.gather(
+        *(house.ask("search", f"Where is {MARKER} mined in year {year}?") for year in range(1900, 1920)),
+        *(house.ask("other", f"Where is {KEPT} mined in year {year}?") for year in range(1900, 1920)),
+    )
+    await house.until(MARKER, there=True)
+    await house.until(KEPT, there=True)
+    done = await asyncio.to_thread(house.gateway.json, "cache", "flush", "--team", "search", "--yes")
+    assert done["answers"] >= 20
+    began = time.monotonic()
+    await house.until(MARKER, there=False)
+    print(f"gone from disk after {time.monotonic() - began:.1f} s")
+    assert house.files_with(KEPT)
+    assert await house.ask("other", f"Where is {KEPT} mined in year 1907?") == "exact"
+    assert await house.ask("other", f"where is {KEPT} mined in year 1907", "only") == "semantic"
+    assert await house.ask("search", f"Where is {MARKER} mined in year 1907?", "only") == "504"
+    done = await asyncio.to_thread(house.gateway.json, "cache", "flush", "--all", "--yes")
+    await house.until(ANSWER, there=False)
+    await house.until(KEPT, there=False)
+
+
+async def test_every_file_is_its_owners_alone(house: House) -> None:
+    await house.ask("search", "How old is the universe?")
+    modes = {
+        str(path.relative_to(house.data)): oct(stat.S_IMODE(path.lstat().st_mode))
+        for path in (house.data, *house.data.rglob("*"))
+    }
+    assert len(modes) > 10
+    assert {name: mode for name, mode in modes.items() if int(mode, 8) & 0o077} == {}
+
+
+async def test_what_an_earlier_version_left_readable_is_closed_at_the_start(house: House) -> None:
+    old = house.data / "files" / "old"
+    await asyncio.to_thread(house.gateway.stop)
+    old.write_text("a batch's prompts")
+    old.chmod(0o644)
+    (house.data / "ledger.sqlite").chmod(0o644)
+    await asyncio.to_thread(house.gateway.start)
+    assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in (old, house.data / "ledger.sqlite")} == {"0o600"}
