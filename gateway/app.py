@@ -28,6 +28,7 @@ from gateway.api.messages import MessageRoutes
 from gateway.api.responses import ResponseRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
+from gateway.api.upload import STALL_S, Uploads
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
@@ -68,6 +69,7 @@ class Application:
                 envelope=self._envelope,
                 idempotency=rooms.idempotency,
                 memory=rooms.memory,
+                decoding=rooms.decoding,
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
@@ -92,6 +94,7 @@ class Application:
 def _routes(rooms: Rooms) -> list[Route]:
     """All but inference."""
     config = rooms.worker.settings.config
+    uploads = Uploads(STALL_S, rooms.decoding)
     found = [
         *Root(door=rooms.door, fleet=rooms.fleet).routes,
         *Service(
@@ -109,11 +112,12 @@ def _routes(rooms: Rooms) -> list[Route]:
         ).routes,
         *rooms.dashboard.routes,
         *ResponseRoutes(door=rooms.door, responses=rooms.responses).routes,
-        *BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs).routes,
+        *BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
         *MessageBatchRoutes(
             door=rooms.door,
             files=rooms.files,
             jobs=rooms.message_jobs,
+            uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
         *MessageRoutes(
@@ -122,6 +126,7 @@ def _routes(rooms: Rooms) -> list[Route]:
             fleet=rooms.fleet,
             limits=config.requests,
             off_loop=rooms.off_loop,
+            decoding=rooms.decoding,
         ).routes,
     ]
     if config.admin_api:

@@ -90,6 +90,8 @@ class Worker:
     fd: int | None = None
 
 
+DECODING_THREADS = 2
+"""Encoded request bodies that one worker decodes at once; the decoders work without the interpreter's lock."""
 MOST_CACHED = 50_000
 """Entries of the cache's index log; each holds a prompt and its vector, about 1.2 kB."""
 
@@ -190,6 +192,8 @@ class Rooms:
         backends = await self._backends()
         self.off_loop = OffLoop()
         self._exits.callback(self.off_loop.close)
+        self.decoding = OffLoop(DECODING_THREADS, "decoding")
+        self._exits.callback(self.decoding.close)
         self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state), off_loop=self.off_loop))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"

@@ -15,6 +15,7 @@ from starlette.routing import Route
 from gateway.api.door import Door, json_response
 from gateway.api.multipart import receive_form
 from gateway.api.query import refuse, whole_number
+from gateway.api.upload import Uploads
 from gateway.api.wire import by_name, read_object
 from gateway.batches.batch import EACH_TIME, Batch, Once
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
@@ -24,7 +25,6 @@ from gateway.dialects.controls import parse_controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 
-STALL_S = 30.0
 PURPOSES = ("batch",)
 KEY_CHARACTERS = 255
 REQUEST_BYTES = 2**17
@@ -123,8 +123,8 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 class BatchRoutes:
     """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
-    def __init__(self, *, door: Door, files: Files, jobs: Jobs) -> None:
-        self._files, self._jobs = files, jobs
+    def __init__(self, *, door: Door, files: Files, jobs: Jobs, uploads: Uploads) -> None:
+        self._files, self._jobs, self._uploads = files, jobs, uploads
         inference = door.needs("inference")
         self.routes = [
             route
@@ -144,7 +144,7 @@ class BatchRoutes:
 
     async def upload(self, request: Request, tenant: Tenant) -> Response:
         async with self._files.upload() as upload:
-            form = await receive_form(request, upload.write, MAX_BYTES, STALL_S)
+            form = await receive_form(request, upload.write, MAX_BYTES, self._uploads)
             if form.filename is None:
                 raise BadRequest("The form has no part called file.", param="file")
             if form.fields.get("purpose") not in PURPOSES:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -12,8 +12,20 @@ from gateway.api.wire import Headers, read_body, send_whole
 from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
 
+T = TypeVar("T")
 
-class Caller(Protocol):
+
+class Listening(Protocol):
+    """A line that may go dead."""
+
+    def listen(self, react: Callable[[], None]) -> None:
+        """Call `react` when the client hangs up. Call `close` when nobody listens any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class Caller(Listening, Protocol):
     """One request and its answer."""
 
     method: str
@@ -25,12 +37,6 @@ class Caller(Protocol):
     async def read(self, limit: int, timeout_s: float) -> bytes:
         """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
         ...
-
-    def listen(self, react: Callable[[], None]) -> None:
-        """Call `react` when the client hangs up. Call `close` when nobody listens any more."""
-        ...
-
-    def close(self) -> None: ...
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         """An answer that is known whole. The connection's next request is read only after `pause_s`."""
@@ -105,20 +111,30 @@ class HangUp:
                 self._serving.cancel()
 
 
-class AsgiCaller:
-    """Behind any ASGI server. One that hangs up is heard by a task of its own, since ASGI cannot call back."""
+async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
+    """What `work` returns. Raises what it raises; ConnectionResetError when the client hangs up, which cancels it."""
+    task = asyncio.current_task()
+    assert task is not None
+    hang_up = HangUp(task)
+    caller.listen(hang_up)
+    try:
+        return await work
+    except asyncio.CancelledError:
+        if not hang_up.happened:
+            raise
+        task.uncancel()
+        raise ConnectionResetError("the client left while its request was read") from None
+    finally:
+        caller.close()
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks) -> None:
-        self.method: str = scope["method"]
-        self.path: str = scope["path"]
-        self.query: bytes = scope["query_string"]
-        self.headers: Headers = list(scope["headers"])
-        self._receive, self._send, self._watchers = receive, send, watchers
+
+class AsgiLine:
+    """The line to a client behind any ASGI server, of whose request all has been received. A task of its own hears that
+    it hangs up, since ASGI cannot call back."""
+
+    def __init__(self, receive: Receive, watchers: Tasks) -> None:
+        self._receive, self._watchers = receive, watchers
         self._watcher: asyncio.Task[None] | None = None
-        self._unsent: list[Message] = []
-
-    async def read(self, limit: int, timeout_s: float) -> bytes:
-        return await read_body(self._receive, limit, timeout_s)
 
     def listen(self, react: Callable[[], None]) -> None:
         self._watcher = self._watchers.spawn(self._watch(react), "hang-up")
@@ -131,6 +147,22 @@ class AsgiCaller:
     def close(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
+
+
+class AsgiCaller(AsgiLine):
+    """Behind any ASGI server."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks) -> None:
+        super().__init__(receive, watchers)
+        self.method: str = scope["method"]
+        self.path: str = scope["path"]
+        self.query: bytes = scope["query_string"]
+        self.headers: Headers = list(scope["headers"])
+        self._send = send
+        self._unsent: list[Message] = []
+
+    async def read(self, limit: int, timeout_s: float) -> bytes:
+        return await read_body(self._receive, limit, timeout_s)
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         await send_whole(self._send, status, headers, body, pause_s=pause_s)

@@ -106,6 +106,7 @@ class DirectProtocol(HttpToolsProtocol):
         self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
+        self.cycle.headers = self.headers  # type: ignore[attr-defined]  # Starlette puts another list into the scope
 
     def _answer(self, endpoint: Endpoint, path: bytes, query: bytes) -> None:
         before = self.cycle

@@ -11,7 +11,7 @@ from functools import lru_cache
 from starlette.types import Receive, Scope, Send
 
 from gateway.admission.overload import Overload
-from gateway.api.caller import AsgiCaller, Caller, HangUp
+from gateway.api.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record
 from gateway.api.idempotency import Idempotency
@@ -21,7 +21,7 @@ from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.form import is_form
 from gateway.dialects.forwarding import check_forwarding
-from gateway.domain.off_loop import LARGE_BYTES
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import Policy
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
@@ -60,13 +60,15 @@ class Inference:
         envelope: Envelope,
         idempotency: Idempotency,
         memory: Memory | None = None,
+        decoding: OffLoop | None = None,
     ) -> None:
-        """`memory`: of stored responses; without it every request has to stand alone."""
+        """`memory`: of stored responses; without it every request has to stand alone. `decoding`: of encoded bodies."""
         self._tenants, self._pipeline, self._telemetry = tenants, pipeline, telemetry
         self._limits, self._overload, self._envelope = limits, overload, envelope
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
         """A body of so many bytes cannot have too many items."""
+        self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
         self.paths: Mapping[str, ClientDialect] = PATHS
@@ -91,7 +93,8 @@ class Inference:
             try:
                 body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
                 if coding := headers.get(b"content-encoding"):
-                    body = await decoded(body, coding, self._limits.max_body_bytes)
+                    reading = decoded(body, coding, self._limits.max_body_bytes, self._decoding)
+                    body = await unless_gone(caller, reading)
                 if len(body) > self._unbounded_bytes:
                     request = await self._parse(dialect, body, request_id, controls, headers, tenant.policy)
                 else:

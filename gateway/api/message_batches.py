@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.api.batches import STALL_S, asked_once, common_headers
+from gateway.api.batches import asked_once, common_headers
 from gateway.api.door import Door, json_response
 from gateway.api.query import whole_number
-from gateway.api.upload import receive
+from gateway.api.upload import Uploads
 from gateway.api.wire import by_name, check_json
 from gateway.batches.batch import Batch
 from gateway.batches.files import MAX_BYTES, Files, Page
@@ -78,8 +78,10 @@ def reached(request: Request) -> str:
 class MessageBatchRoutes:
     """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
-    def __init__(self, *, door: Door, files: Files, jobs: MessageJobs, max_request_bytes: int) -> None:
-        self._files, self._jobs, self._max_request_bytes = files, jobs, max_request_bytes
+    def __init__(
+        self, *, door: Door, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int
+    ) -> None:
+        self._files, self._jobs, self._uploads, self._max_request_bytes = files, jobs, uploads, max_request_bytes
         inference = door.needs("inference")
         self.routes = [
             Route(PATH, inference(self.create), methods=["POST"]),
@@ -97,7 +99,7 @@ class MessageBatchRoutes:
             headers[QUERY.decode()] = request.scope["query_string"].decode("latin-1")
         async with self._files.upload() as upload:
             requests = Requests(upload.write, self._max_request_bytes, FORMS[MESSAGES].most)
-            await receive(request, requests.feed, MAX_BYTES, STALL_S)
+            await self._uploads.receive(request, requests.feed, MAX_BYTES)
             requests.close()
             once = asked_once(request, tenant, upload.digest.hexdigest())
             batch = await self._jobs.create(tenant, upload, headers, once)

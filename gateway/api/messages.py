@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from gateway.api.caller import AsgiLine, unless_gone
 from gateway.api.door import Door, json_response
 from gateway.api.wire import by_name, check_json, check_length, decoded, read_body
 from gateway.backends.fleet import Fleet
@@ -22,6 +23,7 @@ from gateway.dialects.messages_request import parse_prompt
 from gateway.domain.off_loop import OffLoop
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
+from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import may_go_to
 from gateway.routing.names import permitted
@@ -32,10 +34,18 @@ class MessageRoutes:
     """Counted by the backend where the model is one of Anthropic's and the prompt may go there, else here."""
 
     def __init__(
-        self, *, door: Door, counter: Counter, fleet: Fleet, limits: RequestLimits, off_loop: OffLoop | None = None
+        self,
+        *,
+        door: Door,
+        counter: Counter,
+        fleet: Fleet,
+        limits: RequestLimits,
+        off_loop: OffLoop | None = None,
+        decoding: OffLoop | None = None,
     ) -> None:
         self._counter, self._fleet, self._limits = counter, fleet, limits
-        self._off_loop = off_loop or OffLoop()
+        self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
+        self._watchers = Tasks()
         count = door.needs("inference")(self.count_tokens)
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
 
@@ -54,7 +64,9 @@ class MessageRoutes:
         check_json(headers)
         check_length(headers, limit)
         body = await read_body(request.receive, limit, self._limits.body_timeout)
-        body = await decoded(body, headers.get(b"content-encoding", b""), limit)
+        if coding := headers.get(b"content-encoding"):
+            line = AsgiLine(request.receive, self._watchers)
+            body = await unless_gone(line, decoded(body, coding, limit, self._decoding))
         asked = await self._off_loop.run(self._parse, body, headers, tenant.policy)
         named = permitted(asked.model, tenant.policy, self._fleet.backends, tenant.access)
         only = named.rule is None or len(named.backends) == 1

@@ -9,7 +9,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from gateway.api.upload import receive
+from gateway.api.upload import Uploads
 from gateway.errors import BadRequest, UnsupportedMediaType
 
 FIELD = 1000
@@ -86,10 +86,10 @@ class Form:
         self.whole = True
 
 
-async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, stall_s: float) -> Form:
+async def receive_form(request: Request, sink: Callable[[bytes], object], limit: int, uploads: Uploads) -> Form:
     """A whole form of at most `limit` bytes in the file. Raises BadRequest, also when it stalls or is cut short."""
     form = Form(request.headers.get("content-type", "").encode("latin-1"), sink)
-    await receive(request, form.feed, limit, stall_s, FRAME)
+    await uploads.receive(request, form.feed, limit, FRAME)
     if not form.whole:
         raise BadRequest("The form ends before its last boundary.")
     return form

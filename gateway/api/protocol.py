@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from gateway.api.direct import Call, DirectProtocol
+from gateway.api.direct import DirectProtocol
 from gateway.domain.outgoing import Outgoing
 from gateway.errors import HeadTooLarge
 
@@ -44,7 +44,8 @@ class GuardedProtocol(DirectProtocol):
             return
         if self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
-        if cycle is None or self.headers is not _headers_of(cycle):  # else the rest of a body that nobody waits for
+        if cycle is None or self.headers is not cycle.headers:  # type: ignore[attr-defined]
+            # Else it is the rest of a body that nobody waits for.
             self._head_bytes += len(data)
             if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
                 self.refuse(HeadTooLarge(f"The request's head is larger than {MAX_HEAD_BYTES} bytes."))
@@ -91,11 +92,6 @@ class GuardedProtocol(DirectProtocol):
         if self._stall_timer is not None:
             self._stall_timer.cancel()
             self._stall_timer = None
-
-
-def _headers_of(cycle: object) -> object:
-    """The very list that the connection collected them in."""
-    return cycle.headers if isinstance(cycle, Call) else cycle.scope["headers"]  # type: ignore[attr-defined]
 
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:

@@ -3,66 +3,114 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from starlette.requests import Request
+from starlette.types import Message
 
-from gateway.api.wire import READ
-from gateway.domain.codings import Oversized, UnknownCoding, decoder, parse_codings
-from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+from gateway.api.caller import AsgiLine, unless_gone
+from gateway.api.wire import read_coding
+from gateway.domain.codings import Decoder, Oversized, TooCostly
+from gateway.domain.off_loop import OffLoop
+from gateway.domain.tasks import Tasks
+from gateway.errors import BadRequest, BodyTooLarge
 
+STALL_S = 30.0
 PIECE = 2**20
 """Bytes that are taken at once, off the loop."""
 
+Take = Callable[[bytes], object]
 
-async def receive(
-    request: Request, take: Callable[[bytes], object], limit: int, stall_s: float, frame: int = 0
-) -> None:
-    """Hand `take` the body without its codings, off the loop. Of it `frame` bytes do not count.
 
-    Raises BodyTooLarge above `limit` bytes, BadRequest when the body stalls or breaks off, UnsupportedMediaType for a
-    coding that is not known, and what `take` raises.
-    """
-    declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit + frame:
-        raise _too_large(limit)
-    reading = _Reading(request.headers.get("content-encoding", ""), take, limit, frame)
-    waiting, more = bytearray(), True
-    while more:
-        data, more = await _piece(request, stall_s)
-        waiting += data
-        if len(waiting) >= PIECE or not more:
-            await asyncio.to_thread(reading.feed, bytes(waiting))
-            waiting.clear()
-    reading.close()
+class Uploads:
+    """Receives bodies that are too large to be held in memory."""
+
+    def __init__(self, stall_s: float, decoding: OffLoop | None = None) -> None:
+        """`decoding`: the threads of encoded bodies."""
+        self._stall_s, self._decoding = stall_s, decoding or OffLoop()
+        self._watchers = Tasks()
+
+    async def receive(self, request: Request, take: Take, limit: int, frame: int = 0) -> None:
+        """Hand `take` the body without its coding, off the loop. Of it `frame` bytes do not count.
+
+        Raises BodyTooLarge above `limit` bytes, BadRequest when the body stalls or breaks off, UnsupportedMediaType for
+        a coding that is not known, ConnectionResetError when the client leaves, and what `take` raises.
+        """
+        declared = request.headers.get("content-length", "")
+        if declared.isdigit() and int(declared) > limit + frame:
+            raise _too_large(limit)
+        coding = read_coding(request.headers.get("content-encoding", ""))
+        reading = _Reading(None if coding is None else Decoder(coding), take, limit, frame, self._decoding)
+        waiting, more = bytearray(), True
+        while more:
+            data, more = await self._piece(request)
+            waiting += data
+            if more and len(waiting) >= PIECE:
+                await reading.feed(bytes(waiting))
+                waiting.clear()
+        rest = reading.feed(bytes(waiting))
+        if coding is None:
+            await rest
+        else:  # what is left may be much work
+            await unless_gone(AsgiLine(request.receive, self._watchers), rest)
+        reading.close()
+
+    async def _piece(self, request: Request) -> tuple[bytes, bool]:
+        """(bytes, are there more)."""
+        try:
+            async with asyncio.timeout(self._stall_s):
+                message: Message = await request.receive()
+        except TimeoutError:
+            raise BadRequest(f"Nothing of the body arrived for {self._stall_s:g} seconds.") from None
+        if message["type"] == "http.disconnect":
+            raise ConnectionResetError("the client left before its body was whole")
+        return message.get("body", b""), message.get("more_body", False)
 
 
 class _Reading:
-    def __init__(self, header: str, take: Callable[[bytes], object], limit: int, frame: int) -> None:
-        try:
-            codings = parse_codings(header)
-        except UnknownCoding:
-            raise UnsupportedMediaType(f"Content-Encoding {header[:80]} is not read here; {READ} are.") from None
-        self._decoder = decoder(codings) if codings else None
+    def __init__(self, decoder: Decoder | None, take: Take, limit: int, frame: int, decoding: OffLoop) -> None:
+        self._decoder, self._decoding = decoder, decoding
         self._take, self._limit, self._left = take, limit, limit + frame
 
-    def feed(self, data: bytes) -> None:
-        """Off the loop only."""
-        if self._decoder is not None:
-            try:
-                data = self._decoder.feed(data, self._left)
-            except Oversized:
-                raise _too_large(self._limit) from None
-            except ValueError as error:
-                raise _garbled(str(error)) from error
+    async def feed(self, data: bytes) -> None:
+        if self._decoder is None:
+            await self._hand_on(data)
+            return
+        pieces = self._decoder.pieces(data, self._left)
+        try:
+            while decoded := await self._decoding.run(_some, pieces):
+                await self._hand_on(b"".join(decoded))
+        except asyncio.CancelledError:
+            self._decoder.stopped = True
+            raise
+        except Oversized:
+            raise _too_large(self._limit) from None
+        except TooCostly as error:
+            said = f"The body's content-encoding is not decoded to its end: {error}; encode it as one."
+            raise BadRequest(said) from None
+        except ValueError as error:
+            raise _garbled(str(error)) from error
+
+    async def _hand_on(self, data: bytes) -> None:
         self._left -= len(data)
         if self._left < 0:
             raise _too_large(self._limit)
-        self._take(data)
+        await asyncio.to_thread(self._take, data)
 
     def close(self) -> None:
         if self._decoder is not None and not self._decoder.ended:
             raise _garbled("it breaks off")
+
+
+def _some(pieces: Iterator[bytes]) -> list[bytes]:
+    """The next of them, until they are `PIECE` bytes; empty when there are no more."""
+    found, size = [], 0
+    for piece in pieces:
+        found.append(piece)
+        size += len(piece)
+        if size >= PIECE:
+            break
+    return found
 
 
 def _too_large(limit: int) -> BodyTooLarge:
@@ -71,15 +119,3 @@ def _too_large(limit: int) -> BodyTooLarge:
 
 def _garbled(why: str) -> BadRequest:
     return BadRequest(f"The body is not what its content-encoding says: {why}.")
-
-
-async def _piece(request: Request, stall_s: float) -> tuple[bytes, bool]:
-    """(bytes, are there more)."""
-    try:
-        async with asyncio.timeout(stall_s):
-            message = await request.receive()
-    except TimeoutError:
-        raise BadRequest(f"Nothing of the body arrived for {stall_s:g} seconds.") from None
-    if message["type"] == "http.disconnect":
-        raise BadRequest("The client left before its body was whole.")
-    return message.get("body", b""), message.get("more_body", False)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import orjson
 from starlette.requests import Request
 from starlette.types import Message, Receive, Send
 
-from gateway.domain.codings import Coding, Oversized, UnknownCoding, decode, parse_codings
+from gateway.domain.codings import Coding, Decoding, Oversized, TooCostly, UnknownCoding, decode, parse_coding
+from gateway.domain.off_loop import OffLoop
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, UnsupportedMediaType
 
 Headers = list[tuple[bytes, bytes]]
@@ -21,6 +23,10 @@ AT_ONCE_BYTES = 256 * 2**10
 """Decoded or encoded on the loop, in about a millisecond; what is larger goes to a thread."""
 READ = "gzip, deflate, br, zstd"
 """Content codings of requests."""
+_AT_ONCE_S = 0.002
+"""CPU time on the loop that is spent on decoding a body that looked small; the rest is done in a thread."""
+_SMALL_S = 0.05
+"""CPU time that decoding a body may take that is no inference request; all of it is on the loop."""
 
 
 _OURS = b"tg-"
@@ -96,32 +102,45 @@ async def _next(receive: Receive, timeout_s: float) -> Message:
     return message
 
 
-async def decoded(body: bytes, header: bytes, limit: int) -> bytes:
-    """A request's body without its codings. Raises BadRequest, UnsupportedMediaType, BodyTooLarge above `limit`."""
-    try:
-        codings = parse_codings(header.decode("latin-1"))
-    except UnknownCoding:
-        shown = header.decode("latin-1")[:80]
-        raise UnsupportedMediaType(f"Content-Encoding {shown} is not read here; {READ} are.") from None
-    if not codings:
+async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> bytes:
+    """A request's body without its coding; what takes long is decoded `aside`, and given up when the task is cancelled.
+
+    Raises BadRequest, UnsupportedMediaType, BodyTooLarge above `limit`.
+    """
+    coding = read_coding(header.decode("latin-1"))
+    if coding is None:
         return body
+    decoding = Decoding(body, coding, limit)
+    with told_garbage(limit):
+        if len(body) <= AT_ONCE_BYTES and (out := decoding.begin(_AT_ONCE_S)) is not None:
+            return out
+        try:
+            return await aside.run(decoding.finish)
+        except asyncio.CancelledError:
+            decoding.stop()
+            raise
+
+
+def read_coding(header: str) -> Coding | None:
+    """Of a request's body. Raises UnsupportedMediaType."""
     try:
-        return await _decoded(body, codings, limit)
+        return parse_coding(header)
+    except UnknownCoding:
+        said = f"Content-Encoding {header[:80]} is not read here; one of {READ} is, once."
+        raise UnsupportedMediaType(said) from None
+
+
+@contextmanager
+def told_garbage(limit: int) -> Iterator[None]:
+    """What decoding at most `limit` bytes raises, as what the client is told. Raises BodyTooLarge, BadRequest."""
+    try:
+        yield
     except Oversized:
         raise too_large(limit) from None
+    except TooCostly as error:
+        raise BadRequest(f"The body's content-encoding is not decoded to its end: {error}; encode it as one.") from None
     except ValueError as error:
         raise BadRequest(f"The body is not what its content-encoding says: {error}.") from error
-
-
-async def _decoded(body: bytes, codings: list[Coding], limit: int) -> bytes:
-    most = min(limit, AT_ONCE_BYTES)
-    if len(body) <= AT_ONCE_BYTES:
-        try:
-            return decode(body, codings, most)
-        except Oversized:
-            if most == limit:
-                raise
-    return await asyncio.to_thread(decode, body, codings, limit)
 
 
 def stalled() -> GatewayError:
@@ -159,8 +178,9 @@ async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, A
     check_json(headers)
     check_length(headers, limit)
     body = await read_body(request.receive, limit, timeout_s=5.0)
-    if coding := headers.get(b"content-encoding"):
-        body = await decoded(body, coding, limit)
+    if (header := headers.get(b"content-encoding")) and (coding := read_coding(header.decode("latin-1"))):
+        with told_garbage(limit):
+            body = decode(body, coding, limit, _SMALL_S)
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gateway.domain.codings import Oversized, UnknownCoding, decoder, parse_codings
+from gateway.domain.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MOST_BYTES = 16 * 2**20
 """Out of what one read brought in."""
+_CPU_S = 0.25
+"""Less than a request's body may take: this is done on the event loop, and nobody asked for it."""
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
@@ -14,28 +16,34 @@ class Unpacking:
     """One body. Takes the headers that speak of the coded bytes out of `headers`."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
-        """Raises BackendGarbage for a coding that nobody here reads."""
+        """Raises BackendGarbage for a coding that nobody here reads, and for several."""
         self._name = name
         value = b", ".join(value for key, value in headers if key == b"content-encoding").decode("latin-1")
         try:
-            self._decoder = decoder(parse_codings(value))
+            coding = parse_coding(value)
         except UnknownCoding:
             raise BackendGarbage(f"{name} sent a body in a coding that nobody asked for", backend=name) from None
+        self._decoder = None if coding is None else Decoder(coding, _CPU_S)
         headers[:] = [pair for pair in headers if pair[0] not in _OF_THE_CODED]
         self._begun = False
 
     def feed(self, data: bytes) -> bytes:
         """Raises BackendGarbage."""
+        if self._decoder is None:
+            return data
         self._begun = True
         try:
             return self._decoder.feed(data, _MOST_BYTES)
         except Oversized:
             raise BackendGarbage(f"{self._name} sent a body that grows beyond all bounds", backend=self._name) from None
+        except TooCostly as error:
+            said = f"{self._name} sent an encoded body that was given up: {error}"
+            raise BackendGarbage(said, backend=self._name) from None
         except ValueError as error:
             said = f"{self._name} sent a body that is not what its content-encoding says"
             raise BackendGarbage(said, backend=self._name) from error
 
     def end(self) -> None:
         """Raises StreamBroken unless the body is whole; none at all is."""
-        if self._begun and not self._decoder.ended:
+        if self._begun and self._decoder is not None and not self._decoder.ended:
             raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Literal, Protocol
 
 import brotli
@@ -14,10 +15,21 @@ Coding = Literal["zstd", "gzip", "br", "deflate"]
 _ALIASES: dict[str, Coding] = {"gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate", "br": "br", "zstd": "zstd"}
 _ZSTD_WINDOW_BYTES = 8 * 2**20
 """What RFC 9659 lets a sender ask of a receiver."""
-_ZSTD_SLICE_BYTES = 1024
-"""zstandard cannot be told how much may come out; of so much in it is at most 32 MiB."""
-_MOST_CODINGS = 4
-"""Applied one over the other."""
+_SLICE_BYTES = 16 * 2**10
+"""Taken in between two looks at the limits; zlib copies what is left of it at the end of every member."""
+_ZSTD_SLICE_BYTES = 512
+"""zstandard cannot be told how much may come out; of so much in it is at most 16 MiB."""
+_PIECE_BYTES = 2**20
+"""Put out between two looks at the limits."""
+CPU_S = 1.0
+"""CPU time that decoding one body may take, beyond what its size allows."""
+_BYTES_A_SECOND = 64 * 2**20
+"""Of what comes out; each decoder is several times as fast."""
+_FEED_S = 0.0001
+"""CPU time that each arrival of bytes may take beside that; about what reading it from the network takes."""
+_FREE_MEMBERS = 64
+_MEMBER_BYTES = 512
+"""Beyond the free ones a member or frame has to hold so much, in and out together and on average."""
 
 
 class UnknownCoding(ValueError):
@@ -28,72 +40,93 @@ class Oversized(ValueError):
     """More came out than was allowed."""
 
 
-def parse_codings(header: str) -> list[Coding]:
-    """`content-encoding` as the list of codings in the order in which they were applied, `identity` left out.
+class TooCostly(ValueError):
+    """Decoding takes more work than a body of that size is worth."""
 
-    Raises UnknownCoding.
+
+class Stopped(Exception):
+    """Nobody waits for what would come out."""
+
+
+def parse_coding(header: str) -> Coding | None:
+    """The one coding that `content-encoding` names; None for `identity`.
+
+    Raises UnknownCoding, also for several: each one over another multiplies what a few bytes can cost.
     """
-    names = [name.strip().lower() for name in header.split(",")]
-    found: list[Coding] = []
-    for name in names:
+    found: Coding | None = None
+    for each in header.split(","):
+        name = each.strip().lower()
         if name in ("", "identity"):
             continue
-        if name not in _ALIASES or len(found) == _MOST_CODINGS:
+        if name not in _ALIASES or found is not None:
             raise UnknownCoding(name)
-        found.append(_ALIASES[name])
+        found = _ALIASES[name]
     return found
 
 
-class Decoder(Protocol):
-    """One body under way."""
+class _Format(Protocol):
+    """One coding's state."""
 
-    def feed(self, data: bytes, most: int) -> bytes:
-        """What `data` adds. Raises Oversized when that is more than `most` bytes, ValueError for garbage."""
-        ...
+    slice_bytes: int
+    members: int
+    """Begun so far: of gzip's members, of zstd's frames."""
 
     @property
-    def ended(self) -> bool:
-        """Is the body whole?"""
+    def ended(self) -> bool: ...
+
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        """What `data` adds, in pieces. Raises ValueError for garbage."""
         ...
 
 
 class _Zlib:
     """gzip (of several members, too) and deflate, with zlib's frame or, as some send it, without."""
 
+    slice_bytes = _SLICE_BYTES
+
     def __init__(self, coding: Coding) -> None:
         self._gzip = coding == "gzip"
         self._begun = b""
         self._inflate = zlib.decompressobj(31) if self._gzip else None
+        self.members = 1
 
     @property
     def ended(self) -> bool:
         return self._inflate is not None and self._inflate.eof
 
-    def feed(self, data: bytes, most: int) -> bytes:
-        out = b""
+    def feed(self, data: bytes) -> Iterator[bytes]:
         while data:
             if self._inflate is None:
                 data = self._begun + data
                 if len(data) < 2:
                     self._begun = data
-                    break
+                    return
                 framed = data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
                 self._inflate = zlib.decompressobj(15 if framed else -15)
             elif self._inflate.eof:
                 if not self._gzip:
                     raise ValueError("more follows the end")
                 self._inflate = zlib.decompressobj(31)
+                self.members += 1
+            yield from self._inflated(self._inflate, data)
+            data = self._inflate.unused_data
+
+    def _inflated(self, inflate: zlib._Decompress, data: bytes) -> Iterator[bytes]:
+        while True:
             try:
-                out += self._inflate.decompress(data, most - len(out) + 1)
+                piece = inflate.decompress(data, _PIECE_BYTES)
             except zlib.error as error:
                 raise ValueError(str(error)) from error
-            if len(out) > most:
-                raise Oversized
-            data = self._inflate.unused_data
-        return out
+            yield piece
+            data = inflate.unconsumed_tail
+            if inflate.eof or not (data or len(piece) == _PIECE_BYTES):  # a full piece: zlib may hold more
+                return
 
 
 class _Brotli:
+    slice_bytes = _SLICE_BYTES
+    members = 1
+
     def __init__(self) -> None:
         self._decompressor = brotli.Decompressor()
 
@@ -102,61 +135,40 @@ class _Brotli:
         finished: bool = self._decompressor.is_finished()
         return finished
 
-    def feed(self, data: bytes, most: int) -> bytes:
+    def feed(self, data: bytes) -> Iterator[bytes]:
         try:
-            out: bytes = self._decompressor.process(data, output_buffer_limit=most + 1)
+            yield self._decompressor.process(data, output_buffer_limit=_PIECE_BYTES)
+            while not (self.ended or self._decompressor.can_accept_more_data()):
+                yield self._decompressor.process(b"", output_buffer_limit=_PIECE_BYTES)
         except brotli.error as error:
             raise ValueError(str(error)) from error
-        if len(out) > most or not (self._decompressor.can_accept_more_data() or self.ended):
-            raise Oversized
-        return out
 
 
 class _Zstd:
+    slice_bytes = _ZSTD_SLICE_BYTES
+
     def __init__(self) -> None:
         self._decompressor = zstandard.ZstdDecompressor(max_window_size=_ZSTD_WINDOW_BYTES)
         self._frame = self._decompressor.decompressobj()
+        self.members = 1
 
     @property
     def ended(self) -> bool:
         return self._frame.eof
 
-    def feed(self, data: bytes, most: int) -> bytes:
-        pieces, size = [], 0
-        for start in range(0, len(data), _ZSTD_SLICE_BYTES):
-            rest = data[start : start + _ZSTD_SLICE_BYTES]
-            while rest:
-                if self._frame.eof:
-                    self._frame = self._decompressor.decompressobj()
-                try:
-                    piece = self._frame.decompress(rest)
-                except zstandard.ZstdError as error:
-                    raise ValueError(str(error)) from error
-                pieces.append(piece)
-                size += len(piece)
-                if size > most:
-                    raise Oversized
-                rest = self._frame.unused_data if self._frame.eof else b""
-        return b"".join(pieces)
+    def feed(self, data: bytes) -> Iterator[bytes]:
+        while data:
+            if self._frame.eof:
+                self._frame = self._decompressor.decompressobj()
+                self.members += 1
+            try:
+                yield self._frame.decompress(data)
+            except zstandard.ZstdError as error:
+                raise ValueError(str(error)) from error
+            data = self._frame.unused_data if self._frame.eof else b""
 
 
-class _Layers:
-    """Several codings, the last applied taken off first."""
-
-    def __init__(self, codings: Sequence[Coding]) -> None:
-        self._decoders = [_one(coding) for coding in reversed(codings)]
-
-    @property
-    def ended(self) -> bool:
-        return all(decoder.ended for decoder in self._decoders)
-
-    def feed(self, data: bytes, most: int) -> bytes:
-        for decoder in self._decoders:
-            data = decoder.feed(data, most)
-        return data
-
-
-def _one(coding: Coding) -> Decoder:
+def _format(coding: Coding) -> _Format:
     match coding:
         case "br":
             return _Brotli()
@@ -166,19 +178,92 @@ def _one(coding: Coding) -> Decoder:
             return _Zlib(coding)
 
 
-def decoder(codings: Sequence[Coding]) -> Decoder:
-    """Takes off what `parse_codings` found."""
-    return _one(codings[0]) if len(codings) == 1 else _Layers(codings)
+class Decoder:
+    """One body under way. It takes a bounded time, whatever it is made of: its limits are looked at between slices."""
+
+    def __init__(self, coding: Coding, cpu_s: float = CPU_S) -> None:
+        """`cpu_s`: CPU time of the threads that decode, beyond what the decoded size allows."""
+        self._format, self._left_s = _format(coding), cpu_s
+        self._bytes = 0
+        self.stopped = False
+        """Set from any thread: decoding ends at the next slice."""
+
+    @property
+    def ended(self) -> bool:
+        """Is the body whole?"""
+        return self._format.ended
+
+    def feed(self, data: bytes, most: int) -> bytes:
+        """What `data` adds. Raises Oversized when that is more than `most` bytes, TooCostly, Stopped, ValueError for
+        garbage."""
+        return b"".join(self.pieces(data, most))
+
+    def pieces(self, data: bytes, most: int) -> Iterator[bytes]:
+        """As `feed`, piece by piece, some of them empty. What is done between two of them does not count as work."""
+        step, left = self._format.slice_bytes, most
+        self._left_s += _FEED_S
+        for start in range(0, len(data), step):
+            taken = data[start : start + step]
+            self._bytes += len(taken)
+            since = time.thread_time()
+            for piece in self._format.feed(taken):
+                left -= len(piece)
+                if left < 0:
+                    raise Oversized
+                self._bytes += len(piece)
+                self._left_s += len(piece) / _BYTES_A_SECOND
+                since = self._look(since)
+                yield piece
+            self._look(since)
+
+    def _look(self, since: float) -> float:
+        """Raises TooCostly, Stopped. Returns the thread's CPU time."""
+        if self.stopped:
+            raise Stopped
+        now = time.thread_time()
+        self._left_s -= now - since
+        if self._left_s < 0:
+            raise TooCostly("it takes more time to decode than its size allows")
+        if self._format.members > _FREE_MEMBERS + self._bytes // _MEMBER_BYTES:
+            raise TooCostly(f"its members or frames hold less than {_MEMBER_BYTES} bytes each")
+        return now
 
 
-def decode(body: bytes, codings: Sequence[Coding], most: int) -> bytes:
-    """A whole body. Raises Oversized when it is above `most` bytes (between two codings, too), ValueError for garbage
-    and for what breaks off."""
-    reading = decoder(codings)
-    out = reading.feed(body, most)
-    if not reading.ended:
-        raise ValueError("it breaks off")
-    return out
+class Decoding:
+    """A whole body's decoding, which may be begun in one thread and go on in another."""
+
+    def __init__(self, body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> None:
+        self._decoder = Decoder(coding, cpu_s)
+        self._pieces = self._decoder.pieces(body, most)
+        self._out: list[bytes] = []
+
+    def stop(self) -> None:
+        """From any thread: `finish` ends soon, and raises Stopped."""
+        self._decoder.stopped = True
+
+    def begin(self, pause_s: float) -> bytes | None:
+        """What comes out, if that takes about `pause_s` of CPU time at most; else None, and `finish` does the rest.
+
+        Raises as `finish`.
+        """
+        until = time.thread_time() + pause_s
+        for piece in self._pieces:
+            self._out.append(piece)
+            if time.thread_time() > until:
+                return None
+        return self.finish()
+
+    def finish(self) -> bytes:
+        """What comes out. Raises Oversized, TooCostly, Stopped; ValueError for garbage and for what breaks off."""
+        self._out.extend(self._pieces)
+        if not self._decoder.ended:
+            raise ValueError("it breaks off")
+        return b"".join(self._out)
+
+
+def decode(body: bytes, coding: Coding, most: int, cpu_s: float = CPU_S) -> bytes:
+    """A whole body. Raises as `Decoding.finish`."""
+    return Decoding(body, coding, most, cpu_s).finish()
 
 
 # -- the other direction ---------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Work on large bodies, one piece at a time in a thread of its own, so that the event loop serves others meanwhile."""
+"""Work on large bodies, a bounded number at a time in threads of its own; the event loop serves others meanwhile."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 class OffLoop:
-    """One thread, not several: each more that computes would keep the event loop waiting for the interpreter's lock a
-    switch interval (5 ms) longer."""
+    """One thread, unless the work is done without the interpreter's lock: each more that computes with it would keep
+    the event loop waiting a switch interval (5 ms) longer."""
 
-    def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="large-bodies")
+    def __init__(self, threads: int = 1, name: str = "large-bodies") -> None:
+        self._thread = ThreadPoolExecutor(max_workers=threads, thread_name_prefix=name)
 
     async def run(self, work: Callable[P, T], *args: P.args, **more: P.kwargs) -> T:
         """What `work` returns or raises. It must not touch what belongs to the event loop."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, lambda: work(*args, **more))
 
     def close(self) -> None:
-        """Let go of the thread; what waits for it is cancelled."""
+        """Let go of the threads; what waits for them is cancelled."""
         self._thread.shutdown(wait=False, cancel_futures=True)

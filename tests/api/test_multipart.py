@@ -9,6 +9,7 @@ from starlette.requests import Request
 
 from gateway.api import multipart, upload
 from gateway.api.multipart import receive_form
+from gateway.api.upload import Uploads
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, UnsupportedMediaType
 
 TYPE = "multipart/form-data; boundary=xyz"
@@ -34,7 +35,7 @@ def asking(pieces: Iterable[bytes], content_type: str = TYPE, length: int | None
 
 async def read(*pieces: bytes, limit: int = 1000, **more: Any) -> tuple[multipart.Form, bytes]:
     got = bytearray()
-    form = await receive_form(asking(pieces, **more), got.extend, limit, 1.0)
+    form = await receive_form(asking(pieces, **more), got.extend, limit, Uploads(1.0))
     return form, bytes(got)
 
 
@@ -80,7 +81,7 @@ async def test_a_client_that_leaves_or_stalls_is_not_waited_for() -> None:
         await asyncio.sleep(10)
         raise AssertionError
 
-    for receive, told in ((gone, "left"), (silent, "Nothing of the body")):
+    for receive, error, told in ((gone, ConnectionResetError, "left"), (silent, BadRequest, "Nothing of the body")):
         request = Request({"type": "http", "headers": [(b"content-type", TYPE.encode())]}, receive)
-        with pytest.raises(BadRequest, match=told):
-            await receive_form(request, bytearray().extend, 10, 0.01)
+        with pytest.raises(error, match=told):
+            await receive_form(request, bytearray().extend, 10, Uploads(0.01))

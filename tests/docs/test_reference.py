@@ -174,8 +174,8 @@ def test_every_route_is_told() -> None:
     made: list[Any] = [
         Root(door=door, fleet=None),  # type: ignore[arg-type]
         Service(door=door, **nothing),  # type: ignore[arg-type]
-        BatchRoutes(door=door, files=None, jobs=None),  # type: ignore[arg-type]
-        MessageBatchRoutes(door=door, files=None, jobs=None, max_request_bytes=1),  # type: ignore[arg-type]
+        BatchRoutes(door=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
+        MessageBatchRoutes(door=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
         AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
         DrainRoutes(door=door, fleet=None, database=None),  # type: ignore[arg-type]
         Admin(door=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from gateway.dialects.clients import PASSED_THROUGH, PATHS
-from gateway.domain.codings import Coding, decode, decoder, encode
+from gateway.domain.codings import Coding, Decoder, decode, encode
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.line import Line
@@ -311,7 +311,7 @@ async def test_a_plain_answer_is_encoded_when_asked(
         line.say(request("POST", path, key, JSON, accept, body=orjson.dumps(ASK)))
         status, headers, body = await line.hear()
         assert (status, headers[b"content-encoding"], headers[b"vary"]) == (200, coding.encode(), b"accept-encoding")
-        assert b"t799" in decode(body, [coding], 10**6)
+        assert b"t799" in decode(body, coding, 10**6)
 
 
 @pytest.mark.parametrize("coding", ["", *CODINGS])
@@ -325,7 +325,7 @@ async def test_no_event_of_a_stream_is_held_back(
     status, headers = await line.bare()
     assert status == 200
     assert headers.get(b"content-encoding", b"") == coding.encode()
-    reading, text, ahead = decoder([coding]) if coding else None, b"", []
+    reading, text, ahead = Decoder(coding) if coding else None, b"", []
     async for chunk in line.chunks():
         text += reading.feed(chunk, 10**5) if reading else chunk
         words = text.count(b' t"') + sum(text.count(b"t%d" % number) > 0 for number in range(12))
