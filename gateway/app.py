@@ -28,7 +28,8 @@ from gateway.api.messages import MessageRoutes
 from gateway.api.responses import ResponseRoutes
 from gateway.api.root import Root
 from gateway.api.service import Service
-from gateway.api.upload import STALL_S, Uploads
+from gateway.api.upload import Uploads
+from gateway.api.wire import Pace
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
@@ -94,7 +95,7 @@ class Application:
 def _routes(rooms: Rooms) -> list[Route]:
     """All but inference."""
     config = rooms.worker.settings.config
-    uploads = Uploads(STALL_S, rooms.decoding)
+    uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
     found = [
         *Root(door=rooms.door, fleet=rooms.fleet).routes,
         *Service(

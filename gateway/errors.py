@@ -3,7 +3,7 @@
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
 │                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415
-│                                  KeyReused 422 · HeadTooLarge 431
+│                                  RequestTimeout 408 · KeyReused 422 · HeadTooLarge 431
 ├── InvalidKey 401                 ExpiredKey 401
 ├── Forbidden 403
 ├── LimitExceeded 429
@@ -81,6 +81,12 @@ class BodyTooLarge(BadRequest):
 
 class UnsupportedMediaType(BadRequest):
     status, code = 415, "unsupported_media_type"
+
+
+class RequestTimeout(BadRequest):
+    """The client sends its request too slowly. Its connection is closed: the rest is not waited for."""
+
+    status, code, kind, retryable = 408, "request_timeout", "timeout_error", True
 
 
 class UnknownResponse(BadRequest):

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.api.wire import Headers, read_body, send_whole
+from gateway.api.wire import Headers, Pace, closing, read_body, send_whole
 from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
 
@@ -34,8 +34,9 @@ class Caller(Listening, Protocol):
     headers: Headers
     """Names in lower case."""
 
-    async def read(self, limit: int, timeout_s: float) -> bytes:
-        """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
+    async def read(self, limit: int, pace: Pace) -> bytes:
+        """The whole body. Raises BodyTooLarge, RequestTimeout when it comes too slowly, ConnectionResetError when the
+        client left."""
         ...
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
@@ -66,8 +67,8 @@ class Wrapped:
         self.method, self.path, self.query, self.headers = caller.method, caller.path, caller.query, caller.headers
         self._caller = caller
 
-    async def read(self, limit: int, timeout_s: float) -> bytes:
-        return await self._caller.read(limit, timeout_s)
+    async def read(self, limit: int, pace: Pace) -> bytes:
+        return await self._caller.read(limit, pace)
 
     def listen(self, react: Callable[[], None]) -> None:
         self._caller.listen(react)
@@ -161,11 +162,11 @@ class AsgiCaller(AsgiLine):
         self._send = send
         self._unsent: list[Message] = []
 
-    async def read(self, limit: int, timeout_s: float) -> bytes:
-        return await read_body(self._receive, limit, timeout_s)
+    async def read(self, limit: int, pace: Pace) -> bytes:
+        return await read_body(self._receive, limit, pace)
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
-        await send_whole(self._send, status, headers, body, pause_s=pause_s)
+        await send_whole(self._send, status, [*headers, *closing(status)], body, pause_s=pause_s)
 
     def begin(self, headers: Headers) -> None:
         self._unsent.append({"type": "http.response.start", "status": 200, "headers": headers})

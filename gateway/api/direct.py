@@ -7,6 +7,7 @@ of the CPU time: no scope, no events, no look at every header twice, no timer pe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
@@ -17,7 +18,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.api.caller import Caller
 from gateway.api.headers import of_error, of_id
-from gateway.api.wire import Headers, by_name, stalled, too_large
+from gateway.api.wire import Headers, Pace, by_name, stalled, too_large
 from gateway.dialects.clients import of_path
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.outgoing import Outgoing
@@ -253,16 +254,19 @@ class Call(RequestResponseCycle):
             self.flow.pause_reading()
             self.set()
 
-    async def read(self, limit: int, timeout_s: float) -> bytes:
+    async def read(self, limit: int, pace: Pace) -> bytes:
         if self.more_body:
             if self._waits_for_100_continue():
                 self._continued = True
                 self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            try:
-                with self._endpoint.deadlines.at(self._loop.time() + timeout_s):
+            began = self._loop.time()
+            while self.more_body and len(self.body) <= limit:
+                due = began + pace.due_s(len(self.body))
+                if due <= self._loop.time():
+                    self.keep_alive = False
+                    raise stalled()
+                with contextlib.suppress(TimeoutError), self._endpoint.deadlines.at(due):
                     await self._rest(limit)
-            except TimeoutError:
-                raise stalled() from None
         body, self.body = self.body, b""
         if len(body) > limit:
             raise too_large(limit)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from gateway.api.envelope import REQUEST_ID
 from gateway.api.headers import of_error, of_id
-from gateway.api.wire import by_name, secret
+from gateway.api.wire import by_name, closing, secret
 from gateway.dialects.clients import PATHS, ClientDialect, of_path
 from gateway.domain.kept import cut
 from gateway.domain.record import new_request_id
@@ -43,7 +43,9 @@ def spoken(request: Request) -> ClientDialect:
 
 def error_response(error: GatewayError, request: Request, headers: Mapping[str, str] | None = None) -> Response:
     request_id = request.scope.get(REQUEST_ID) or new_request_id()
-    told = {name.decode(): value.decode() for name, value in [*of_error(error), *of_id(request_id)]}
+    told = {
+        name.decode(): value.decode() for name, value in [*of_error(error), *of_id(request_id), *closing(error.status)]
+    }
     dialect = spoken(request)
     body = dialect.error_body(error, request_id)
     return Response(body, dialect.status(error), {**(headers or {}), **told}, media_type="application/json")

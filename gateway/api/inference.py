@@ -15,7 +15,7 @@ from gateway.api.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record
 from gateway.api.idempotency import Idempotency
-from gateway.api.wire import Headers, by_name, check_json, check_length, decoded, secret
+from gateway.api.wire import Headers, Pace, by_name, check_json, check_length, decoded, secret
 from gateway.dialects.body_extent import check_extent
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
@@ -68,6 +68,7 @@ class Inference:
         self._idempotency, self._memory = idempotency, memory
         self._unbounded_bytes = 2 * limits.max_items
         """A body of so many bytes cannot have too many items."""
+        self._pace = Pace.of(limits)
         self._decoding = decoding or OffLoop()
         self._watchers = Tasks()
         self.deadlines = pipeline.deadlines
@@ -91,7 +92,7 @@ class Inference:
         going = None
         try:
             try:
-                body = await caller.read(self._limits.max_body_bytes, self._limits.body_timeout)
+                body = await caller.read(self._limits.max_body_bytes, self._pace)
                 if coding := headers.get(b"content-encoding"):
                     reading = decoded(body, coding, self._limits.max_body_bytes, self._decoding)
                     body = await unless_gone(caller, reading)

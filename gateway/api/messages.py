@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from gateway.api.caller import AsgiLine, unless_gone
 from gateway.api.door import Door, json_response
-from gateway.api.wire import by_name, check_json, check_length, decoded, read_body
+from gateway.api.wire import Pace, by_name, check_json, check_length, decoded, read_body
 from gateway.backends.fleet import Fleet
 from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import vendor_of
@@ -45,7 +45,7 @@ class MessageRoutes:
     ) -> None:
         self._counter, self._fleet, self._limits = counter, fleet, limits
         self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
-        self._watchers = Tasks()
+        self._pace, self._watchers = Pace.of(limits), Tasks()
         count = door.needs("inference")(self.count_tokens)
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
 
@@ -63,7 +63,7 @@ class MessageRoutes:
         headers, limit = by_name(request.scope["headers"]), self._limits.max_body_bytes
         check_json(headers)
         check_length(headers, limit)
-        body = await read_body(request.receive, limit, self._limits.body_timeout)
+        body = await read_body(request.receive, limit, self._pace)
         if coding := headers.get(b"content-encoding"):
             line = AsgiLine(request.receive, self._watchers)
             body = await unless_gone(line, decoded(body, coding, limit, self._decoding))

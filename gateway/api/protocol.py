@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from gateway.api.direct import DirectProtocol
 from gateway.domain.outgoing import Outgoing
-from gateway.errors import HeadTooLarge
+from gateway.errors import HeadTooLarge, RequestTimeout
 
 MAX_HEAD_BYTES = 64 * 2**10
 
@@ -28,7 +28,7 @@ class GuardedProtocol(DirectProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
+        self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_is_whole()
@@ -43,7 +43,7 @@ class GuardedProtocol(DirectProtocol):
                 self._head_is_whole()
             return
         if self._head_timer is None and not self.transport.is_closing():
-            self._head_timer = self.loop.call_later(self.head_timeout_s, self._end)
+            self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
         if cycle is None or self.headers is not cycle.headers:  # type: ignore[attr-defined]
             # Else it is the rest of a body that nobody waits for.
             self._head_bytes += len(data)
@@ -55,6 +55,13 @@ class GuardedProtocol(DirectProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _give_up(self) -> None:
+        """The head is late. A client that has begun one is told; one that has not, or that still sends the body of a
+        refused request, is not: it would take that for the answer to what it asks next."""
+        if self._head_bytes:
+            self.refuse(RequestTimeout(f"The request's head did not arrive within {self.head_timeout_s:g} seconds."))
+        self._end()
 
     def timeout_keep_alive_handler(self) -> None:
         super().timeout_keep_alive_handler()

@@ -6,16 +6,16 @@ import asyncio
 from collections.abc import Callable, Iterator
 
 from starlette.requests import Request
-from starlette.types import Message
 
 from gateway.api.caller import AsgiLine, unless_gone
-from gateway.api.wire import read_coding
+from gateway.api.wire import Pace, next_message, read_coding
 from gateway.domain.codings import Decoder, Oversized, TooCostly
 from gateway.domain.off_loop import OffLoop
 from gateway.domain.tasks import Tasks
 from gateway.errors import BadRequest, BodyTooLarge
 
 STALL_S = 30.0
+"""Longest pause between two pieces."""
 PIECE = 2**20
 """Bytes that are taken at once, off the loop."""
 
@@ -25,25 +25,30 @@ Take = Callable[[bytes], object]
 class Uploads:
     """Receives bodies that are too large to be held in memory."""
 
-    def __init__(self, stall_s: float, decoding: OffLoop | None = None) -> None:
+    def __init__(self, pace: Pace, decoding: OffLoop | None = None) -> None:
         """`decoding`: the threads of encoded bodies."""
-        self._stall_s, self._decoding = stall_s, decoding or OffLoop()
+        self._pace, self._decoding = pace, decoding or OffLoop()
         self._watchers = Tasks()
 
     async def receive(self, request: Request, take: Take, limit: int, frame: int = 0) -> None:
         """Hand `take` the body without its coding, off the loop. Of it `frame` bytes do not count.
 
-        Raises BodyTooLarge above `limit` bytes, BadRequest when the body stalls or breaks off, UnsupportedMediaType for
-        a coding that is not known, ConnectionResetError when the client leaves, and what `take` raises.
+        Raises BodyTooLarge above `limit` bytes, RequestTimeout when it comes too slowly, BadRequest when it breaks off,
+        UnsupportedMediaType for an unknown coding, ConnectionResetError when the client leaves, and what `take`
+        raises.
         """
         declared = request.headers.get("content-length", "")
         if declared.isdigit() and int(declared) > limit + frame:
             raise _too_large(limit)
         coding = read_coding(request.headers.get("content-encoding", ""))
         reading = _Reading(None if coding is None else Decoder(coding), take, limit, frame, self._decoding)
-        waiting, more = bytearray(), True
+        loop = asyncio.get_running_loop()
+        waiting, more, size, began = bytearray(), True, 0, loop.time()
         while more:
-            data, more = await self._piece(request)
+            due = min(began + self._pace.due_s(size), loop.time() + STALL_S)
+            message = await next_message(request.receive, due)
+            data, more = message.get("body", b""), message.get("more_body", False)
+            size += len(data)
             waiting += data
             if more and len(waiting) >= PIECE:
                 await reading.feed(bytes(waiting))
@@ -54,17 +59,6 @@ class Uploads:
         else:  # what is left may be much work
             await unless_gone(AsgiLine(request.receive, self._watchers), rest)
         reading.close()
-
-    async def _piece(self, request: Request) -> tuple[bytes, bool]:
-        """(bytes, are there more)."""
-        try:
-            async with asyncio.timeout(self._stall_s):
-                message: Message = await request.receive()
-        except TimeoutError:
-            raise BadRequest(f"Nothing of the body arrived for {self._stall_s:g} seconds.") from None
-        if message["type"] == "http.disconnect":
-            raise ConnectionResetError("the client left before its body was whole")
-        return message.get("body", b""), message.get("more_body", False)
 
 
 class _Reading:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -13,7 +14,8 @@ from starlette.types import Message, Receive, Send
 
 from gateway.domain.codings import Coding, Decoding, Oversized, TooCostly, UnknownCoding, decode, parse_coding
 from gateway.domain.off_loop import OffLoop
-from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, UnsupportedMediaType
+from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, RequestTimeout, UnsupportedMediaType
+from gateway.settings.gateway import RequestLimits
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -70,30 +72,55 @@ def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
         raise too_large(limit)
 
 
-async def read_body(receive: Receive, limit: int, timeout_s: float) -> bytes:
-    """The whole body. Raises BodyTooLarge, BadRequest when it stalls, ConnectionResetError when the client left."""
-    message = await _next(receive, timeout_s)
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(body) > limit:
-            raise too_large(limit)
-        return body
-    pieces, size = [body], len(body)
-    loop = asyncio.get_running_loop()
-    until = loop.time() + timeout_s
-    while message.get("more_body"):
-        message = await _next(receive, until - loop.time())
-        piece = message.get("body", b"")
-        size += len(piece)
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a body has to arrive."""
+
+    total_s: float
+    """All of it."""
+    rate: float = 0.0
+    """Bytes per second, on average since the reading began; 0: any."""
+    grace_s: float = 0.0
+    """So long it may come more slowly."""
+
+    @classmethod
+    def of(cls, limits: RequestLimits) -> Pace:
+        """That of a request."""
+        return cls(limits.body_timeout, limits.body_rate, limits.body_grace)
+
+    @classmethod
+    def of_uploads(cls, limits: RequestLimits) -> Pace:
+        return cls(limits.upload_timeout, limits.body_rate, limits.body_grace)
+
+    def due_s(self, received: int) -> float:
+        """Seconds after the beginning at which more than `received` bytes have to be there."""
+        return min(self.total_s, self.grace_s + received / self.rate) if self.rate else self.total_s
+
+
+SMALL_PACE = Pace(5.0)
+"""Of a body that is no inference request."""
+
+
+async def read_body(receive: Receive, limit: int, pace: Pace) -> bytes:
+    """The whole body. Raises BodyTooLarge, RequestTimeout when it comes too slowly, ConnectionResetError when the
+    client left."""
+    began, size = asyncio.get_running_loop().time(), 0
+    pieces: list[bytes] = []
+    more = True
+    while more:
+        message = await next_message(receive, began + pace.due_s(size))
+        pieces.append(message.get("body", b""))
+        size += len(pieces[-1])
         if size > limit:
             raise too_large(limit)
-        pieces.append(piece)
-    return b"".join(pieces)
+        more = message.get("more_body", False)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def _next(receive: Receive, timeout_s: float) -> Message:
+async def next_message(receive: Receive, until: float) -> Message:
+    """Of a body. Raises RequestTimeout at `until` (loop time), ConnectionResetError when the client left."""
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout_at(until):
             message = await receive()
     except TimeoutError:
         raise stalled() from None
@@ -144,7 +171,15 @@ def told_garbage(limit: int) -> Iterator[None]:
 
 
 def stalled() -> GatewayError:
-    return BadRequest("The request's body did not arrive in time.")
+    return RequestTimeout(
+        "The request's body did not arrive in time. Send it again, faster; body_timeout, upload_timeout and body_rate "
+        "under requests in gateway.yaml say how fast it has to come."
+    )
+
+
+def closing(status: int) -> Headers:
+    """Headers for the answer to a request of which the rest is not waited for."""
+    return [(b"connection", b"close")] if status == RequestTimeout.status else []
 
 
 def too_large(limit: int) -> GatewayError:
@@ -177,7 +212,7 @@ async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, A
     headers = by_name(request.scope["headers"])
     check_json(headers)
     check_length(headers, limit)
-    body = await read_body(request.receive, limit, timeout_s=5.0)
+    body = await read_body(request.receive, limit, SMALL_PACE)
     if (header := headers.get(b"content-encoding")) and (coding := read_coding(header.decode("latin-1"))):
         with told_garbage(limit):
             body = decode(body, coding, limit, _SMALL_S)

@@ -67,6 +67,11 @@ class RequestLimits(Section):
         description="Most objects and arrays in a request body; keys may be 5 times, values 20 times as many.",
     )
     body_timeout: DurationS = Field(30.0, description="Longest wait for a request's body.")
+    upload_timeout: DurationS = Field(1800.0, description="The same for a file and for the requests of a batch.")
+    body_rate: int = Field(
+        4096, ge=0, description="Bytes per second with which a body has to come on average, after body_grace; 0: any."
+    )
+    body_grace: DurationS = Field(10.0, description="How long a body may come more slowly than that.")
     deadline: DurationS = Field(600.0, description="Longest a request may take in all.")
     concurrent: int = Field(2000, gt=0, description="Most requests in progress; more get 503.")
     lag: DurationS = Field(0.05, description="How late the event loop may stay before requests are refused.")

@@ -27,6 +27,7 @@ from gateway.api.root import Root
 from gateway.api.service import Service
 from gateway.api.spend import Spend
 from gateway.api.upload import Uploads
+from gateway.api.wire import Pace
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
@@ -150,9 +151,9 @@ async def desk(database: Database, tmp_path: Path) -> Desk:
     door = Door(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
     jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
     message_jobs = MessageJobs(database, files, max_line_bytes=10_000, max_line_items=1000)
-    batches = BatchRoutes(door=door, files=files, jobs=jobs, uploads=Uploads(30.0))
+    batches = BatchRoutes(door=door, files=files, jobs=jobs, uploads=Uploads(Pace(30.0)))
     messages = MessageBatchRoutes(
-        door=door, files=files, jobs=message_jobs, uploads=Uploads(30.0), max_request_bytes=10_000
+        door=door, files=files, jobs=message_jobs, uploads=Uploads(Pace(30.0)), max_request_bytes=10_000
     )
     routes = Starlette(routes=[*batches.routes, *messages.routes])
     return Desk(routes, files, jobs, message_jobs, {"search": secret})

@@ -16,9 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.caller import Caller, HangUp
 from gateway.api.direct import Call, DirectProtocol
+from gateway.api.wire import Pace
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.outgoing import Outgoing
-from gateway.errors import BadRequest, BodyTooLarge
+from gateway.errors import BodyTooLarge, RequestTimeout
 from tests.fakes.line import HEAD, Line
 
 Answer = Callable[[Caller], Awaitable[None]]
@@ -100,7 +101,7 @@ class NoSignals:
 
 
 async def echo(caller: Caller) -> None:
-    body = await caller.read(1000, 5.0)
+    body = await caller.read(1000, Pace(5.0))
     await caller.whole(200, [(b"x-a", b"1")], b"%d %b" % (len(caller.headers), body))
 
 
@@ -110,7 +111,7 @@ async def put(caller: Caller, piece: bytes) -> None:
 
 
 async def stream(caller: Caller) -> None:
-    await caller.read(1000, 5.0)
+    await caller.read(1000, Pace(5.0))
     caller.begin([(b"x-a", b"1")])
     for piece in (b"one", b"", b"two"):
         await put(caller, piece)
@@ -223,7 +224,7 @@ async def test_a_body_of_many_pieces_arrives_as_it_was_sent() -> None:
     seen: list[bytes] = []
 
     async def keep(caller: Caller) -> None:
-        seen.append(await caller.read(2**22, 5))
+        seen.append(await caller.read(2**22, Pace(5)))
         await caller.whole(200, [], b"")
 
     async with serving(keep) as connect:
@@ -236,15 +237,15 @@ async def test_a_body_of_many_pieces_arrives_as_it_was_sent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sent", "error"), [(b"x" * 1001, BodyTooLarge), (b"x" * 400, BadRequest), (b"", BadRequest)], ids=str
+    ("sent", "error"), [(b"x" * 1001, BodyTooLarge), (b"x" * 400, RequestTimeout), (b"", RequestTimeout)], ids=str
 )
 async def test_a_body_that_is_too_long_or_never_ends_is_refused(sent: bytes, error: type[Exception]) -> None:
     seen: list[type[Exception]] = []
 
     async def strict(caller: Caller) -> None:
         try:
-            await caller.read(1000, 0.1)
-        except (BodyTooLarge, BadRequest) as met:
+            await caller.read(1000, Pace(0.1))
+        except (BodyTooLarge, RequestTimeout) as met:
             seen.append(type(met))
             await caller.whole(400, [], b"no")
 
@@ -260,7 +261,7 @@ async def test_a_client_that_leaves_while_it_sends_is_told_apart() -> None:
 
     async def patient(caller: Caller) -> None:
         with pytest.raises(ConnectionResetError):
-            await caller.read(1000, 5.0)
+            await caller.read(1000, Pace(5.0))
         left.set()
 
     async with serving(patient) as connect:
@@ -278,7 +279,7 @@ async def test_hanging_up_cancels_whoever_serves_unless_there_is_an_answer(answe
     heard: list[bool] = []
 
     async def long(caller: Caller) -> None:
-        await caller.read(1000, 5.0)
+        await caller.read(1000, Pace(5.0))
         task = asyncio.current_task()
         assert task is not None
         hang_up = HangUp(task)
@@ -306,7 +307,7 @@ async def test_hanging_up_cancels_whoever_serves_unless_there_is_an_answer(answe
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:
     async def first_is_slow(caller: Caller) -> None:
-        body = await caller.read(1000, 5.0)
+        body = await caller.read(1000, Pace(5.0))
         await asyncio.sleep(0.05 if body == b"1" else 0)
         await caller.whole(200, [], body)
 
@@ -368,7 +369,7 @@ async def test_an_endpoint_that_fails_leaves_nobody_waiting(caplog: pytest.LogCa
 
 async def test_an_idle_connection_is_closed_in_time_and_a_busy_one_is_not() -> None:
     async def slow(caller: Caller) -> None:
-        await caller.read(1000, 5.0)
+        await caller.read(1000, Pace(5.0))
         await asyncio.sleep(1.2)
         await caller.whole(200, [], b"done")
 

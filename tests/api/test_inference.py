@@ -276,7 +276,7 @@ async def test_a_client_that_leaves_while_it_sends_is_answered_nothing(building:
 
 async def test_a_body_that_never_ends_is_refused_in_time(building: Building) -> None:
     client = await answered(building.client([b'{"model":'], whole=False))  # type: ignore[arg-type]
-    assert client.status == 400
+    assert client.status == 408
     assert "in time" in client.error["message"]
 
 

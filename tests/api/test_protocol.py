@@ -14,6 +14,7 @@ from uvicorn.server import ServerState
 
 from gateway.api.caller import AsgiCaller, Caller
 from gateway.api.protocol import MAX_HEAD_BYTES, guarded
+from gateway.api.wire import Pace
 from gateway.domain.deadlines import Deadlines
 from gateway.domain.tasks import Tasks
 
@@ -24,7 +25,7 @@ Answer = Callable[[Caller], Awaitable[None]]
 
 
 async def short(caller: Caller) -> None:
-    await caller.read(10**6, 5.0)
+    await caller.read(10**6, Pace(5.0))
     await caller.whole(200, [], b"ok")
 
 
@@ -135,7 +136,9 @@ async def test_a_head_that_comes_by_drops_is_not_waited_for(line: Line, start: b
         except OSError:
             break
         await asyncio.sleep(HEAD_S / 10)
-    assert await closed == b""
+    heard = await closed
+    assert heard.startswith(b"HTTP/1.1 408 ")
+    assert b"connection: close" in heard
 
 
 async def test_a_head_that_never_ends_is_cut_off(line: Line) -> None:
@@ -179,7 +182,7 @@ async def test_the_body_of_a_refused_request_is_no_head(line: Line, application:
 
 async def test_after_a_pause_the_next_request_is_answered(line: Line, application: Application) -> None:
     async def pauses(caller: Caller) -> None:
-        await caller.read(10**6, 5.0)
+        await caller.read(10**6, Pace(5.0))
         await caller.whole(503, [], b"no", pause_s=0.2)
 
     application.answering = pauses
@@ -206,7 +209,7 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
 
     async def pour(caller: Caller) -> None:
         nonlocal written
-        await caller.read(10**6, 5.0)
+        await caller.read(10**6, Pace(5.0))
         caller.listen(gone.set)
         caller.begin([])
         while not gone.is_set():
@@ -230,7 +233,7 @@ async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: A
     size = 400
 
     async def pour(caller: Caller) -> None:
-        await caller.read(10**6, 5.0)
+        await caller.read(10**6, Pace(5.0))
         caller.begin([])
         for _ in range(size):
             await put(caller, PIECE)
@@ -248,7 +251,7 @@ async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: A
 
 async def test_a_whole_answer_that_nobody_takes_is_dropped(line: Line, application: Application) -> None:
     async def much(caller: Caller) -> None:
-        await caller.read(10**6, 5.0)
+        await caller.read(10**6, Pace(5.0))
         await caller.whole(200, [], b"x" * 30 * 2**20)
 
     application.answering = much

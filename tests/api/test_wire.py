@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from gateway.api.caller import HangUp
-from gateway.api.wire import by_name, check_json, check_length, read_body, read_object, secret, send_whole
+from gateway.api.wire import Pace, by_name, check_json, check_length, read_body, read_object, secret, send_whole
 from gateway.errors import BadRequest, BodyTooLarge, InvalidKey, UnsupportedMediaType
 
 
@@ -39,11 +39,11 @@ class Sender:
 
 
 async def test_a_body_in_one_piece_is_read() -> None:
-    assert await read_body(Sender([b"{}"]), 10, 1.0) == b"{}"
+    assert await read_body(Sender([b"{}"]), 10, Pace(1.0)) == b"{}"
 
 
 async def test_a_body_in_chunks_is_put_together() -> None:
-    assert await read_body(Sender([b"a", b"", b"bc", b"d"]), 4, 1.0) == b"abcd"
+    assert await read_body(Sender([b"a", b"", b"bc", b"d"]), 4, Pace(1.0)) == b"abcd"
 
 
 def test_a_body_that_says_it_is_too_large_need_not_be_read() -> None:
@@ -57,29 +57,29 @@ def test_a_body_that_says_it_is_too_large_need_not_be_read() -> None:
 async def test_a_chunked_body_is_cut_off_where_it_becomes_too_large(pieces: list[bytes]) -> None:
     sender = Sender([*pieces, b"never read"] if len(pieces) > 1 else pieces)
     with pytest.raises(BodyTooLarge):
-        await read_body(sender, 10, 1.0)
+        await read_body(sender, 10, Pace(1.0))
     assert b"never read" in sender.pieces or len(pieces) == 1
 
 
 async def test_a_length_that_lies_does_not_lift_the_limit() -> None:
     with pytest.raises(BodyTooLarge):
-        await read_body(Sender([b"x" * 6, b"x" * 6]), 10, 1.0)
+        await read_body(Sender([b"x" * 6, b"x" * 6]), 10, Pace(1.0))
 
 
 async def test_a_body_that_stalls_is_refused() -> None:
     with pytest.raises(BadRequest, match="did not arrive in time"):
-        await read_body(Sender([b"a"], ends=False), 10, 0.05)
+        await read_body(Sender([b"a"], ends=False), 10, Pace(0.05))
 
 
 async def test_a_body_that_drips_has_one_deadline_for_all_of_it() -> None:
     with pytest.raises(BadRequest, match="did not arrive in time"):
-        await read_body(Sender([b"a"] * 9, pause_s=0.03), 10, 0.08)
+        await read_body(Sender([b"a"] * 9, pause_s=0.03), 10, Pace(0.08))
 
 
 async def test_a_client_that_leaves_is_told_apart_from_a_slow_one() -> None:
     for pieces in ([], [b"a"]):
         with pytest.raises(ConnectionResetError):
-            await read_body(Sender(pieces, ends=False, leaves=True), 10, 1.0)
+            await read_body(Sender(pieces, ends=False, leaves=True), 10, Pace(1.0))
 
 
 @pytest.mark.parametrize(
