@@ -114,7 +114,7 @@ def rotate(context: Context, key_id: str, grace: str) -> None:
 @click.option("--team", help="End all keys of this team instead.")
 @click.option("--yes", is_flag=True, help="With --team: do it, do not only say which keys it would end.")
 def revoke(context: Context, key_id: str | None, team: str | None, yes: bool) -> None:
-    """End a key at once, with every key of its lineage, secrets in their grace among them.
+    """End a key and its whole lineage at once, or a team's keys.
 
     \b
     thriftgate keys revoke --team search --yes

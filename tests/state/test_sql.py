@@ -88,6 +88,7 @@ def test_what_was_stored_before_rows_had_owners_is_its_teams(any_database: Datab
         connection.execute(insert(response_items).values(team="search", id="msg_1", response_id="resp_1"))
         for name in ("files", "batches", "responses"):
             connection.execute(text(f"ALTER TABLE {name} DROP COLUMN owner"))
+        connection.execute(text("ALTER TABLE keys DROP COLUMN allowed_models"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0012'"))
     any_database.upgrade()
     with any_database.begin() as connection:
