@@ -1,0 +1,1 @@
+"""Requests, policies and providers' answers that nobody would write. By hand: `python -m tests.fuzz --minutes 60`."""
