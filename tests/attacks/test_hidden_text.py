@@ -13,7 +13,7 @@ import pytest_asyncio
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, with the real embedder
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(200)]  # a process starts, with the real embedder
 
 CONFIG = """\
 telemetry: {{access_log: false}}
@@ -62,7 +62,7 @@ class House:
         return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
 
     async def until_by_meaning(self, text: str) -> None:
-        async with asyncio.timeout(45):
+        async with asyncio.timeout(100):
             while (await self.ask(text, "only")) != "semantic":
                 await asyncio.sleep(0.1)
 
