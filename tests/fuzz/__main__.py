@@ -25,7 +25,7 @@ MOST_GROWTH_MIB = 50
 
 
 def attack(house: Stage, random: Random, until: float) -> None:
-    """One connection's requests until `until`: bodies, other endpoints, valid requests to a changed provider, framing."""
+    """One connection's requests until `until`."""
     client = house.client()
     while time.monotonic() < until and len(house.faults) < SHOWN:
         try:

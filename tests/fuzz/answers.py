@@ -95,7 +95,7 @@ class FuzzedProvider(Provider):
         data = b"".join(action.data for action in super().answer(exchange) if isinstance(action, Write))
         self.default = Reply()
         changed = changed_answer(random, data)
-        return iter((Write(changed), End(random.choice(("fin", "fin", "rst", "")), whole=False)))
+        return iter((Write(changed), End(random.choice(("fin", "fin", "fin", "rst")), whole=False)))
 
 
 def changed_answer(random: Random, data: bytes) -> bytes:
