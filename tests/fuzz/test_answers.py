@@ -38,7 +38,7 @@ def test_no_answer_of_a_provider_makes_the_gateway_fail(house: Stage, client: Cl
     assert not house.faults, house.faults[0]
 
 
-def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage, client: Client) -> None:
-    house.assert_serves(client)
+def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
+    house.assert_serves()
     house.assert_clean()
     assert house.paid

@@ -45,7 +45,7 @@ def test_no_query_id_or_body_of_another_endpoint_makes_it_fail(house: Stage, cli
     assert not house.faults, house.faults[0]
 
 
-def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage, client: Client) -> None:
-    house.assert_serves(client)
+def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
+    house.assert_serves()
     house.assert_clean()
     assert house.paid

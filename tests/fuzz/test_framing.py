@@ -31,5 +31,5 @@ def test_no_framing_makes_the_gateway_fail(house: Stage, random: Random) -> None
 
 
 def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
-    house.assert_serves(house.client())
+    house.assert_serves()
     house.assert_clean()
