@@ -133,7 +133,7 @@ def _request(random: Random, key: str) -> bytes:
         body = _chunked(random, body)
     elif body:
         lines.append(f"Content-Length: {len(body) + random.choice((0, 0, 0, 0, 0, -1, 1, 5))}")
-    for _ in range(random.choice((0, 1, 1, 2, 4))):
+    for _ in range(random.choice((0, 0, 1, 1, 2))):
         lines.insert(random.randint(1, len(lines)), random.choice(HEADERS))
     if random.random() < 0.03:
         lines += [f"h{number}: a" for number in range(random.choice((200, 3_000)))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import sqlite3
 import threading
@@ -34,6 +35,9 @@ BACKENDS = tuple(
 GOOD = "/v1/chat/completions"
 SETTLED_S = 30
 """For the last rows to reach the ledger's file."""
+
+
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n(?:[ ].*\n)+.*")
 
 
 @dataclass
@@ -82,8 +86,7 @@ class Stage:
 
     def assert_clean(self) -> None:
         """No traceback was logged, and each answered request is in the ledger exactly once."""
-        log = self.gateway.log
-        assert "Traceback" not in log, log[max(0, log.index("Traceback") - 500) :][:6000]
+        assert not (logged := self.tracebacks()), f"{len(logged)} kinds of tracebacks:\n" + "\n".join(logged)[:20_000]
         until = time.monotonic() + SETTLED_S
         while missing := self.paid - {request for request, _ in self._rows()}:
             assert time.monotonic() < until, f"not in the ledger: {len(missing)}, such as {sorted(missing)[:3]}"
@@ -91,6 +94,11 @@ class Stage:
         rows = self._rows()
         twice = [request for (request, outcome), count in rows.items() if outcome == "ok" and count > 1]
         assert not twice, f"more than one row that says ok: {twice[:3]}"
+
+    def tracebacks(self) -> list[str]:
+        """The last lines of each kind of traceback in the log."""
+        found = {each[-1]: each for each in map(str.splitlines, _TRACEBACK.findall(self.gateway.log))}
+        return ["\n".join(lines[-9:]) for lines in found.values()]
 
     def _rows(self) -> Counter[tuple[str, str]]:
         """(request, outcome) → its rows. A stream that broke after its head is there as failed or interrupted."""
