@@ -50,6 +50,7 @@ class Application:
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
+        self._service.router.redirect_slashes = False  # its answer would send the client wherever Host says
         self._others = self._envelope.asgi(self._service)
 
     @asynccontextmanager

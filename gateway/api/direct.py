@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
@@ -17,6 +18,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api.caller import Caller
+from gateway.api.head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_path
 from gateway.api.headers import of_error, of_id
 from gateway.api.wire import Headers, Pace, by_name, stalled, too_large
 from gateway.dialects.clients import of_path
@@ -30,6 +32,8 @@ log = logging.getLogger(__name__)
 _OFFERS = frozenset((b"upgrade", b"http2-settings"))
 _CHUNKED = (b"transfer-encoding", b"chunked")
 _CLOSE = (b"connection", b"close")
+_NOWHERE: deque[tuple[bytes, bytes]] = deque(maxlen=0)
+"""Where trailers go: a field that comes after the body has been neither authenticated nor counted by anybody."""
 
 
 class Endpoint(Protocol):
@@ -56,22 +60,28 @@ class DirectProtocol(HttpToolsProtocol):
     _idle_since = 0.0
     _ahead: RequestResponseCycle | None = None
     """What is being answered while others wait behind it in the pipeline; `cycle` is the last of those."""
+    _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
+    unheard = 0
+    """Bytes that came since the last whole head or piece of a body: of a head, of trailers or of chunks' framing."""
     url = b""
 
     def on_message_begin(self) -> None:
         self.url = b""
-        self.headers = []
+        self.headers = self._fields = []
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers.append((name.lower(), value))
+        self._fields.append((name.lower(), value))
 
     def data_received(self, data: bytes) -> None:
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as offer:
             self._decline(data[offer.args[0] :])
-        except httptools.HttpParserError:
-            self.refuse(BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers."))
+        except httptools.HttpParserError as error:
+            ours = error.__context__
+            if not isinstance(ours, GatewayError):
+                ours = BadRequest("What arrived is not HTTP/1.1 as RFC 9112 has it; look at its framing and headers.")
+            self.refuse(ours)
 
     def _decline(self, rest: bytes) -> None:
         """Read a request again without its offer to speak another protocol, as Java's client makes one of HTTP/2.
@@ -97,14 +107,25 @@ class DirectProtocol(HttpToolsProtocol):
         parser = self.parser
         if parser.should_upgrade():
             return
-        if parser.get_method() == b"POST" and parser.get_http_version() == "1.1":
+        headers, version = self.headers, parser.get_http_version()
+        named = dict(headers)
+        if (
+            len(named) < len(headers)
+            or b"host" not in named
+            or len(named) > MOST_HEADERS
+            or self.unheard > MAX_HEAD_BYTES
+        ):
+            check_head(self.url, headers, version)
+        self._fields, self.unheard = _NOWHERE, 0
+        if parser.get_method() == b"POST" and version == "1.1":
             path, _, query = self.url.partition(b"?")
             app: Application = self.app
             endpoint = app.endpoint(path)
             if endpoint is not None:
                 self._answer(endpoint, path, query)
                 return
-        url, headers, before = self.url, self.headers, self.cycle
+        url, before = self.url, self.cycle
+        check_path(url)
         super().on_message_begin()
         self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
@@ -149,6 +170,7 @@ class DirectProtocol(HttpToolsProtocol):
                 cycle.message_event.set()
 
     def on_body(self, body: bytes) -> None:
+        self.unheard = 0
         call = self.cycle
         if type(call) is not Call:
             super().on_body(body)

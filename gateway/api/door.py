@@ -57,6 +57,20 @@ class Door:
     def __init__(self, tenants: Tenants) -> None:
         self._tenants = tenants
 
+    def knows(
+        self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """For what is open to everybody but tells more to a key; a key that is not known is nobody's."""
+
+        async def greeted(request: Request) -> Response:
+            try:
+                tenant = self._tenants.authenticate(secret(by_name(request.scope["headers"])))
+            except GatewayError:
+                tenant = None
+            return await endpoint(request, tenant)
+
+        return greeted
+
     def needs(self, *scopes: str) -> Callable[[Endpoint], Callable[[Request], Awaitable[Response]]]:
         def wrap(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
             async def guarded(request: Request) -> Response:

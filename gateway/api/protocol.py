@@ -6,10 +6,9 @@ import asyncio
 from typing import ClassVar
 
 from gateway.api.direct import DirectProtocol
+from gateway.api.head import MAX_HEAD_BYTES, too_large
 from gateway.domain.outgoing import Outgoing
-from gateway.errors import HeadTooLarge, RequestTimeout
-
-MAX_HEAD_BYTES = 64 * 2**10
+from gateway.errors import RequestTimeout
 
 
 class GuardedProtocol(DirectProtocol):
@@ -22,7 +21,6 @@ class GuardedProtocol(DirectProtocol):
     head_timeout_s: ClassVar[float] = 10.0
     stall_s: ClassVar[float] = 60.0
 
-    _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
     _stall_timer: asyncio.TimerHandle | None = None
 
@@ -36,22 +34,18 @@ class GuardedProtocol(DirectProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        self.unheard += len(data)
         super().data_received(data)
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if self._head_timer is not None:
                 self._head_is_whole()
-            return
-        if self._head_timer is None and not self.transport.is_closing():
+        elif self._head_timer is None and not self.transport.is_closing():
             self._head_timer = self.loop.call_later(self.head_timeout_s, self._give_up)
-        if cycle is None or self.headers is not cycle.headers:  # type: ignore[attr-defined]
-            # Else it is the rest of a body that nobody waits for.
-            self._head_bytes += len(data)
-            if self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
-                self.refuse(HeadTooLarge(f"The request's head is larger than {MAX_HEAD_BYTES} bytes."))
+        if self.unheard > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self.refuse(too_large())
 
     def _head_is_whole(self) -> None:
-        self._head_bytes = 0
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
@@ -59,7 +53,9 @@ class GuardedProtocol(DirectProtocol):
     def _give_up(self) -> None:
         """The head is late. A client that has begun one is told; one that has not, or that still sends the body of a
         refused request, is not: it would take that for the answer to what it asks next."""
-        if self._head_bytes:
+        cycle = self.cycle
+        resting = cycle is not None and self.headers is cycle.headers  # type: ignore[attr-defined]
+        if self.unheard and not resting:
             self.refuse(RequestTimeout(f"The request's head did not arrive within {self.head_timeout_s:g} seconds."))
         self._end()
 

@@ -57,7 +57,7 @@ class Service:
             Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
             Route("/v1/usage", figures(self.usage)),
             Route("/metrics", admin(self.metrics)),
-            Route("/health", self.health),
+            Route("/health", door.knows(self.health)),
             Route("/health/live", self.live),
             Route("/health/ready", self.ready),
         ]
@@ -104,18 +104,23 @@ class Service:
         ready = self._ring.ready and not self._drain.draining
         return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
-    async def health(self, request: Request) -> Response:
-        """Parts and their health; names no tenant and no address."""
+    async def health(self, request: Request, tenant: Tenant | None) -> Response:
+        """Parts and a word on each; names no tenant and no address. A key is told why, and of its backends."""
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
-            "workers": "; ".join(troubles) or "ok",
+            "workers": "in trouble" if troubles else "ok",
             "state": "ok" if self._state.healthy else "down",
             "keys": "ok" if self._ring.ready else "not read",
-            "policies": "stale: the last reload was refused, see the log" if self._policies.problem else "ok",
-            "backends": {
+            "policies": "stale" if self._policies.problem else "ok",
+        }
+        well = all(word == "ok" for word in parts.values())
+        if tenant is not None:
+            parts["workers"] = "; ".join(troubles) or "ok"
+            if self._policies.problem:
+                parts["policies"] = "stale: the last reload was refused, see the log"
+            parts["backends"] = {
                 backend.name: "ok" if self._fleet.state(backend).available else self._fleet.state(backend).reason
                 for backend in self._fleet.backends
-            },
-        }
-        well = all(parts[name] == "ok" for name in ("workers", "state", "keys", "policies"))
+                if "admin" in tenant.key.scopes or not (tenant.access and tenant.access.excludes(backend))
+            }
         return json_response({"status": "ok" if well else "degraded", "parts": parts})

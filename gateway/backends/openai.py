@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.backends.over_http import OverHttp
+from gateway.backends.over_http import MOST_RETRY_AFTER_S, OverHttp
 from gateway.backends.upstream import Upstream
 from gateway.domain.request import DialectName
 
@@ -13,8 +13,8 @@ class OpenAI(OverHttp):
     def retry_after_s(self, upstream: Upstream) -> float | None:
         """OpenAI also says it in milliseconds, which is more exact."""
         value = upstream.header(b"retry-after-ms")
-        if value is not None and value.isdigit():
-            return int(value) / 1000
+        if value is not None and value.isdigit():  # float, since int refuses thousands of digits
+            return min(float(value) / 1000, MOST_RETRY_AFTER_S)
         return super().retry_after_s(upstream)
 
 

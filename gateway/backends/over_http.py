@@ -13,6 +13,10 @@ from gateway.domain.request import DialectName
 
 _BETA = b"beta=true"
 """All of a query that is sent on: there might be a key in the rest."""
+MOST_RETRY_AFTER_S = 86_400.0
+"""A provider's longer wish is told as a day: clients sleep for as long as they are told."""
+_LONGEST_NUMBER = 64
+"""Characters of a `Retry-After` that are read."""
 
 
 class OverHttp:
@@ -53,13 +57,13 @@ class OverHttp:
         )
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """`Retry-After`, in seconds or as a date."""
-        value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()
+        """`Retry-After`, in seconds or as a date; at most `MOST_RETRY_AFTER_S`."""
+        value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()[:_LONGEST_NUMBER]
         if not value:
             return None
-        if value.replace(".", "", 1).isdecimal():
-            return float(value)
+        if value.isascii() and value.replace(".", "", 1).isdigit():
+            return min(float(value), MOST_RETRY_AFTER_S)
         try:
-            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except ValueError:
+            return min(max(0.0, parsedate_to_datetime(value).timestamp() - time.time()), MOST_RETRY_AFTER_S)
+        except (ValueError, OverflowError, OSError):  # the last two: a date that no clock reaches
             return None

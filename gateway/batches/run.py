@@ -32,6 +32,8 @@ LINES = 4
 """Under way at a time."""
 TRIES = 4
 """Of a line whose backends failed. What only has to wait, say for a limit, is tried until the batch expires."""
+_LONGEST_WAIT_S = 300.0
+"""However long a backend or a budget says: what was in the way may end earlier."""
 QUERY = b"?"
 """Stands for the query string among the headers of a batch; no header can be called so."""
 
@@ -171,7 +173,8 @@ class Run:
             except GatewayError as error:
                 failures += not passes(error)
                 if error.retryable and failures < TRIES:
-                    await self._rest(error.retry_after_s or self._wait_s * 2 ** max(0, failures - 1))
+                    wait_s = error.retry_after_s or self._wait_s * 2 ** max(0, failures - 1)
+                    await self._rest(min(wait_s, _LONGEST_WAIT_S))
                     continue
                 await self._refuse(results, line, request_id, error)
             except Exception:

@@ -136,11 +136,13 @@ class Policies:
         """Swap to what the files say now; a wrong file's policy stays as it was. True when none is wrong."""
         try:
             fresh, problems = await asyncio.to_thread(reload_policies, self._folders, self._ceilings, self.current)
-            if fresh != self.current:
+            changed = fresh != self.current
+            if changed:
                 self.current = fresh
                 self._reloads += 1
                 for listener in self._listeners:
                     listener()
+            if changed or not problems:  # whoever asks for it by a signal looks for this line
                 log.info("policies reloaded: %s", ", ".join(sorted(fresh.policies)))
         except Exception as error:  # whatever a file managed to do: the next edit is read again
             problems = (f"policies cannot be read: {type(error).__name__}",)

@@ -68,10 +68,14 @@ class Loader(yaml.SafeLoader):
 
     def compose_scalar_node(self, anchor: Any) -> Any:
         node: Any = super().compose_scalar_node(anchor)
+        mark: Any = node.start_mark
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
-            mark: Any = node.start_mark
             raise yaml.composer.ComposerError(
                 None, None, f"a number of more than {MOST_DIGITS} characters; shorten it", mark
+            )
+        if _UNWRITABLE.search(node.value):
+            raise yaml.composer.ComposerError(
+                None, None, "an escape of no character (NUL, or half of a surrogate pair); write the character", mark
             )
         return node
 
@@ -85,6 +89,8 @@ class Loader(yaml.SafeLoader):
         )
 
 
+_UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
+"""What an escape can say though neither UTF-8 nor a database can keep it."""
 Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -150,16 +150,22 @@ async def test_metrics_are_for_admins_and_parse(spent: Building) -> None:
 
 
 async def test_health_tells_the_parts_but_no_address_and_no_team(building: Building) -> None:
+    await building.key("stranger", "other")
     well = await building.knock("/health", key="")
     assert (well.status, well.json["status"]) == (200, "ok")
-    assert well.json["parts"]["backends"] == {"small": "ok", "far": "ok"}
-    assert b"127.0.0.1" not in well.body
-    assert b"search" not in well.body
+    assert well.json["parts"] == dict.fromkeys(("workers", "state", "keys", "policies"), "ok")
+    more = await building.knock("/health", key="stranger")
+    assert more.json["parts"]["backends"] == {"small": "ok", "far": "ok"}
+    for told in (well, more):
+        assert b"127.0.0.1" not in told.body
+        assert b"search" not in told.body
     (building.folder / "search.yaml").write_text("nonsense: 1\n")
     await building.policies.reload()
     ill = await building.knock("/health", key="")
     assert ill.json["status"] == "degraded"
-    assert "stale" in ill.json["parts"]["policies"]
+    assert ill.json["parts"]["policies"] == "stale"
+    ill = await building.knock("/health", key="stranger")
+    assert ill.json["parts"]["policies"].startswith("stale: the last reload was refused")
     assert b"nonsense" not in ill.body
 
 

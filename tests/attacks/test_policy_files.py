@@ -39,6 +39,8 @@ def linked(target: str) -> Callable[[Path], object]:
 
 ATTACKS: dict[str, Callable[[Path], object]] = {
     "a NUL byte": written("team: mean\0\n"),
+    "an escaped NUL": written('team: mean\nbudget: {limit_usd: 1, name: "a\\0b"}\n'),
+    "half of a surrogate pair": written('team: mean\nmodels: {fast: "\\uD800"}\n'),
     "an integer of 5000 digits": written(f"team: mean\nlimits: {{concurrent: {'9' * 5000}}}\n"),
     "a hexadecimal integer of 20000 digits": written(f"team: mean\nlimits: {{concurrent: 0x{'f' * 20000}}}\n"),
     "an integer beyond 64 bits": written(f"team: mean\nlimits: {{concurrent: {10**30}}}\n"),

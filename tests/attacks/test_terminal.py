@@ -74,7 +74,8 @@ def obeyed(text: str) -> set[str]:
     }
 
 
-async def test_every_command_prints_stored_text_as_text(used: GatewayProcess) -> None:
+async def test_every_command_prints_stored_text_as_text(used: GatewayProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "400")  # so that no name is broken over lines
     wrong = {}
     for words in COMMANDS:
         for form in ((), ("--json",)):

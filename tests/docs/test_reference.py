@@ -167,7 +167,7 @@ def test_every_metric_has_a_line_and_every_line_a_metric() -> None:
 
 
 def test_every_route_is_told() -> None:
-    door = SimpleNamespace(needs=lambda *scopes: lambda endpoint: endpoint)
+    door = SimpleNamespace(needs=lambda *scopes: lambda endpoint: endpoint, knows=lambda endpoint: endpoint)
     nothing: dict[str, Any] = dict.fromkeys(
         ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong")
     )

@@ -149,7 +149,7 @@ async def test_what_is_not_there_is_told_in_shape(line: Line, key: bytes) -> Non
         ("GET", "/v1/messages/nothing", 404),
         ("PUT", "/v1/models", 405),
         ("POST", "/health", 405),
-        ("GET", "/v1/%ff%00/../..", 404),
+        ("GET", "/v1/%ff/../..", 404),
         ("GET", "/v1/models/" + "x" * 5000, 404),
     ):
         line.say(request(method, path, key, body=b"" if method in ("POST", "PUT") else None))

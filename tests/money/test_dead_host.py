@@ -169,7 +169,7 @@ async def test_an_operator_releases_what_a_host_held_whose_disk_is_gone(hosts: H
     assert finding.startswith(f"host {name}: 1 dead worker(s)")
     assert "of 3 USD (team crowd, month from" in finding
     assert (alerts[0]["payload"]["host"], len(alerts)) == (name, 1)
-    health = await hosts.http.get(f"{hosts.other.base}/health")
+    health = await hosts.http.get(f"{hosts.other.base}/health", headers={"authorization": f"Bearer {hosts.key}"})
     assert "see `thriftgate doctor`" in health.json()["parts"]["workers"]
     shown = await asyncio.to_thread(hosts.other.run, "ledger", "release", name)
     assert "to be released (give --yes)" in shown.stdout

@@ -1,0 +1,47 @@
+"""What a request's head may be: within limits, of one host, and with a path that can be written in one way only."""
+
+from __future__ import annotations
+
+import re
+
+from gateway.api.wire import Headers
+from gateway.errors import BadRequest, HeadTooLarge
+
+MAX_HEAD_BYTES = 64 * 2**10
+MOST_HEADERS = 128
+"""Fields; browsers and vendors' SDKs behind several proxies send some forty."""
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_FREE_NAMES = (b"/v1/models/", b"/models/")
+"""What follows is a model's name, in which clients may write `/` either way."""
+
+
+def too_large() -> HeadTooLarge:
+    return HeadTooLarge(f"The request's head, or what frames its body, is larger than {MAX_HEAD_BYTES} bytes.")
+
+
+def check_head(url: bytes, headers: Headers, version: str) -> None:
+    """Raises HeadTooLarge above the limits, and BadRequest unless there is one `Host` (HTTP/1.0 may leave it out)."""
+    if len(headers) > MOST_HEADERS:
+        raise HeadTooLarge(f"The request has {len(headers)} header fields; at most {MOST_HEADERS} are read.")
+    if len(url) + sum(len(name) + len(value) + 4 for name, value in headers) > MAX_HEAD_BYTES:
+        raise too_large()
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (not hosts and version != "1.0"):
+        raise BadRequest(f"A request has one Host header (RFC 9112, section 3.2); this one has {hosts}.")
+
+
+def check_path(url: bytes) -> None:
+    """Raises BadRequest where an escape hides what the path is: then a proxy's rule for `/admin` and our routes would
+    not mean the same requests."""
+    path = url.partition(b"?")[0]
+    if b"%" not in path:
+        return
+    for found in _ESCAPE.finditer(path):
+        code = int(found[1], 16) if found[1] else 0
+        hides = code in _UNRESERVED or code < 0x20 or code == 0x7F
+        if hides or (code in b"/\\" and not path.startswith(_FREE_NAMES)):
+            raise BadRequest(
+                f"The path has the escape {found[0].decode()}; send letters, digits, -._~ and / as they are, and no "
+                "control characters."
+            )
