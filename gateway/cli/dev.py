@@ -78,7 +78,7 @@ def attacks(host: str, key: str) -> Iterator[Attack]:
 
 
 _KEYS = re.compile(rb'"(keys|team)"')
-_DETAILS = re.compile(rb'"(backends|workers|database|state|ledger|policies|hosts?|version)"')
+_DETAILS = re.compile(rb'"(backends|database|version)"')
 
 
 def _head(method: str, path: str, host: str, *lines: str) -> bytes:

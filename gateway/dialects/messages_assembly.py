@@ -35,7 +35,7 @@ class MessageAssembly:
         """An event, parsed, that was `size` bytes."""
         try:
             self._add(said)
-        except (AttributeError, IndexError, KeyError, TypeError):
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             self._understood = False
         self._size += size
         self._bound()
