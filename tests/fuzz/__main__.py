@@ -17,7 +17,7 @@ from tests.fuzz.requests import ask_inference, ask_other, ask_valid
 from tests.fuzz.stage import Stage, resident_bytes, stage
 from tests.fuzz.wire import Client, raw
 
-WARM = 2_000
+WARM = 20_000
 """Requests before memory is first measured: caches fill, pools open."""
 SHOWN = 10
 """Faults that are printed in full."""
