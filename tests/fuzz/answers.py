@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections.abc import Iterator
 from random import Random
@@ -11,7 +12,7 @@ from typing import Any
 import orjson
 
 from tests.fakes.provider import Exchange, Provider
-from tests.fakes.provider_play import Action, End, Write
+from tests.fakes.provider_play import Action, End, Write, body_head
 from tests.fakes.provider_script import Reply
 from tests.fuzz.mutate import as_json, spoilt
 
@@ -81,6 +82,9 @@ STATUSES = (
 )
 
 
+_MANY = re.compile(rb'"(n|best_of|dimensions|top_n|top_logprobs)"\s*:\s*-?[\d.eE+]{4}')
+
+
 class FuzzedProvider(Provider):
     """Changes the share `share` of its answers, with `random`."""
 
@@ -89,6 +93,9 @@ class FuzzedProvider(Provider):
 
     def answer(self, exchange: Exchange) -> Iterator[Action]:
         random = self.random
+        if _MANY.search(exchange.body):  # as many answers as it asks for would not fit into memory
+            body = b'{"error": {"message": "too many", "type": "invalid_request_error"}}'
+            return iter((Write(body_head(400, "application/json", body) + body), End()))
         if exchange.method != "POST" or random.random() >= self.share:
             return super().answer(exchange)
         self.default = random.choice(REPLIES)
