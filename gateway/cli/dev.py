@@ -14,11 +14,9 @@ from urllib.parse import urlsplit
 
 import click
 import orjson
-from rich.console import Console
-from rich.table import Table
 
+from gateway.cli import paper
 from gateway.cli.options import Context, common
-from gateway.domain.visible import visible
 
 TOTAL_S = 30.0
 EACH_S = 8.0
@@ -196,7 +194,7 @@ def attack(context: Context, url: str, key: str) -> None:
 
 
 def _show(found: list[Outcome]) -> None:
-    table = Table("attack", "wanted", "found", "")
+    table = paper.Table("attack", "wanted", "found", "")
     for each in found:
-        table.add_row(*map(visible, (each.attack, each.wanted, each.found)), "ok" if each.ok else "failed")
-    Console().print(table)
+        table.add_row(each.attack, each.wanted, each.found, "ok" if each.ok else "failed")
+    paper.console(highlight=False).print(table)
