@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 
+from gateway.dialects.messages_assembly import MessageAssembly
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Raw
 
@@ -61,3 +62,14 @@ async def test_an_answer_with_values_of_wrong_types_is_no_failure_of_the_gateway
 async def provider(port: int) -> AsyncIterator[Provider]:
     async with Provider(port=port) as provider:
         yield provider
+
+
+def test_a_delta_that_is_no_text_is_not_kept_as_one() -> None:
+    said = MessageAssembly()
+    said.add({"type": "message_start", "message": {"id": "m", "usage": {}}}, 1)
+    said.add({"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}, 1)
+    for text in ("a", 7, {}, [1]):
+        delta = {"type": "text_delta", "text": text}
+        said.add({"type": "content_block_delta", "index": 0, "delta": delta}, 1)
+    said.add({"type": "content_block_start", "index": 1, "content_block": "text"}, 1)
+    assert (said.text(), said.message()) == ("a", None)
