@@ -58,6 +58,8 @@ class DirectProtocol(HttpToolsProtocol):
     outgoing: ClassVar[Outgoing]
     """Of all connections of one server."""
     _idle_since = 0.0
+    _ahead: RequestResponseCycle | None = None
+    """What is being answered while others wait behind it in the pipeline; `cycle` is the last of those."""
     _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
     unheard = 0
     """Bytes that came since the last whole head or piece of a body: of a head, of trailers or of chunks' framing."""
@@ -122,12 +124,14 @@ class DirectProtocol(HttpToolsProtocol):
             if endpoint is not None:
                 self._answer(endpoint, path, query)
                 return
-        url = self.url
+        url, before = self.url, self.cycle
         check_path(url)
         super().on_message_begin()
         self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
+        if len(self.pipeline) == 1:
+            self._ahead = self._ahead or before
         self.cycle.headers = self.headers  # type: ignore[attr-defined]  # Starlette puts another list into the scope
 
     def _answer(self, endpoint: Endpoint, path: bytes, query: bytes) -> None:
@@ -137,6 +141,7 @@ class DirectProtocol(HttpToolsProtocol):
             self._start_asgi_task(call, self.app)
         else:  # pipelined
             self.flow.pause_reading()
+            self._ahead = self._ahead or before
             self.pipeline.appendleft((call, self.app))
 
     def refuse(self, error: GatewayError) -> None:
@@ -145,10 +150,10 @@ class DirectProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
             if cycle.response_started or self.pipeline:  # the answer would end up inside another one
+                self._leave()
                 self.transport.close()
                 return
-            cycle.disconnected = True
-            cycle.message_event.set()
+            self._leave()
         dialect, request_id = of_path(self.url.partition(b"?")[0].decode("latin-1")), new_request_id()
         body = dialect.error_body(error, request_id)
         headers = [(b"content-type", b"application/json"), *of_error(error), *of_id(request_id)]
@@ -156,6 +161,13 @@ class DirectProtocol(HttpToolsProtocol):
         framing = b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body)
         self.transport.write(b"%b%b%b%b" % (STATUS_LINE[dialect.status(error)], lines, framing, body))
         self.transport.close()
+
+    def _leave(self) -> None:
+        """Tell what is being answered or still read that nothing can be written any more."""
+        for cycle in (self._ahead, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
 
     def on_body(self, body: bytes) -> None:
         self.unheard = 0
@@ -178,6 +190,9 @@ class DirectProtocol(HttpToolsProtocol):
         if self.timeout_keep_alive_task is not None:
             self.timeout_keep_alive_task.cancel()
             self.timeout_keep_alive_task = None
+        if self._ahead is not None:  # uvicorn tells the last of the pipeline alone
+            self._leave()
+            self._ahead = None
         super().connection_lost(exc)
 
     def shutdown(self) -> None:
@@ -197,6 +212,7 @@ class DirectProtocol(HttpToolsProtocol):
             self.flow.resume_reading()
         if self.pipeline:
             cycle, app = self.pipeline.pop()
+            self._ahead = cycle if self.pipeline else None
             self._start_asgi_task(cycle, app)
             return
         self._idle_since = self.loop.time()

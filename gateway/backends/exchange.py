@@ -11,7 +11,7 @@ from gateway.backends.drain import Drains
 from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers import limit_fields
-from gateway.backends.relay import Relayed, Whole
+from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
 from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
 from gateway.dialects.embedded_media import check_embedded
@@ -241,7 +241,10 @@ class Exchange:
         body = b""
         try:
             body = await upstream.read(_MOST_PLAIN_BYTES)
-            plain = call.wire.plain(call.request, body)
+            try:
+                plain = call.wire.plain(call.request, body)
+            except MISREAD as error:
+                raise garbled(call.wire) from error
         except BaseException:
             attempt.usage = of_no_answer(body or upstream.arrived(), call.wire.backend, attempt.input_tokens)
             raise

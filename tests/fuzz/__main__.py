@@ -1,58 +1,115 @@
-"""`python -m tests.fuzz --minutes 60 --seed 1`: exit status 1 when a request got a 500."""
+"""Fuzz a gateway of its own for long: `python -m tests.fuzz --minutes 60 --seed 7`. Exit status 1 at any 500."""
 
 from __future__ import annotations
 
 import argparse
-import asyncio
+import faulthandler
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from random import Random, SystemRandom
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
-from tests.fuzz.run import CONFIG, POLICY, Found, WrongProvider, fuzz, memory
+from tests.fuzz.framing import message
+from tests.fuzz.policies import policy
+from tests.fuzz.requests import ask_inference, ask_other, ask_valid
+from tests.fuzz.stage import Stage, resident_bytes, stage
+from tests.fuzz.wire import Client, raw
 
-WARM_SHARE = 0.1
-"""Of the time: what is resident after it is what more is compared with."""
+WARM = 20_000
+"""Requests before memory is first measured: caches fill, pools open."""
+SHOWN = 10
+"""Faults that are printed in full."""
+MOST_GROWTH_MIB = 50
 
 
-async def run(home: Path, seed: int, minutes: float, at_once: int, wrong: float) -> bool:
-    port = free_port()
-    gateway = GatewayProcess(home / "home", CONFIG.format(port=port), {"one": POLICY})
-    found, begun = Found(), time.monotonic()
-    with gateway:
-        key = await gateway.key("one", "--scope", "inference", "--scope", "usage", "--scope", "admin")
-        sent_wrong = Random(seed)
-        async with WrongProvider(sent_wrong, wrong, port=port):
-            warm = 0
-            for share in (WARM_SHARE, *[(1 - WARM_SHARE) / 9] * 9):
-                await fuzz(gateway, key, seed, seconds=60 * minutes * share, at_once=at_once, found=found)
-                seed += 1
-                warm = warm or memory(gateway)
-                rate = found.requests / (time.monotonic() - begun)
-                grown = (memory(gateway) - warm) / 2**20
-                told = f"{found.requests} requests, {rate:.0f}/s, {dict(found.statuses)}"
-                print(f"{told}, {grown:+.1f} MiB of {warm / 2**20:.0f}", flush=True)
-        log = gateway.log
-    for sent, heard in found.failures:
-        print(f"\n{sent!r}\n  was answered\n{heard!r}")
-    if "Traceback" in log:
-        print(log[log.index("Traceback") - 300 :][:6000])
-    return not found.failures and "Traceback" not in log
+def attack(house: Stage, random: Random, until: float) -> None:
+    """One connection's requests until `until`."""
+    client = house.client()
+    while time.monotonic() < until and len(house.faults) < SHOWN:
+        try:
+            _one(house, client, random)
+        except (TimeoutError, OSError) as error:
+            house.saw(0, "")
+            print(f"no answer: {error!r}", flush=True)
+            client.close()
+    client.close()
+
+
+def _one(house: Stage, client: Client, random: Random) -> None:
+    kind = random.random()
+    if kind < 0.45:
+        ask_inference(house, client, random)
+    elif kind < 0.65:
+        ask_other(house, client, random)
+    elif kind < 0.9:
+        ask_valid(house, client, random)
+    else:
+        data = message(random, house.key)
+        for status in raw(house.gateway.port, data) or [0]:
+            house.saw(status, f"framing {data[:3000]!r}")
+
+
+def rewrite_policies(house: Stage, random: Random, until: float) -> None:
+    """A changed policy file of a team of its own, every few seconds."""
+    while time.monotonic() < until:
+        (house.gateway.folder / "mean.yaml").write_bytes(policy(random))
+        time.sleep(2)
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    options.add_argument("--minutes", type=float, default=1.0)
-    options.add_argument("--seed", type=int, default=SystemRandom().randrange(2**31))
-    options.add_argument("--at-once", type=int, default=16, help="connections")
-    options.add_argument("--wrong", type=float, default=0.5, help="share of the provider's answers that are spoiled")
-    asked = options.parse_args()
-    print(f"seed {asked.seed}", flush=True)
-    with tempfile.TemporaryDirectory() as home:
-        return 0 if asyncio.run(run(Path(home), asked.seed, asked.minutes, asked.at_once, asked.wrong)) else 1
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--minutes", type=float, default=60)
+    options.add_argument("--seed", type=int, default=SystemRandom().randrange(2**32), help="printed when not given")
+    options.add_argument("--connections", type=int, default=16)
+    options.add_argument("--workers", type=int, default=1)
+    given = options.parse_args()
+    print(f"seed {given.seed}; {given.connections} connections, {given.minutes} minutes", flush=True)
+    with tempfile.TemporaryDirectory(prefix="tg-fuzz-") as folder, stage(Path(folder) / "home", given.workers) as house:
+        house.provider.random, house.provider.share = Random(given.seed), 0.4
+        return _run(house, given)
+
+
+def _run(house: Stage, given: argparse.Namespace) -> int:
+    begun = time.monotonic()
+    until = begun + given.minutes * 60
+    seeds = (Random(f"{given.seed}-{number}") for number in range(given.connections))
+    threads = [threading.Thread(target=attack, args=(house, random, until), daemon=True) for random in seeds]
+    threads.append(threading.Thread(target=rewrite_policies, args=(house, Random(given.seed), until), daemon=True))
+    for thread in threads:
+        thread.start()
+    first, told = 0, begun
+    while any(thread.is_alive() for thread in threads[:-1]):
+        time.sleep(0.5)
+        if not first and house.statuses.total() >= WARM:
+            first = resident_bytes(house.gateway)
+        if time.monotonic() - told >= 60:
+            told = time.monotonic()
+            print(f"{house.statuses.total():8d} requests, {resident_bytes(house.gateway) / 2**20:.0f} MiB", flush=True)
+    return _report(house, first or resident_bytes(house.gateway), time.monotonic() - begun)
+
+
+def _report(house: Stage, first: int, took_s: float) -> int:
+    last = resident_bytes(house.gateway)
+    for fault in house.faults[:SHOWN]:
+        print(f"500: {fault}")
+    made = house.statuses.total()
+    print(f"{made} requests in {took_s:.0f} s, {made / took_s:.0f} requests/s")
+    print("statuses (0: no answer): " + ", ".join(f"{status}: {n}" for status, n in sorted(house.statuses.items())))
+    print(f"resident memory of all processes, after {WARM} requests and at the end: "
+          f"{first / 2**20:.0f} MiB -> {last / 2**20:.0f} MiB")  # fmt: skip
+    grown = last - first > MOST_GROWTH_MIB * 2**20
+    try:
+        house.provider.share = 0.0
+        house.assert_serves()
+        house.assert_clean()
+    except AssertionError as error:
+        print(error)
+        return 1
+    return 1 if house.faults or grown else 0
 
 
 if __name__ == "__main__":
+    faulthandler.enable()
     sys.exit(main())

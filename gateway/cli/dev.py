@@ -1,0 +1,200 @@
+"""`thriftgate dev`: for whoever tests a gateway; `attack` sends requests that a sound gateway refuses by itself."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import socket
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import click
+import orjson
+
+from gateway.cli import paper
+from gateway.cli.options import Context, common
+
+TOTAL_S = 30.0
+EACH_S = 8.0
+"""Longest wait for one answer."""
+MOST_ANSWER = 65_536
+"""Bytes of an answer that are read."""
+UNKNOWN = "thriftgate-dev-attack"
+"""The model that every body names: a gateway that takes the body finds no backend for it, so nothing is bought."""
+CHAT = "/v1/chat/completions"
+_STATUS = re.compile(rb"HTTP/1\.[01] (\d{3})")
+_EMPTY_MEMBERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """`wanted`: statuses that refuse it; 0: the connection is closed without an answer."""
+
+    name: str
+    data: bytes
+    wanted: tuple[int, ...]
+    secret: re.Pattern[bytes] | None = None
+    """What the answer must not have."""
+
+
+def attacks(host: str, key: str) -> Iterator[Attack]:
+    """All of them, made one by one: some are large. `host`: for the header of that name."""
+    authorised = f"authorization: Bearer {key}"
+
+    def get(path: str, *more: str) -> bytes:
+        return _head("GET", path, host, *more)
+
+    def post(body: bytes, *more: str) -> bytes:
+        length, kind = f"content-length: {len(body)}", "content-type: application/json"
+        return _head("POST", CHAT, host, authorised, kind, length, *more) + body
+
+    hello = orjson.dumps({"model": UNKNOWN, "messages": [{"role": "user", "content": "hello"}]})
+    yield Attack("two codings (gzip, gzip)", post(_gzip(_gzip(hello)), "content-encoding: gzip, gzip"), (400, 413, 415))
+    members = _gzip(b"") * _EMPTY_MEMBERS + _gzip(hello)
+    yield Attack("20,000 empty gzip members", post(members, "content-encoding: gzip"), (400, 413))
+    yield Attack("a key in a trailer alone", _trailer(host, hello, authorised), (0, 400, 401, 403))
+    yield Attack("two Host headers", get("/v1/models", authorised, "host: elsewhere"), (0, 400))
+    many = [f"x-{number}: a" for number in range(10_000)]
+    yield Attack("10,000 headers", get("/v1/models", authorised, *many), (0, 400, 408, 413, 431))
+    for path in ("/%61dmin/keys", "/admin%2fkeys", "/v1/../admin/keys", "/v1/%2e%2e/admin/keys", "//admin/keys"):
+        yield Attack(f"ordinary key: {path}", get(path, authorised), (0, 400, 401, 403, 404), _KEYS)
+    for path in ("/admin/keys", "/admin/usage", "/admin/policies", "/metrics"):
+        yield Attack(f"ordinary key: {path}", get(path, authorised), (401, 403, 404))
+    name = orjson.dumps({"model": "m" * 15 * 2**20, "messages": []})
+    yield Attack("a model's name of 15 MiB", post(name), (0, 400, 404, 413))
+    turns = orjson.dumps({"model": UNKNOWN, "messages": [{"role": "user", "content": "a"}] * 200_000})
+    yield Attack("200,000 messages", post(turns), (0, 400, 413))
+    for path in ("/v1/usage?since=999999d", f"/v1/files?limit={'9' * 5000}", "/v1/batches?limit=-1"):
+        yield Attack(f"odd parameter: {path[:30]}", get(path, authorised), (400, 401, 403, 404, 414))
+    for path in ("/v1/files/file-0", "/v1/files/file-0/content", "/v1/responses/resp_0", "/v1/batches/batch_0"):
+        yield Attack(f"an id of nobody: {path}", get(path, authorised), (401, 403, 404))
+    yield Attack("details of /health without a key", get("/health"), (200, 401, 403, 404, 503), _DETAILS)
+
+
+_KEYS = re.compile(rb'"(keys|team)"')
+_DETAILS = re.compile(rb'"(backends|database|version)"')
+
+
+def _head(method: str, path: str, host: str, *lines: str) -> bytes:
+    return "\r\n".join([f"{method} {path} HTTP/1.1", f"host: {host}", "connection: close", *lines, "", ""]).encode()
+
+
+def _gzip(data: bytes) -> bytes:
+    packing = zlib.compressobj(wbits=31)
+    return packing.compress(data) + packing.flush()
+
+
+def _trailer(host: str, body: bytes, trailer: str) -> bytes:
+    head = _head("POST", CHAT, host, "content-type: application/json", "transfer-encoding: chunked")
+    return b"%b%x\r\n%b\r\n0\r\n%b\r\n\r\n" % (head, len(body), body, trailer.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    attack: str
+    wanted: str
+    found: str
+    ok: bool
+
+
+def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) -> Outcome:
+    """Send `attack` and look at the first final answer. `until`: monotonic seconds. Raises OSError: no connection."""
+    wanted = " or ".join(str(status) if status else "closed" for status in attack.wanted)
+    if attack.secret is not None:
+        wanted += ", without details"
+    until = min(until, time.monotonic() + EACH_S)
+    link = connect()
+    with link:
+        came = _exchanged(link, attack.data, until)
+    found = [int(status) for status in _STATUS.findall(came) if status != b"100"]
+    status = found[0] if found else 0
+    if came is not _LATE and status in attack.wanted:
+        told = attack.secret is not None and attack.secret.search(came) is not None
+        return Outcome(attack.name, wanted, f"{status or 'closed'}{', with details' if told else ''}", not told)
+    return Outcome(attack.name, wanted, "no answer in time" if came is _LATE else str(status or "closed"), False)
+
+
+_LATE = b"\0late"
+
+
+def _exchanged(link: socket.socket, data: bytes, until: float) -> bytes:
+    """What came until the other side closed; `_LATE`: nothing did in time."""
+    came = bytearray()
+    try:
+        with contextlib.suppress(ConnectionError):  # refused before all was sent: the answer may be there
+            link.settimeout(max(0.1, until - time.monotonic()))
+            link.sendall(data)
+        while len(came) < MOST_ANSWER:
+            link.settimeout(max(0.1, until - time.monotonic()))
+            if not (piece := link.recv(65_536)):
+                break
+            came += piece
+    except ConnectionError:
+        pass
+    except TimeoutError:
+        return bytes(came) or _LATE
+    return bytes(came)
+
+
+def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:
+    """The value of the Host header, and what connects. Raises UsageError."""
+    said = urlsplit(url if "//" in url else f"http://{url}")
+    if said.scheme not in ("http", "https") or not said.hostname or said.path not in ("", "/"):
+        raise click.UsageError("URL is a gateway's, such as http://127.0.0.1:8080, without a path.")
+    name, port = said.hostname, said.port or (443 if said.scheme == "https" else 80)
+
+    def connect() -> socket.socket:
+        link = socket.create_connection((name, port), timeout=EACH_S)
+        if said.scheme == "http":
+            return link
+        import ssl
+
+        return ssl.create_default_context().wrap_socket(link, server_hostname=name)
+
+    return said.netloc.rpartition("@")[2], connect
+
+
+@click.group()
+def dev() -> None:
+    """Test a gateway from outside."""
+
+
+@dev.command("attack", short_help="Send what a sound gateway refuses, with an ordinary key.")
+@common
+@click.argument("url")
+@click.option("--key", required=True, envvar="THRIFTGATE_KEY", help="An ordinary key; default: $THRIFTGATE_KEY.")
+def attack(context: Context, url: str, key: str) -> None:
+    """Attack the gateway at URL with an ordinary key, for at most half a minute.
+
+    Every attack is one bounded request that is refused before a backend is called, so nothing is bought or changed.
+    Prints what was wanted and what was found. Exit status: 1 when an attack was not refused.
+
+    \b
+    thriftgate dev attack http://127.0.0.1:8080 --key tg-...
+    """
+    host, connect = _connecting(url)
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise click.UsageError("--key has characters that no key has.")
+    until, found = time.monotonic() + TOTAL_S, []
+    try:
+        for each in attacks(host, key):
+            if time.monotonic() >= until:
+                found.append(Outcome(each.name, "", f"not tried within {TOTAL_S:.0f} s", False))
+            else:
+                found.append(outcome(each, connect, until))
+    except OSError as error:
+        raise click.ClickException(f"{host} cannot be connected to: {error}") from error
+    rows = [{"attack": each.attack, "wanted": each.wanted, "found": each.found, "ok": each.ok} for each in found]
+    context.print(rows, lambda: _show(found))
+    sys.exit(0 if all(each.ok for each in found) else 1)
+
+
+def _show(found: list[Outcome]) -> None:
+    table = paper.Table("attack", "wanted", "found", "")
+    for each in found:
+        table.add_row(each.attack, each.wanted, each.found, "ok" if each.ok else "failed")
+    paper.console(highlight=False).print(table)

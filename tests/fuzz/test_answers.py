@@ -1,0 +1,44 @@
+"""Answers and streams of a provider, changed: the client gets an answer or an error of its dialect, never a 500."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.requests import ask_valid
+from tests.fuzz.stage import Stage, stage
+from tests.fuzz.wire import Client
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("answers") / "home") as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def client(house: Stage) -> Iterator[Client]:
+    client = house.client()
+    yield client
+    client.close()
+
+
+@settings(max_examples=400, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(seed=st.integers(0, 2**32))
+def test_no_answer_of_a_provider_makes_the_gateway_fail(house: Stage, client: Client, seed: int) -> None:
+    house.faults.clear()
+    house.provider.random, house.provider.share = Random(seed), 0.7
+    ask_valid(house, client, Random(seed))
+    assert not house.faults, house.faults[0]
+
+
+def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
+    house.assert_serves()
+    house.assert_clean()
+    assert house.paid

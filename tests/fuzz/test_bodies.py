@@ -1,0 +1,51 @@
+"""Valid bodies, queries and ids, changed: none makes the gateway fail, and each answer is in the ledger once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.fuzz.requests import ask_inference, ask_other
+from tests.fuzz.stage import Stage, stage
+from tests.fuzz.wire import Client
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("bodies") / "home") as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def client(house: Stage) -> Iterator[Client]:
+    client = house.client()
+    yield client
+    client.close()
+
+
+@settings(max_examples=500, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(random=st.randoms(use_true_random=False))
+def test_no_body_of_a_dialect_makes_the_gateway_fail(house: Stage, client: Client, random: Random) -> None:
+    house.faults.clear()
+    ask_inference(house, client, random)
+    assert not house.faults, house.faults[0]
+
+
+@settings(max_examples=400, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
+@given(random=st.randoms(use_true_random=False))
+def test_no_query_id_or_body_of_another_endpoint_makes_it_fail(house: Stage, client: Client, random: Random) -> None:
+    house.faults.clear()
+    ask_other(house, client, random)
+    assert not house.faults, house.faults[0]
+
+
+def test_afterwards_it_serves_and_its_books_and_log_are_in_order(house: Stage) -> None:
+    house.assert_serves()
+    house.assert_clean()
+    assert house.paid
