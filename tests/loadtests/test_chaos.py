@@ -82,7 +82,7 @@ def test_accounts_that_agree_are_found_so() -> None:
 PLANTED: dict[str, tuple[str, Callable[[Accounts], object]]] = {
     "a row is missing": ("no row", lambda a: a.rows.pop(1)),
     "the row of a whole answer is missing": ("an answer without a row", lambda a: a.rows.pop(0)),
-    "a row too many, of no call": ("tokens that nobody sent", lambda a: a.rows.append(row(4, 2, "interrupted", 1))),
+    "a row too many, of no call": ("tokens that nobody sent", lambda a: a.rows.append(row(4, 2, "failed", 1))),
     "a row too many, of no request": ("a row of no request", lambda a: a.rows.append(row(9, 1, "interrupted", 0))),
     "a call that is repeated in secret": ("two calls of one attempt", lambda a: a.calls.append(a.calls[0])),
     "a whole answer is interrupted": (
