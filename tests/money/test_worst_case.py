@@ -111,3 +111,27 @@ async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_a
     with pytest.raises(BudgetExhausted):
         await house.read(asked(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
     assert not house.provider.exchanges
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}
+BESIDE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a tool": (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "description": LONG}}]}),
+    "a schema in chat": (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}),
+    "a schema in Responses": ("/v1/responses", {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+    "a schema in messages": (
+        "/v1/messages",
+        {"model": "hour", "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    "a prediction": (CHAT, {"prediction": {"type": "content", "content": LONG}}),
+    "documents": (CHAT, {"documents": [{"text": LONG}]}),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+async def test_what_a_model_is_told_beside_the_conversation_is_held_for(house: House, what: str) -> None:
+    path, fields = BESIDE[what]
+    limit = {"max_output_tokens": 20} if path == "/v1/responses" else SHORT
+    poor = {**POOR, "budget": {"limit_usd": "0.005", "window": "day"}}
+    with pytest.raises(BudgetExhausted):
+        await house.read(asked(path, **{**limit, **fields}), tenant(**poor))
+    assert not house.provider.exchanges
