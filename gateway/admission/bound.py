@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from gateway.admission.expect import Expectation
 from gateway.dialects import messages_models
 from gateway.domain.backend import Backend
+from gateway.domain.price import Price
 from gateway.domain.request import CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072
@@ -22,6 +25,10 @@ _FIRST_REASONING_TOKENS = 4096
 _CAPPABLE = frozenset({"openai_chat", "openai_completions", "openai_responses", "anthropic_messages"})
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 """Half a tool call or half a JSON document is of no use."""
+_CACHE_MARKS = (b"cache_control", b"prompt_cache_breakpoint")
+"""Fields that ask for a prompt to be kept; Responses' own is translated into Anthropic's."""
+_DISGUISED = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
+"""An underscore or a small letter that is escaped, which nobody has to do: a field's name may be written so."""
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
@@ -39,6 +46,15 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     if backend.window_tokens:
         most = min(most, max(1, backend.window_tokens - input_tokens))
     return most
+
+
+def may_write_cache(price: Price, backend: Backend, request: CompletionRequest | None) -> bool:
+    """May the backend charge for writing its prompt cache? Anthropic does where it is asked to, others as they like."""
+    if price.cache_write_5m is None and price.cache_write_1h is None:
+        return False
+    if request is None or backend.kind != "anthropic":
+        return True
+    return any(mark in request.raw for mark in _CACHE_MARKS) or _DISGUISED.search(request.raw) is not None
 
 
 def can_be_capped(request: CompletionRequest | None) -> bool:

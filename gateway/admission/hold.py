@@ -165,7 +165,7 @@ class BudgetHold:
             attached,
             plain,
             max(most * self._answers, expectation.ignored),
-            price.cache_write_5m is not None and (request is None or b"cache_control" in request.raw),
+            bound.may_write_cache(price, backend, request),
         )
         await self._open(purse, call)
         self._calls[max(self._parts)] = call

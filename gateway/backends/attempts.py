@@ -236,6 +236,8 @@ class Attempts:
         if (cap := errand.hold.output_limit) is not None:
             attempt.output_cap = cap
             record.note("output capped", backend=exchange.backend.name, tokens=cap)
+        request = errand.request
+        attempt.bound(request.max_output_tokens, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)
@@ -268,8 +270,7 @@ class Attempts:
 
     def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
-        most = errand.request.max_output_tokens
-        attempt.estimate_usage(attempt.chunks, None if most is None else most * errand.request.parallel)
+        attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1
         self.close(errand, attempt, "interrupted")
 

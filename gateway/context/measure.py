@@ -20,7 +20,12 @@ TURN_TOKENS = 4
 REQUEST_TOKENS = 3
 """What primes the answer."""
 
-_DECLARED = ("tools", "functions", "response_format")
+_DECLARED = (
+    *("tools", "functions", "response_format"),
+    *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
+    *("prediction", "documents", "chat_template", "chat_template_kwargs"),  # OpenAI's and vLLM's
+)
+"""Fields beside the conversation whose words a model is told, or is charged for."""
 _DECLARING = frozenset(_DECLARED)
 
 
@@ -83,8 +88,10 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
 
 
 def declared(request: CompletionRequest) -> str:
-    """Tools and schemas as JSON: a little more than what a chat template makes of them."""
+    """Tools, schemas and the like as JSON: a little more than what a chat template makes of them."""
     body = request.body
+    if request.dialect == "openai_other":  # what is passed on has all of its text in its turn
+        return ""
     return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
 
 

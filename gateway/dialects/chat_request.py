@@ -30,7 +30,6 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
     model = read_model(fields)
     turns = read_turns(fields.get("messages"))
     stream = fields.get("stream") is True
-    most: int | None = fields.get("max_completion_tokens")
     forwarded = _NONE
     if not FORWARDED.isdisjoint(headers):
         forwarded = {name: headers[name] for name in headers if name in FORWARDED}
@@ -42,14 +41,33 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=turns,
         stream=stream,
-        max_output_tokens=fields.get("max_tokens") if most is None else most,
+        max_output_tokens=longest(fields),
         temperature=fields.get("temperature"),
         needs=_needs(fields, turns),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
         controls=controls,
         headers=forwarded,
-        parallel=fields.get("n") or 1,
+        parallel=answers(fields),
     )
+
+
+LIMITS = ("max_completion_tokens", "max_tokens", "n_predict")
+"""Fields that servers know for the most tokens of an answer; llama.cpp obeys the last one before the others."""
+
+
+def longest(fields: dict[str, Any]) -> int | None:
+    """The most tokens that an answer may have. Of several limits the largest: which one a server obeys is its own
+    affair. None: there is none that every server knows, or one that means no end."""
+    given: list[Any] = [limit for name in LIMITS if (limit := fields.get(name)) is not None]
+    if not given or given == [fields.get("n_predict")] or any(type(limit) is not int or limit < 0 for limit in given):
+        return None
+    most: int = max(given)
+    return most
+
+
+def answers(fields: dict[str, Any]) -> int:
+    """How many a backend may write, shown or not, in the words of OpenAI, vLLM and llama.cpp."""
+    return max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)
 
 
 def load_object(body: bytes) -> dict[str, Any]:
@@ -87,10 +105,13 @@ def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
     return True
 
 
+_ANSWERS = Wanted((int,), f"a whole number from 1 to {MAX_ANSWERS}", 1, MAX_ANSWERS)
 WANTED = {
     "stream": Wanted((bool,), "true or false"),
     "stream_options": Wanted((dict,), "an object"),
-    "n": Wanted((int,), f"a whole number from 1 to {MAX_ANSWERS}", 1, MAX_ANSWERS),
+    "n": _ANSWERS,
+    "best_of": _ANSWERS,
+    "n_cmpl": _ANSWERS,
     "temperature": Wanted((int, float), "a number"),
     "max_tokens": Wanted((int,), "a whole number of at least 1", 1),
     "max_completion_tokens": Wanted((int,), "a whole number of at least 1", 1),

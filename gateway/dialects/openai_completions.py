@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.dialects.chat_reader import DONE
 from gateway.dialects.chat_replay import chunks
-from gateway.dialects.chat_request import FORWARDED, MAX_ANSWERS, load_object
+from gateway.dialects.chat_request import FORWARDED, MAX_ANSWERS, answers, load_object, longest
 from gateway.dialects.completions_as_chat import TextWriter
 from gateway.dialects.completions_shape import as_chat_choice
 from gateway.dialects.fields import Wanted, check, read_model
@@ -23,6 +23,7 @@ _WANTED = {
     "stream_options": Wanted((dict,), "an object"),
     "n": _ANSWERS,
     "best_of": _ANSWERS,
+    "n_cmpl": _ANSWERS,
     "max_tokens": Wanted((int,), "a whole number of at least 0", 0),
     "temperature": Wanted((int, float), "a number"),
     "logprobs": Wanted((int,), "a whole number of at least 0", 0),
@@ -47,13 +48,13 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=prompts.turns,
         stream=stream,
-        max_output_tokens=fields.get("max_tokens"),
+        max_output_tokens=longest(fields),
         temperature=fields.get("temperature"),
         needs=frozenset() if fields.get("logprobs") is None else frozenset({"logprobs"}),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
         controls=controls,
         headers={name: headers[name] for name in headers if name in FORWARDED},
-        parallel=max(fields.get("n") or 1, fields.get("best_of") or 1) * several,
+        parallel=answers(fields) * several,
         estimated_tokens=prompts.tokens,
         one_context=several == 1 and prompts.tokens is None,
         one_model=prompts.tokens is not None,

@@ -79,6 +79,8 @@ class Attempt:
     """Of the request's body, to the backend."""
     output_cap: int | None = None
     """Tokens per answer that the backend was asked for at most, because the budget paid for no more."""
+    most_output: int | None = None
+    """Tokens that its answers may have together; None: nothing limits them."""
     pace: Pace | None = None
     """Of the backend's streams, or of its plain answers."""
     spoke_at: float | None = None
@@ -88,32 +90,39 @@ class Attempt:
     reporter: Reporter | None = None
     """Of a stream under way."""
 
-    def estimate_usage(self, delivered: int, most: int | None = None) -> None:
+    def estimate_usage(self, delivered: int) -> None:
         """Set `usage`, unless it is known: to what the backend reported before the answer ended, and to the gateway's
-        estimates where it reported nothing. `delivered`: output tokens that arrived. `most`: that were asked for."""
+        estimates where it reported nothing. `delivered`: output tokens that arrived."""
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
-            unseen = self._unseen(time.time(), most)
+            unseen = self._unseen(time.time())
             if self.pace is not None and self.pace.plain:
                 found = replace(found, output_tokens=max(found.output_tokens, unseen))
             elif unseen > found.reasoning_tokens:
                 found = replace(found, reasoning_tokens=unseen)
             self.usage = found
 
-    def _unseen(self, now: float, most: int | None) -> int:
+    def _unseen(self, now: float) -> int:
         """Tokens that the backend is expected to have generated before its text began."""
         if self.pace is None or not self.pace.hides or not self.started_at:
             return 0
         if self.pace.plain and self.ended_at is not None:  # all of it came
             return 0
         tokens = self.pace.tokens((self.spoke_at or now) - self.started_at)
-        return min([tokens, *(limit for limit in (most, self.most_output) if limit is not None)])
+        return tokens if self.most_output is None else min(tokens, self.most_output)
 
-    @property
-    def most_output(self) -> int | None:
-        """Tokens of one answer, as far as the budget or the backend limits it."""
-        return self.backend.max_output_tokens if self.output_cap is None else self.output_cap
+    def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
+        """Set `most_output` for so many `answers`, each of `asked` tokens as far as the client limits it.
+
+        `one_context`: is the whole input in the window of each of them?
+        """
+        backend, cap = self.backend, self.output_cap
+        window = backend.window_tokens
+        if window is not None and one_context:
+            window = max(1, window - self.input_tokens)
+        limits = [limit for limit in (asked, cap, backend.max_output_tokens, window) if limit is not None]
+        self.most_output = min(limits) * answers if limits else None
 
     def learn_pace(self) -> None:
         """A whole answer's usage tells how fast the backend is when nothing is seen of it."""

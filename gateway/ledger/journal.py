@@ -127,8 +127,8 @@ class Journal:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
         if more := rows.asked(attempt, record):
             entry["more"] = more
-        if attempt.output_cap is not None:
-            entry["cap"] = attempt.output_cap
+        if attempt.most_output is not None:
+            entry["cap"] = attempt.most_output
         if attempt.service_tier:
             usual = Usage(attempt.input_tokens, service_tier=attempt.service_tier)
             if terms is not None:

@@ -243,7 +243,7 @@ async def test_a_hold_is_enough_however_the_backend_sorts_its_tokens(state: Stat
             request.raw = raw
             for tokens in (1000, 10_000):
                 with released(budgets.hold(who, record(who), request)) as hold:
-                    await hold.extend(backend("classes"), tokens)
+                    await hold.extend(backend("classes").model_copy(update={"kind": "anthropic"}), tokens)
                     held[raw == b"{}", tokens] = hold.held
         assert held[True, 1000] >= 1000 + 100 * 30
         assert held[False, 1000] >= held[True, 1000] + 1000

@@ -14,7 +14,7 @@ from gateway.state.connection import State
 from gateway.state.sql import Database
 from tests.fakes.house import House, opened_house, until
 from tests.fakes.provider import Raw
-from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, row_of
+from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, completion, cost_of, plain, row_of
 
 PATH = "/v1/chat/completions"
 USAGE = {"prompt_tokens": 10, "completion_tokens": 1001, "completion_tokens_details": {"reasoning_tokens": 1000}}
@@ -70,3 +70,59 @@ async def test_before_the_pace_is_known_nothing_is_made_up(house: House) -> None
     with pytest.raises(GatewayError):
         await house.read(asked(PATH), NO_CACHE)
     assert (await row_of(house))["reasoning_tokens"] == 0
+
+
+async def left(house: House, within_s: float, **fields: Any) -> dict[str, Any]:
+    """The row of a plain answer whose client left while the backend was still at work on it."""
+    house.provider.script(Raw((30.0,)))
+    before = len(house.provider.exchanges)
+    reading = asyncio.ensure_future(house.read(asked(PATH, stream=False, **fields), NO_CACHE))
+    await until(lambda: len(house.provider.exchanges) > before)
+    await asyncio.sleep(within_s)
+    reading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    return await row_of(house)
+
+
+async def answered(house: House, after_s: float) -> None:
+    """A plain answer of some thousand tokens teaches the backend's pace."""
+    house.provider.script(Raw((after_s, *plain(completion("word " * 1000, USAGE)).pieces)))
+    await house.read(asked(PATH, stream=False), NO_CACHE)
+
+
+async def test_a_plain_answer_whose_client_leaves_is_billed_for_the_time_it_took(house: House) -> None:
+    await answered(house, 0.2)
+    row = await left(house, 0.4)
+    assert (row["outcome"], row["estimated"], row["cost_pico"]) == ("interrupted", True, cost_of(row))
+    assert 1000 <= row["output_tokens"] <= 5000  # some 2,000 at the pace that was seen, however busy the machine is
+
+
+@pytest.mark.parametrize(
+    ("fields", "most"),
+    [({"max_tokens": 50}, 50), ({"max_tokens": 50, "n": 2}, 100), ({}, 5000), ({"n": 2}, 10_000)],
+    ids=str,
+)
+async def test_a_plain_answer_whose_client_leaves_is_billed_for_no_more_than_it_could_have_been(
+    house: House, fields: dict[str, Any], most: int
+) -> None:
+    await answered(house, 0.005)
+    row = await left(house, 0.5, **fields)
+    assert (row["output_tokens"], row["estimated"], row["cost_pico"]) == (most, True, cost_of(row))
+
+
+async def test_a_plain_answer_whose_client_leaves_is_billed_for_no_more_than_the_window_holds(
+    state: State, database: Database, tmp_path: Path
+) -> None:
+    async with opened_house(state, database, tmp_path, price=PRICE, window_tokens=2000) as house:
+        await answered(house, 0.005)
+        row = await left(house, 0.5)
+    assert 1800 <= row["output_tokens"] < 2000
+
+
+async def test_a_plain_answer_whose_client_leaves_before_the_pace_is_known_is_billed_for_its_input(
+    house: House,
+) -> None:
+    row = await left(house, 0.1)
+    assert (row["outcome"], row["output_tokens"], row["estimated"]) == ("interrupted", 0, True)
+    assert row["input_tokens"] > 0

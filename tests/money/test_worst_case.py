@@ -1,0 +1,137 @@
+"""What a call may cost at worst is held for, in whatever words its client asks for more."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.request import CompletionRequest
+from gateway.errors import BudgetExhausted
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from tests.fakes.house import House, backend, opened_house, tenant
+from tests.fakes.provider import Provider, Reply
+from tests.money.reporting import asked
+
+LONG = "word " * 10_000
+"""Some 10,000 tokens, which cost 0.01 USD to read and 0.05 USD to write into a cache."""
+POOR: dict[str, Any] = {"cache": {"enabled": False}, "budget": {"limit_usd": "0.03", "window": "day"}}
+SHORT: dict[str, Any] = {"max_tokens": 20}
+CHAT = "/v1/chat/completions"
+
+
+def price(**written: int) -> PriceEntry:
+    return PriceEntry(input=Decimal(1), output=Decimal(10), **{name: Decimal(usd) for name, usd in written.items()})
+
+
+def more(provider: Provider) -> tuple[Backend, ...]:
+    return (
+        backend(provider, "hour", kind="anthropic", price=price(cache_write_1h=5), window_tokens=None),
+        backend(provider, "keeps", price=price(cache_write_5m=5), window_tokens=None),
+    )
+
+
+@pytest.fixture
+async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+    async with opened_house(state, database, tmp_path, more=more, window_tokens=None) as opened:
+        yield opened
+
+
+def message(part: dict[str, Any]) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": [{"type": "text", "text": LONG, **part}]}]}
+
+
+def escaped(request: CompletionRequest) -> CompletionRequest:
+    request.raw = request.raw.replace(b"cache_control", b"cach\\u0065_control")
+    return request
+
+
+MARK: dict[str, Any] = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+ITEM: dict[str, Any] = {"type": "input_text", "text": LONG, "prompt_cache_breakpoint": {"mode": "explicit"}}
+WRITES = {
+    "of its own accord": lambda: asked(CHAT, model="keeps", **SHORT, messages=[{"role": "user", "content": LONG}]),
+    "as asked, for an hour": lambda: asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)}),
+    "as asked in other bytes": lambda: escaped(asked("/v1/messages", model="hour", **{**SHORT, **message(MARK)})),
+    "as asked in chat": lambda: asked(CHAT, model="hour", **SHORT, **message(MARK)),
+    "as asked in Responses": lambda: asked(
+        "/v1/responses", model="hour", max_output_tokens=20, input=[{"role": "user", "content": [ITEM]}]
+    ),
+}
+
+
+@pytest.mark.parametrize("how", WRITES)
+async def test_a_prompt_that_the_backend_may_write_into_its_cache_is_held_for_at_that_price(
+    house: House, how: str
+) -> None:
+    with pytest.raises(BudgetExhausted):
+        await house.read(WRITES[how](), tenant(**POOR))
+    assert not house.provider.exchanges
+
+
+async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input(house: House) -> None:
+    await house.read(asked("/v1/messages", model="hour", **{**SHORT, **message({})}), tenant(**POOR))
+    assert len(house.provider.exchanges) == 1
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        (CHAT, {"max_tokens": 9000, "max_completion_tokens": 10}),
+        (CHAT, {"max_tokens": 10, "max_completion_tokens": 9000}),
+        (CHAT, {"max_tokens": 10, "n_predict": 9000}),
+        (CHAT, {"max_tokens": 10, "n_predict": -1}),
+        (CHAT, {"n_predict": 10}),
+        (CHAT, {"max_tokens": 1500, "best_of": 4}),
+        (CHAT, {"max_tokens": 1500, "n_cmpl": 4}),
+        ("/v1/completions", {"max_tokens": 10, "n_predict": 9000}),
+        ("/v1/completions", {"max_tokens": 1500, "n_cmpl": 4}),
+    ],
+    ids=str,
+)
+async def test_whichever_limit_a_server_obeys_its_answers_cost_no_more_than_is_left(
+    house: House, path: str, fields: dict[str, Any]
+) -> None:
+    house.provider.script(Reply(tokens=5))
+    await house.read(asked(path, **fields), tenant(**POOR))
+    sent = orjson.loads(house.provider.exchanges[0].body)
+    limits = [sent[name] for name in ("max_tokens", "max_completion_tokens", "n_predict") if name in sent]
+    answers = max(sent.get(name, 1) for name in ("n", "best_of", "n_cmpl"))
+    assert 10 < max(limits) * answers <= 3000
+    assert min(limits) > 0
+
+
+async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_asked_for(house: House) -> None:
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    with pytest.raises(BudgetExhausted):
+        await house.read(asked(CHAT, max_tokens=9000, max_completion_tokens=10, tools=[tool]), tenant(**POOR))
+    assert not house.provider.exchanges
+
+
+SCHEMA = {"type": "object", "properties": {"a": {"type": "string", "description": LONG}}}
+BESIDE: dict[str, tuple[str, dict[str, Any]]] = {
+    "a tool": (CHAT, {"tools": [{"type": "function", "function": {"name": "f", "description": LONG}}]}),
+    "a schema in chat": (CHAT, {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}}),
+    "a schema in Responses": ("/v1/responses", {"text": {"format": {"type": "json_schema", "schema": SCHEMA}}}),
+    "a schema in messages": (
+        "/v1/messages",
+        {"model": "hour", "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}}},
+    ),
+    "a prediction": (CHAT, {"prediction": {"type": "content", "content": LONG}}),
+    "documents": (CHAT, {"documents": [{"text": LONG}]}),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+async def test_what_a_model_is_told_beside_the_conversation_is_held_for(house: House, what: str) -> None:
+    path, fields = BESIDE[what]
+    limit = {"max_output_tokens": 20} if path == "/v1/responses" else SHORT
+    poor = {**POOR, "budget": {"limit_usd": "0.005", "window": "day"}}
+    with pytest.raises(BudgetExhausted):
+        await house.read(asked(path, **{**limit, **fields}), tenant(**poor))
+    assert not house.provider.exchanges
