@@ -149,11 +149,10 @@ class DirectProtocol(HttpToolsProtocol):
         self.outgoing.flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
+            self._leave()
             if cycle.response_started or self.pipeline:  # the answer would end up inside another one
-                self._leave()
                 self.transport.close()
                 return
-            self._leave()
         dialect, request_id = of_path(self.url.partition(b"?")[0].decode("latin-1")), new_request_id()
         body = dialect.error_body(error, request_id)
         headers = [(b"content-type", b"application/json"), *of_error(error), *of_id(request_id)]

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from starlette.requests import Request
 
 from gateway.api.caller import AsgiLine, unless_gone
-from gateway.api.wire import Pace, next_message, read_coding
-from gateway.domain.codings import Decoder, Oversized, TooCostly
+from gateway.api.wire import Pace, next_message, read_coding, told_garbage
+from gateway.domain.codings import Decoder
 from gateway.domain.off_loop import OffLoop
 from gateway.domain.tasks import Tasks
-from gateway.errors import BadRequest, BodyTooLarge
+from gateway.errors import BodyTooLarge
 
 STALL_S = 30.0
 """Longest pause between two pieces."""
@@ -71,19 +71,13 @@ class _Reading:
             await self._hand_on(data)
             return
         pieces = self._decoder.pieces(data, self._left)
-        try:
-            while decoded := await self._decoding.run(_some, pieces):
-                await self._hand_on(b"".join(decoded))
-        except asyncio.CancelledError:
-            self._decoder.stopped = True
-            raise
-        except Oversized:
-            raise _too_large(self._limit) from None
-        except TooCostly as error:
-            said = f"The body's content-encoding is not decoded to its end: {error}; encode it as one."
-            raise BadRequest(said) from None
-        except ValueError as error:
-            raise _garbled(str(error)) from error
+        with told_garbage(_too_large(self._limit)):
+            try:
+                while decoded := await self._decoding.run(_some, pieces):
+                    await self._hand_on(b"".join(decoded))
+            except asyncio.CancelledError:
+                self._decoder.stopped = True
+                raise
 
     async def _hand_on(self, data: bytes) -> None:
         self._left -= len(data)
@@ -92,8 +86,9 @@ class _Reading:
         await asyncio.to_thread(self._take, data)
 
     def close(self) -> None:
-        if self._decoder is not None and not self._decoder.ended:
-            raise _garbled("it breaks off")
+        if self._decoder is not None:
+            with told_garbage(_too_large(self._limit)):
+                self._decoder.close()
 
 
 def _some(pieces: Iterator[bytes]) -> list[bytes]:
@@ -109,7 +104,3 @@ def _some(pieces: Iterator[bytes]) -> list[bytes]:
 
 def _too_large(limit: int) -> BodyTooLarge:
     return BodyTooLarge(f"The body is larger than {limit} bytes; split it.")
-
-
-def _garbled(why: str) -> BadRequest:
-    return BadRequest(f"The body is not what its content-encoding says: {why}.")

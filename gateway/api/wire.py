@@ -138,7 +138,7 @@ async def decoded(body: bytes, header: bytes, limit: int, aside: OffLoop) -> byt
     if coding is None:
         return body
     decoding = Decoding(body, coding, limit)
-    with told_garbage(limit):
+    with told_garbage(too_large(limit)):
         if len(body) <= AT_ONCE_BYTES and (out := decoding.begin(_AT_ONCE_S)) is not None:
             return out
         try:
@@ -158,12 +158,12 @@ def read_coding(header: str) -> Coding | None:
 
 
 @contextmanager
-def told_garbage(limit: int) -> Iterator[None]:
-    """What decoding at most `limit` bytes raises, as what the client is told. Raises BodyTooLarge, BadRequest."""
+def told_garbage(oversized: GatewayError) -> Iterator[None]:
+    """What decoding raises, as what the client is told. Raises `oversized`, BadRequest."""
     try:
         yield
     except Oversized:
-        raise too_large(limit) from None
+        raise oversized from None
     except TooCostly as error:
         raise BadRequest(f"The body's content-encoding is not decoded to its end: {error}; encode it as one.") from None
     except ValueError as error:
@@ -214,7 +214,7 @@ async def read_object(request: Request, limit: int = SMALL_BYTES) -> dict[str, A
     check_length(headers, limit)
     body = await read_body(request.receive, limit, SMALL_PACE)
     if (header := headers.get(b"content-encoding")) and (coding := read_coding(header.decode("latin-1"))):
-        with told_garbage(limit):
+        with told_garbage(too_large(limit)):
             body = decode(body, coding, limit, _SMALL_S)
     try:
         value = orjson.loads(body)

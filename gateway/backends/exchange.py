@@ -55,11 +55,12 @@ _PASSING = frozenset({408, 409, 425})
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _OTHER_ENDPOINT = "v1/responses"
+_MOST_RETRY_AFTER_S = 86_400.0
+"""A provider's longer wish is told as a day: clients sleep for as long as they are told."""
 _LONGEST_DRAIN_S = 60.0
 """A backend that says when it wants requests again is believed, but not for ever."""
 _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
-
 
 Written = tuple[Wire, bytes]
 """A way to say a request, and the body in it."""
@@ -279,6 +280,8 @@ class Exchange:
         """Only a refusal says more than the status: its words are meant for the client."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
+        if wait_s is not None:
+            wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
             limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
             said = upstream_error.error_in(await _words(upstream))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.backends.over_http import MOST_RETRY_AFTER_S, OverHttp
+from gateway.backends.over_http import OverHttp
 from gateway.backends.upstream import Upstream
 from gateway.domain.request import DialectName
 
@@ -14,7 +14,7 @@ class OpenAI(OverHttp):
         """OpenAI also says it in milliseconds, which is more exact."""
         value = upstream.header(b"retry-after-ms")
         if value is not None and value.isdigit():  # float, since int refuses thousands of digits
-            return min(float(value) / 1000, MOST_RETRY_AFTER_S)
+            return float(value) / 1000
         return super().retry_after_s(upstream)
 
 

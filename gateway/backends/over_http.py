@@ -13,8 +13,6 @@ from gateway.domain.request import DialectName
 
 _BETA = b"beta=true"
 """All of a query that is sent on: there might be a key in the rest."""
-MOST_RETRY_AFTER_S = 86_400.0
-"""A provider's longer wish is told as a day: clients sleep for as long as they are told."""
 _LONGEST_NUMBER = 64
 """Characters of a `Retry-After` that are read."""
 
@@ -57,13 +55,13 @@ class OverHttp:
         )
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """`Retry-After`, in seconds or as a date; at most `MOST_RETRY_AFTER_S`."""
+        """`Retry-After`, in seconds or as a date."""
         value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()[:_LONGEST_NUMBER]
         if not value:
             return None
         if value.isascii() and value.replace(".", "", 1).isdigit():
-            return min(float(value), MOST_RETRY_AFTER_S)
+            return float(value)
         try:
-            return min(max(0.0, parsedate_to_datetime(value).timestamp() - time.time()), MOST_RETRY_AFTER_S)
+            return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
         except (ValueError, OverflowError, OSError):  # the last two: a date that no clock reaches
             return None

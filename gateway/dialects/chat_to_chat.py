@@ -14,7 +14,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
-_LIMITS = frozenset({"max_completion_tokens", "max_tokens"})
+_OPENAIS_LIMITS = frozenset(LIMITS[:2])
 quoted = lru_cache(maxsize=256)(orjson.dumps)
 """A backend's model as JSON; there are few."""
 
@@ -55,7 +55,7 @@ class ChatToChat:
         if max_output_tokens is not None:
             given = tuple(key for key in LIMITS if request.body.get(key) is not None)
             # OpenAI takes either name, but refuses both at once.
-            known = not _LIMITS.isdisjoint(given) and self._limits == ("max_completion_tokens",)
+            known = not _OPENAIS_LIMITS.isdisjoint(given) and self._limits == ("max_completion_tokens",)
             fields = given if known else given + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         return changes

@@ -193,6 +193,11 @@ class Decoder:
         """Is the body whole?"""
         return self._format.ended
 
+    def close(self) -> None:
+        """Raises ValueError unless the body is whole."""
+        if not self.ended:
+            raise ValueError("it breaks off")
+
     def feed(self, data: bytes, most: int) -> bytes:
         """What `data` adds. Raises Oversized when that is more than `most` bytes, TooCostly, Stopped, ValueError for
         garbage."""
@@ -256,8 +261,7 @@ class Decoding:
     def finish(self) -> bytes:
         """What comes out. Raises Oversized, TooCostly, Stopped; ValueError for garbage and for what breaks off."""
         self._out.extend(self._pieces)
-        if not self._decoder.ended:
-            raise ValueError("it breaks off")
+        self._decoder.close()
         return b"".join(self._out)
 
 

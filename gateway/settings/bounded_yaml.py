@@ -30,6 +30,8 @@ TEAM = Bounds(size_bytes=2**18, nodes=20_000, depth=20)
 """Of a policy file: at most about 20 MB while it is read."""
 
 _NUMBERS = frozenset(f"tag:yaml.org,2002:{name}" for name in ("int", "float", "timestamp"))
+_UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
+"""What an escape can say though neither UTF-8 nor a database can keep it."""
 
 
 class Loader(yaml.SafeLoader):
@@ -54,8 +56,7 @@ class Loader(yaml.SafeLoader):
         nodes, depth = self._open.pop()
         if isinstance(event, yaml.AliasEvent):
             if id(node) not in self._anchored:
-                mark: Any = event.start_mark
-                raise yaml.composer.ComposerError(None, None, "an alias stands inside its own anchor", mark)
+                raise _mistake("an alias stands inside its own anchor", event)
             nodes, depth = self._anchored[id(node)]
         elif event.anchor is not None:
             self._anchored[id(node)] = nodes, depth
@@ -68,29 +69,25 @@ class Loader(yaml.SafeLoader):
 
     def compose_scalar_node(self, anchor: Any) -> Any:
         node: Any = super().compose_scalar_node(anchor)
-        mark: Any = node.start_mark
         if node.tag in _NUMBERS and len(node.value) > MOST_DIGITS:
-            raise yaml.composer.ComposerError(
-                None, None, f"a number of more than {MOST_DIGITS} characters; shorten it", mark
-            )
+            raise _mistake(f"a number of more than {MOST_DIGITS} characters; shorten it", node)
         if _UNWRITABLE.search(node.value):
-            raise yaml.composer.ComposerError(
-                None, None, "an escape of no character (NUL, or half of a surrogate pair); write the character", mark
-            )
+            raise _mistake("an escape of no character (NUL, or half of a surrogate pair); write the character", node)
         return node
 
     def _refuse(self, event: Any) -> None:
-        raise yaml.composer.ComposerError(
-            None,
-            None,
+        raise _mistake(
             f"more than {self._bounds.nodes} values, aliases counted as often as they stand, or nested deeper than "
             f"{self._bounds.depth} levels; shorten the file",
-            event.start_mark,
+            event,
         )
 
 
-_UNWRITABLE = re.compile("[\\0\ud800-\udfff]")
-"""What an escape can say though neither UTF-8 nor a database can keep it."""
+def _mistake(said: str, at: Any) -> yaml.composer.ComposerError:
+    """`at`: the event or node that is wrong."""
+    return yaml.composer.ComposerError(None, None, said, at.start_mark)
+
+
 Loader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:bool"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()

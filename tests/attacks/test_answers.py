@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gateway.dialects.messages_assembly import MessageAssembly
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -22,11 +22,6 @@ backends:
 local_model: {{enabled: false}}
 """
 CHAT: dict[str, Any] = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 5}
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")
@@ -56,12 +51,6 @@ async def test_an_answer_with_values_of_wrong_types_is_no_failure_of_the_gateway
         answer = await http.post(gateway.base + path, json={"model": "small", **asked})
     assert answer.status_code in (200, 502, 503), answer.text
     assert "Traceback" not in gateway.log
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 def test_a_delta_that_is_no_text_is_not_kept_as_one() -> None:

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, with the real embedder
@@ -64,11 +64,6 @@ def read(path: Path) -> bytes:
         return path.read_bytes()
     except FileNotFoundError:  # rewritten at this moment
         return b""
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -31,22 +31,11 @@ TOOL = {"type": "function", "function": {"name": "f", "parameters": {}}}
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     with GatewayProcess(
         tmp_path_factory.mktemp("bodies") / "home", CONFIG.format(port=port), {"one": "", "other": ""}
     ) as process:
         yield process
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ import httpx
 import pytest
 import zstandard
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
@@ -65,11 +65,6 @@ BODIES: dict[str, Callable[[], tuple[str, bytes]]] = {
     "empty brotli blocks": lambda: ("br", b"\x0c" + b"\x06" * SIZE),
     "a brotli of zeros": lambda: ("br", brotli.compress(bytes(2**28), quality=9)),
 }
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
@@ -34,11 +34,6 @@ SAID: dict[str, dict[str, Any]] = {
     "messages": {"model": "claude", "messages": [{"role": "user", "content": "hi"}], "max_tokens": 9},
 }
 MCP = {"type": "mcp", "server_label": "s", "server_url": "https://elsewhere.test/mcp"}
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 from tests.fakes.provider_script import Fail
 
@@ -37,23 +37,12 @@ CHAT = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": 
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("heads") / "home"
     waiting = "".join(WAITING.format(number=number, port=port) for number in range(len(WAITS)))
     config = CONFIG.format(port=port, waiting=waiting)
     with GatewayProcess(home, config, {"one": "cache: {enabled: false}\n"}) as process:
         yield process
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(200)]  # a process starts, with the real embedder
@@ -65,11 +65,6 @@ class House:
         async with asyncio.timeout(100):
             while (await self.ask(text, "only")) != "semantic":
                 await asyncio.sleep(0.1)
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -13,7 +13,7 @@ from gateway.backends.providers import PROVIDERS
 from gateway.domain.backend import Backend
 from gateway.domain.whereabouts import providers_own
 from gateway.ledger.catalogue import PACKAGED, Register
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start, on a machine that is busy
@@ -40,11 +40,6 @@ trials: {{cache_checks: 0}}
 FORBIDDEN = "data: {hosted: forbidden}\ncache: {enabled: false}\n"
 
 
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
 @pytest.fixture(scope="module", params=["policy", "ceiling"])
 def gateway(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, port: int
@@ -58,12 +53,6 @@ def gateway(
     judged = policy + "trials: {share: 100%, judge: small}\n"
     with GatewayProcess(home, config, {"closed": policy, "judged": judged}) as process:
         yield process
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 async def ask(gateway: GatewayProcess, model: str, team: str = "closed") -> httpx.Response:

@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -30,21 +30,10 @@ REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("odd") / "home"
     with GatewayProcess(home, CONFIG.format(port=port), {"one": "data: {store_prompts: true}\n"}) as process:
         yield process
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
@@ -28,11 +28,6 @@ POLICIES = {
 LINE = {"custom_id": "1", "method": "POST", "url": "/v1/chat/completions"}
 BODY = {"model": "gpt", "messages": [{"role": "user", "content": "[[reply tokens=3]]"}]}
 MESSAGES = {"requests": [{"custom_id": "1", "params": {**BODY, "max_tokens": 9}}]}
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import orjson
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -24,20 +24,9 @@ NEXT = b"GET /health/live HTTP/1.1\r\nhost: a\r\n\r\n"
 
 
 @pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
-
-
-@pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     with GatewayProcess(tmp_path_factory.mktemp("pipeline") / "home", CONFIG.format(port=port), {"one": ""}) as process:
         yield process
-
-
-@pytest.fixture
-async def provider(port: int) -> AsyncIterator[Provider]:
-    async with Provider(port=port) as provider:
-        yield provider
 
 
 async def closed(writer: asyncio.StreamWriter) -> None:

@@ -14,7 +14,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
 from tests.telemetry.conftest import Receiver
 
@@ -76,11 +76,6 @@ def answer(status: int, body: object, *headers: str) -> Raw:
 def stream(*events: bytes) -> Raw:
     head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
     return Raw((head, *(b"data: " + event + b"\n\n" for event in events)), then="fin")
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

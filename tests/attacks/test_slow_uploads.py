@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 import httpx
 import pytest
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
@@ -33,11 +33,6 @@ KINDS = {
     "/v1/files": "multipart/form-data; boundary=x",
 }
 CHUNK = b"1\r\n \r\n"
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

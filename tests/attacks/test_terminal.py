@@ -11,7 +11,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # processes start
@@ -39,11 +39,6 @@ COMMANDS = [
     *(("explain", HOSTILE, "--team", "search"), ("explain", "hello", "--model", HOSTILE, "--team", "search")),
     *(("doctor",), ("check",), ("router", "status"), ("breakeven",), ("keys", "revoke", HOSTILE)),
 ]
-
-
-@pytest.fixture(scope="module")
-def port() -> int:
-    return free_port()
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from random import SystemRandom
 
 import pytest
 from hypothesis import is_hypothesis_test, seed
+
+from tests.fuzz.stage import Stage, stage
+from tests.fuzz.wire import Client
 
 SEED = SystemRandom().randrange(2**32)
 
@@ -15,3 +19,16 @@ def seeded(request: pytest.FixtureRequest) -> None:
     if is_hypothesis_test(request.function) and request.config.getoption("--hypothesis-seed") is None:
         seed(SEED)(request.function)
         print(f"to repeat this: pytest {request.node.nodeid} --hypothesis-seed={SEED}")
+
+
+@pytest.fixture(scope="module")
+def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    with stage(tmp_path_factory.mktemp("fuzz") / "home") as house:
+        yield house
+
+
+@pytest.fixture(scope="module")
+def client(house: Stage) -> Iterator[Client]:
+    client = house.client()
+    yield client
+    client.close()

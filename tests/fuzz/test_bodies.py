@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from random import Random
 
 import pytest
@@ -10,23 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.requests import ask_inference, ask_other
-from tests.fuzz.stage import Stage, stage
+from tests.fuzz.stage import Stage
 from tests.fuzz.wire import Client
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
-
-
-@pytest.fixture(scope="module")
-def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
-    with stage(tmp_path_factory.mktemp("bodies") / "home") as house:
-        yield house
-
-
-@pytest.fixture(scope="module")
-def client(house: Stage) -> Iterator[Client]:
-    client = house.client()
-    yield client
-    client.close()
 
 
 @settings(max_examples=500, deadline=None, database=None, print_blob=True, suppress_health_check=list(HealthCheck))
