@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.bodies import Bodies, Stored
+from gateway.cache.early import Early
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.exact import Known, Quota
 from gateway.cache.flight import Flight
@@ -82,6 +83,7 @@ class Cache:
         self._forget = Forget(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
         self._joins = Joins(state, self._outbox.flush, self._known.has, self._find, neighbours)
         self._tasks, self._meanings = Tasks(), Tasks()
+        self._early = Early(self._semantic, self._mean)
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
 
     async def open(self) -> None:
@@ -120,6 +122,7 @@ class Cache:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.deliver()
+        await self._early.aclose()
         await self._guard.aclose()
         await self._meanings.aclose()
         await self._outbox.aclose()
@@ -294,8 +297,11 @@ class Cache:
             self._counts["stored"] += 1
             if ticket.near is not None and question is not None:
                 self._guard.missed(ticket.near, completion, record.dialect)
-            if question is not None and ticket.vector is None and self._semantic.ready:
-                self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
+            if question is not None and ticket.vector is None:
+                if self._semantic.ready:
+                    self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
+                else:
+                    self._early.add(ticket, entry, question)
 
     def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
         vector = pack(ticket.vector) if question and ticket.vector is not None else None

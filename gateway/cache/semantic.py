@@ -29,6 +29,8 @@ _TOLERATED = 3
 """Look-ups in a row that may be late or fail; then slow counts as down."""
 _REST_S = 5.0
 """So long nobody waits for an embedder that is down; then it is tried again."""
+_LOADING_S = 0.1
+"""So often somebody who waits for the embedder looks whether it has loaded."""
 _PIECE_S = 0.02
 """Notes are applied for so long at a time, so that look-ups come in between."""
 _SWITCH_S = 0.0005
@@ -102,6 +104,15 @@ class Semantic:
     @property
     def ready(self) -> bool:
         return self._meanings is not None and self._embedder is not None and self._embedder.ready
+
+    async def loaded(self) -> bool:
+        """Begin, and wait until there are vectors to be had; False where there will be none."""
+        self.begin()
+        while not self.ready:
+            if self._embedder is None or self._failed or self._embedder.failed:
+                return False
+            await asyncio.sleep(_LOADING_S)
+        return True
 
     @property
     def failed(self) -> bool:

@@ -262,6 +262,20 @@ async def test_who_shares_answers_shares_vectors_whatever_they_are_needed_for(ma
     assert len(embedder.owners) == 2
 
 
+async def test_what_was_answered_before_the_embedder_had_loaded_is_found_by_meaning_afterwards(
+    make_worker: Callable[..., Any],
+) -> None:
+    embedder = FakeEmbedder(ready=False)
+    worker = await make_worker(embedder)
+    who = tenant()
+    await worker.serve(request("What is the capital of Peru?"), who)
+    assert (await worker.ask(request("what is the capital of peru"), who)).cache == "miss"
+    embedder.ready = True
+    await until(lambda: worker.cache.stats()["semantic_ready"] and len(embedder.texts) == 1)
+    await worker.cache.deliver()
+    assert (await worker.ask(request("what is the capital of peru"), who)).cache == "semantic"
+
+
 async def test_a_failed_embedder_shows_as_degraded(make_worker: Callable[..., Any]) -> None:
     worker = await make_worker(FakeEmbedder(ready=False, failed=True))
     assert (await worker.ask(request(), tenant())).degraded == {"embedder"}
