@@ -47,8 +47,9 @@ class _Quantile:
             del ordered[bisect_left(ordered, recent.popleft())]
             self.value = ordered[self._place]
         else:
-            self._full = len(ordered) == _REMEMBERED
-            self.value = ordered[int(self._share * len(ordered))]
+            seen = len(ordered)
+            self._full = seen == _REMEMBERED
+            self.value = ordered[int(self._share * seen)]
 
 
 class Expectation:
@@ -87,8 +88,10 @@ class Expectation:
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
-        longest = _MOST_RISE * max(self._output.value, FIRST_OUTPUT_TOKENS)
-        self._output.add(min(usage.all_output / answers, longest))
+        output, tokens = self._output, usage.all_output / answers
+        if tokens > _MOST_RISE * FIRST_OUTPUT_TOKENS:
+            tokens = min(tokens, _MOST_RISE * max(output.value, FIRST_OUTPUT_TOKENS))
+        output.add(tokens)
         if not counted or not (given := usage.all_input):
             return
         if kind == "text":

@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeVar
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.wire import Headers, Pace, closing, read_body, send_whole
+from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import Record
 from gateway.domain.tasks import Tasks
 
@@ -153,17 +154,17 @@ class AsgiLine:
 class AsgiCaller(AsgiLine):
     """Behind any ASGI server."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, watchers: Tasks, deadlines: Deadlines) -> None:
         super().__init__(receive, watchers)
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.query: bytes = scope["query_string"]
         self.headers: Headers = list(scope["headers"])
-        self._send = send
+        self._send, self._deadlines = send, deadlines
         self._unsent: list[Message] = []
 
     async def read(self, limit: int, pace: Pace) -> bytes:
-        return await read_body(self._receive, limit, pace)
+        return await read_body(self._receive, limit, pace, self._deadlines)
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         await send_whole(self._send, status, [*headers, *closing(status)], body, pause_s=pause_s)

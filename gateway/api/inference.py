@@ -75,7 +75,7 @@ class Inference:
         self.paths: Mapping[str, ClientDialect] = PATHS
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers))
+        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def answer(self, caller: Caller) -> None:
         """One request, to its end. Raises nothing but CancelledError, when the server ends."""

@@ -53,11 +53,15 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 LIMITS = ("max_completion_tokens", "max_tokens", "n_predict")
 """Fields that servers know for the most tokens of an answer; llama.cpp obeys the last one before the others."""
+_LIMITS = frozenset(LIMITS)
+_SEVERAL = frozenset({"n", "best_of", "n_cmpl"})
 
 
 def longest(fields: dict[str, Any]) -> int | None:
     """The most tokens that an answer may have. Of several limits the largest: which one a server obeys is its own
     affair. None: there is none that every server knows, or one that means no end."""
+    if _LIMITS.isdisjoint(fields):
+        return None
     given: list[Any] = [limit for name in LIMITS if (limit := fields.get(name)) is not None]
     if not given or given == [fields.get("n_predict")] or any(type(limit) is not int or limit < 0 for limit in given):
         return None
@@ -67,7 +71,9 @@ def longest(fields: dict[str, Any]) -> int | None:
 
 def answers(fields: dict[str, Any]) -> int:
     """How many a backend may write, shown or not, in the words of OpenAI, vLLM and llama.cpp."""
-    return max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)
+    if _SEVERAL.isdisjoint(fields):
+        return 1
+    return max(fields.get(name) or 1 for name in _SEVERAL)
 
 
 def load_object(body: bytes) -> dict[str, Any]:

@@ -41,6 +41,7 @@ _WORDS: dict[str, Forwarded] = {
 """Name of a field → what `data.forward` has to allow."""
 _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
 """Fields beside `tools` that have a provider search the web."""
+_OFFERS = _SEARCHES | {"tools"}
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
     {
@@ -70,17 +71,17 @@ def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
     Raises Forbidden that names the field and the policy's key, and BadRequest where a body that names one of these has
     a key twice: the provider might read the other one.
     """
-    body, raw, data = request.body, request.raw, policy.data
+    body, raw = request.body, request.raw
+    offers = not _OFFERS.isdisjoint(body) or request.dialect == "openai_responses"
     if (
         not _TOP.isdisjoint(body)
         or raw.rfind(b"file_id") >= 0
         or raw.rfind(b'"container') >= 0
-        or (("tools" in body or request.dialect == "openai_responses") and _tools_mention(raw))
+        or (offers and _tools_mention(raw))
         or (raw.rfind(b"\\u00") >= 0 and _ESCAPED.search(raw))
     ):
         _check_named(request, policy)
-    offers = "tools" in body or request.dialect == "openai_responses" or not _SEARCHES.isdisjoint(body)
-    if offers and (key := data.closes_server_tools):
+    if offers and (key := policy.data.closes_server_tools):
         _close_tools(request, key)
 
 

@@ -69,8 +69,9 @@ class Totals:
         if team not in self._teams:
             team = self._new(team)
         served = record.served_by
-        self.requests[team, served.backend.name if served else "", record.cache, str(record.status)] += 1
-        self.duration[(record.cache,)].add((record.duration_ms or 0.0) / 1000)
+        cache = record.cache
+        self.requests[team, served.backend.name if served else "", cache, str(record.status)] += 1
+        self.duration[(cache,)].add((record.duration_ms or 0.0) / 1000)
         for attempt in record.attempts:
             name = attempt.backend.name
             self.attempts[name, attempt.outcome] += 1
@@ -80,7 +81,8 @@ class Totals:
             if usage is not None:
                 tokens, cached = self.tokens, usage.cached_tokens
                 tokens[team, name, "input"] += usage.all_input - cached
-                tokens[team, name, "cached"] += cached
+                if cached:
+                    tokens[team, name, "cached"] += cached
                 tokens[team, name, "output"] += usage.all_output
                 if attempt.unpriced or (cost is None and attempt.backend.kind != "simulated"):
                     self.unpriced[(name,)] += 1

@@ -48,7 +48,7 @@ class Application:
             self.ended.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self.answer(AsgiCaller(scope, receive, send, self._watchers))
+        await self.answer(AsgiCaller(scope, receive, send, self._watchers, self.deadlines))
 
     async def aclose(self) -> None:
         await self._watchers.aclose()
