@@ -175,7 +175,9 @@ class Inference:
         caller.listen(hang_up)
         begun, reply = "", None
         try:
-            allowed_s = min(self._limits.deadline, controls.deadline_s or self._limits.deadline)
+            allowed_s = self._limits.deadline
+            if controls.deadline_s:
+                allowed_s = min(allowed_s, controls.deadline_s)
             deadline = loop.time() + allowed_s
             async with await self._pipeline.serve(request, tenant, record, deadline) as reply:
                 if hang_up.happened:  # what others wanted is theirs now

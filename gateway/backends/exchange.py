@@ -72,7 +72,7 @@ class Exchange:
     def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: Drains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
         self._clock, self._drains = clock, drains
-        self._embeds = kind.fetches
+        self._embeds, self._wants_limit = kind.fetches, kind.dialect == "anthropic_messages"
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
         self._wires: dict[DialectName, Wire] = {}
         self._unspoken: set[DialectName] = set()
@@ -147,12 +147,15 @@ class Exchange:
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
         """What the budget pays for, or the backend's own limit where the client allows more: many refuse a number that
         is too high. None: as the client said."""
-        most, asked = self.backend.max_output_tokens, request.max_output_tokens
+        asked = request.max_output_tokens
+        if asked is None and paid is None and not self._wants_limit:
+            return None
+        most = self.backend.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
             return paid if most is None else min(paid, most)
-        if asked is None and self.kind.dialect == "anthropic_messages":
-            asked = messages_models.MOST_USUAL_OUTPUT  # it has to be told a number
-        return most if most is not None and asked is not None and asked > most else None
+        if asked is None:
+            asked = messages_models.MOST_USUAL_OUTPUT
+        return most if most is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:
         found = self._ways(client)

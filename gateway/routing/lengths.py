@@ -51,9 +51,11 @@ class OutputLengths:
             self._means.move_to_end(key)
         if mean.seen < MEMORY:
             mean.seen += 1
-        backend = attempt.backend
-        limit = backend.max_output_tokens or backend.window_tokens or MOST_TOKENS
-        taken = min(attempt.usage.all_output, limit, max(mean.tokens, PRIOR_TOKENS) * MOST_RISE)
+        taken: float = attempt.usage.all_output
+        if taken > PRIOR_TOKENS:
+            backend = attempt.backend
+            limit = backend.max_output_tokens or backend.window_tokens or MOST_TOKENS
+            taken = min(taken, limit, max(mean.tokens, PRIOR_TOKENS) * MOST_RISE)
         mean.tokens += (taken - mean.tokens) / (mean.seen + 1)
 
     def __len__(self) -> int:
