@@ -131,7 +131,7 @@ class BudgetHold:
         if attached is NOTHING_ATTACHED:
             text = plain = expectation.input_tokens(input_tokens)
         else:
-            whole = expectation.input_tokens(input_tokens, attached.kind)
+            whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
             text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
             plain = max(0, whole - attached.image - attached.audio)
         most = bound.most_output(backend, request, text)
@@ -201,7 +201,7 @@ class BudgetHold:
         try:
             await self._first_offered(purse, call)
         except BudgetExhausted:
-            least = least_input_tokens(call.counted, call.attached.kind) - call.attached.image - call.attached.audio
+            least = least_input_tokens(call.counted, call.attached.total) - call.attached.image - call.attached.audio
             if least >= call.input_tokens:
                 raise
             call.input_tokens = max(0, least)
