@@ -37,7 +37,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     if most is None:
         if request is not None and request.dialect == "openai_other":
             most = _MEDIA_MOST_TOKENS
-        elif backend.kind == "anthropic":
+        elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
             most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:
             most = ASSUMED_MOST_TOKENS

@@ -11,6 +11,7 @@ from gateway.dialects.asides import has_asides, in_parts
 from gateway.dialects.chat_request import FORWARDED, load_object
 from gateway.dialects.chat_turns import needed_by, read_parts
 from gateway.dialects.fields import Wanted, check, read_model
+from gateway.dialects.output_limits import foreign_answers, longest
 from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
@@ -52,12 +53,13 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=turns,
         stream=stream,
-        max_output_tokens=fields.get("max_output_tokens"),
+        max_output_tokens=longest(fields, "openai_responses"),
         temperature=fields.get("temperature"),
         needs=read_needs(fields, turns),
         wants_usage=stream,
         controls=controls,
         headers={name: headers[name] for name in headers if name in FORWARDED},
+        parallel=foreign_answers(fields),
     )
 
 
