@@ -37,14 +37,16 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     if most is None:
         if request is not None and request.dialect == "openai_other":
             most = _MEDIA_MOST_TOKENS
-        elif backend.kind == "anthropic":
+        elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
             most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:
             most = ASSUMED_MOST_TOKENS
     if known is not None and known < most:
         most = known
     if backend.window_tokens:
-        most = min(most, max(1, backend.window_tokens - input_tokens))
+        # several prompts share no window: the input of all of them says nothing about the room beside one
+        beside = input_tokens if request is None or request.one_context else 0
+        most = min(most, max(1, backend.window_tokens - beside))
     return most
 
 
@@ -55,6 +57,17 @@ def may_write_cache(price: Price, backend: Backend, request: CompletionRequest |
     if request is None or backend.kind != "anthropic":
         return True
     return any(mark in request.raw for mark in _CACHE_MARKS) or _DISGUISED.search(request.raw) is not None
+
+
+def may_be_media(price: Price, request: CompletionRequest | None) -> bool:
+    """May the answer have sound or images that cost more than text? A model that draws does so unasked in a chat; one
+    that speaks does where it is asked to."""
+    if (price.audio is None and price.image is None) or request is None:
+        return False
+    asked = request.body.get("modalities")
+    if asked is not None:
+        return bool(asked != ["text"])
+    return price.image is not None or request.dialect == "openai_other" or "audio" in request.body
 
 
 def can_be_capped(request: CompletionRequest | None) -> bool:

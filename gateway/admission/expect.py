@@ -76,15 +76,16 @@ class Expectation:
         """Is there experience behind it?"""
         return self._output.known
 
-    def input_tokens(self, counted: int, kind: str = "text") -> int:
-        """What the backend will count where we counted `counted`."""
+    def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
+        """What the backend will count where we counted `counted`, of them `attached` that are no text."""
+        text = min(self._ratio.value, MOST_INPUT_RATIO)
         if kind == "text":
-            return int(counted * min(self._ratio.value, MOST_INPUT_RATIO)) + 1
+            return int(counted * text) + 1
         known = self._ratios.get(kind)
-        if known is None:
-            return int(counted * _FIRST_ATTACHED_RATIO) + 1
-        # the next document may be larger than those before
-        return int(counted * max(_FIRST_ATTACHED_RATIO, min(known.value, MOST_INPUT_RATIO))) + 1
+        ratio = _FIRST_ATTACHED_RATIO
+        if known is not None:  # the next document may be larger than those before
+            ratio = max(ratio, min(known.value, MOST_INPUT_RATIO))
+        return int((counted - attached) * max(text, ratio) + attached * ratio) + 1
 
     def learn(self, counted: int, usage: Usage, answers: int, kind: str = "text") -> None:
         """`usage` as the backend reported it, for `answers` answers to `counted` tokens of input."""
@@ -103,9 +104,9 @@ class Expectation:
         ratio.add(given / counted)
 
 
-def least_input_tokens(counted: int, kind: str) -> int:
+def least_input_tokens(counted: int, attached: int) -> int:
     """What was counted, without what was learned: a refusal never stands on learned ratios alone."""
-    return int(counted * (FIRST_INPUT_RATIO if kind == "text" else _FIRST_ATTACHED_RATIO)) + 1
+    return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 
 class Expectations:

@@ -8,11 +8,11 @@ never exceeds what is left, whatever they turn out to be.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.admission import bound
-from gateway.admission.expect import Expectation, Expectations, least_input_tokens
+from gateway.admission.call import Call
+from gateway.admission.expect import Expectations, least_input_tokens
 from gateway.admission.purse import Purse
 from gateway.dialects.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
@@ -21,7 +21,6 @@ from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import NOTHING_ATTACHED, Attached
-from gateway.domain.units import pico_to_nano_up
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 10.0
@@ -42,27 +41,6 @@ _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_se
 """Fields of requests that may cost more than the usual price of their tokens; so may those of models that search."""
 _EVER_S = 1e9
 _EVER = float("inf")
-
-
-@dataclass(slots=True)
-class _Call:
-    """The call that the hold was extended for last."""
-
-    price: Price
-    expectation: Expectation
-    backend: Backend
-    counted: int
-    """Input tokens, counted by us; attachments included."""
-    attached: Attached
-    input_tokens: int
-    """At most, as the backend may count them; images and sound apart."""
-    most: int
-    """Most tokens that the answer can have, over all choices."""
-    cache_writes: bool
-    """May the backend charge for writing its prompt cache?"""
-    paid: int = 0
-    """Output tokens that are held for."""
-    capped: bool = False
 
 
 class RequestHold(Hold, Protocol):
@@ -121,11 +99,11 @@ class BudgetHold:
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → units held for it."""
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, Call] = {}
         """Place of an attempt → what was known when it was held for."""
         self._limits: dict[int, tuple[float, int | None]] = {}
         """Place of an attempt → `covers` and `output_limit` of a call that others followed."""
-        self._call: _Call | None = None
+        self._call: Call | None = None
         self._known = False
         """Does `_call` tell of the last of `_parts`?"""
         self._place: int | None = None
@@ -153,11 +131,11 @@ class BudgetHold:
         if attached is NOTHING_ATTACHED:
             text = plain = expectation.input_tokens(input_tokens)
         else:
-            whole = expectation.input_tokens(input_tokens, attached.kind)
+            whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
             text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
             plain = max(0, whole - attached.image - attached.audio)
         most = bound.most_output(backend, request, text)
-        self._call = call = _Call(
+        self._call = call = Call(
             price,
             expectation,
             backend,
@@ -166,6 +144,7 @@ class BudgetHold:
             plain,
             max(most * self._answers, expectation.ignored),
             bound.may_write_cache(price, backend, request),
+            bound.may_be_media(price, request),
         )
         await self._open(purse, call)
         self._calls[max(self._parts)] = call
@@ -206,15 +185,15 @@ class BudgetHold:
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    async def _open(self, purse: Purse, call: _Call) -> None:
+    async def _open(self, purse: Purse, call: Call) -> None:
         """Hold for the longest answer; for a shorter one that the backend is told, where that is too much."""
         if not purse.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
-            await self._resize(self._cost(call, tokens), self._patience_s)
+            await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
         if not self._parts and not self._record.attempts and not self._over:  # nearly always, and enough is leased
-            worst = self._cost(call, call.most)
+            worst = call.cost(call.most)
             if purse.try_take(worst, self._record):
                 self.held += worst
                 self._parts[0], self._known, call.paid = worst, True, call.most
@@ -222,18 +201,18 @@ class BudgetHold:
         try:
             await self._first_offered(purse, call)
         except BudgetExhausted:
-            least = least_input_tokens(call.counted, call.attached.kind) - call.attached.image - call.attached.audio
+            least = least_input_tokens(call.counted, call.attached.total) - call.attached.image - call.attached.audio
             if least >= call.input_tokens:
                 raise
             call.input_tokens = max(0, least)
             await self._first_offered(purse, call)
 
-    async def _first_offered(self, purse: Purse, call: _Call) -> None:
+    async def _first_offered(self, purse: Purse, call: Call) -> None:
         """Hold for the longest of the answers on offer that money allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(purse, call):
             try:
-                await self._resize(self._cost(call, tokens), patience_s)
+                await self._resize(call.cost(tokens), patience_s)
             except BudgetExhausted as error:
                 refused = error
                 continue
@@ -244,7 +223,7 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, purse: Purse, call: _Call) -> Iterator[tuple[int, float]]:
+    def _offers(self, purse: Purse, call: Call) -> Iterator[tuple[int, float]]:
         """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
         if not bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
@@ -254,21 +233,21 @@ class BudgetHold:
         floor = min(bound.floor(call.expectation, call.backend) * answers, most)
         generous = min(bound.generous(call.expectation, call.backend) * answers, most)
         yield generous, min(_GENEROUS_PATIENCE_S, self._patience_s)
-        if (left := self._affordable(call, purse.remaining)) > floor:
+        if (left := call.affordable(purse.remaining)) > floor:
             yield min(left, generous), 0.0
         if not purse.truncates:
             yield floor, self._patience_s
             return
-        if self._affordable(call, purse.left) >= floor:
+        if call.affordable(purse.left) >= floor:
             yield floor, self._patience_s / 2
         least = _LEAST_TOKENS * answers
-        yield min(max(self._affordable(call, purse.remaining), least), floor), self._patience_s / 2
-        yield min(max(self._affordable(call, purse.left), least), floor), 0.0
+        yield min(max(call.affordable(purse.remaining), least), floor), self._patience_s / 2
+        yield min(max(call.affordable(purse.left), least), floor), 0.0
 
-    def _slack(self, call: _Call) -> int:
+    def _slack(self, call: Call) -> int:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
-    def _pays(self, call: _Call, tokens: int) -> None:
+    def _pays(self, call: Call, tokens: int) -> None:
         """Of an answer that is not bounded: `tokens` are held for."""
         call.paid = tokens
         if tokens >= call.most:
@@ -277,26 +256,6 @@ class BudgetHold:
             self.covers = tokens - _MARGIN_TOKENS
         else:
             self.covers = tokens * 3 // 4 - 1
-
-    def _cost(self, call: _Call, output_tokens: int) -> int:
-        """Units at most."""
-        attached = call.attached
-        if attached is not NOTHING_ATTACHED:
-            most = call.price.most(
-                *(call.input_tokens, output_tokens),
-                cache_writes=call.cache_writes,
-                image_input=attached.image,
-                audio_input=attached.audio,
-            )
-        else:
-            most = call.price.most(call.input_tokens, output_tokens, cache_writes=call.cache_writes)
-        return pico_to_nano_up(most)
-
-    def _affordable(self, call: _Call, units: int) -> int:
-        """Output tokens that `units` pay for, beside the input; below zero where not even that."""
-        begun = self._cost(call, 0)
-        thousand = self._cost(call, 1000) - begun
-        return (units - begun) * 1000 // max(thousand, 1)
 
     async def _resize(self, part: int, patience_s: float) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
@@ -345,7 +304,7 @@ class BudgetHold:
         assert self._purse is not None
         wanted = max(call.paid * 3 // 2, output_tokens + _STEP_TOKENS)
         place = max(self._parts) if self._place is None else self._place
-        more = self._cost(call, wanted) - self._parts[place]
+        more = call.cost(wanted) - self._parts[place]
         if more > 0:
             refused = await self._purse.stretch(more, self.held, self._record)
             if refused is not None:
@@ -387,7 +346,7 @@ class BudgetHold:
                 if place < len(attempts):
                     self._learn(attempts[place], call)
 
-    def _learn(self, attempt: Attempt, call: _Call) -> None:
+    def _learn(self, attempt: Attempt, call: Call) -> None:
         """An answer that was cut short by its cap says nothing of how long answers are."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):

@@ -16,6 +16,7 @@ from gateway.backends.upstream import Call, Kind, Upstream
 from gateway.dialects import messages_models, upstream_error
 from gateway.dialects.embedded_media import check_embedded
 from gateway.dialects.other_to_other import OtherToOther
+from gateway.dialects.output_limits import lowered, may_have_foreign, own_limit
 from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
@@ -133,13 +134,17 @@ class Exchange:
             self._unspoken.clear()
             self._wires.clear()
         way = self._wires.get(request.dialect) or self._way(request.dialect)
+        most = self._most_output(request, paid_output)
+        foreign = most is not None and may_have_foreign(request)
         body = way.body(
             request,
             self.backend.model,
             plan if plan.drop or plan.replace else None,
             logprobs=logprobs,
-            max_output_tokens=self._most_output(request, paid_output),
+            max_output_tokens=own_limit(request, most) if most is not None and foreign else most,
         )
+        if most is not None and foreign:
+            body = lowered(body, most)
         if self._embeds:
             check_embedded(orjson.loads(body).get("messages"), self.backend.name)
         return way, body
@@ -147,13 +152,14 @@ class Exchange:
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
         """What the budget pays for, or the backend's own limit where the client allows more: many refuse a number that
         is too high. None: as the client said."""
-        asked = request.max_output_tokens
-        if asked is None and paid is None and not self._wants_limit:
-            return None
-        most = self.backend.max_output_tokens
+        most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
             return paid if most is None else min(paid, most)
         if asked is None:
+            if most is not None and may_have_foreign(request):
+                return most
+            if not self._wants_limit:
+                return None
             asked = messages_models.MOST_USUAL_OUTPUT
         return most if most is not None and asked > most else None
 

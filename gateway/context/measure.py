@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 
+from gateway.context.attachments.asides import asides, made
 from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import IMAGE_TOKENS
 from gateway.context.count import Counter
@@ -23,7 +23,7 @@ REQUEST_TOKENS = 3
 _DECLARED = (
     *("tools", "functions", "response_format"),
     *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
-    *("prediction", "documents", "chat_template", "chat_template_kwargs"),  # OpenAI's and vLLM's
+    *("prediction", "documents", "chat_template", "chat_template_kwargs", "suffix"),  # OpenAI's and vLLM's
 )
 """Fields beside the conversation whose words a model is told, or is charged for."""
 _DECLARING = frozenset(_DECLARED)
@@ -65,13 +65,15 @@ def estimated(request: CompletionRequest) -> int:
     if known is None:
         turns = request.turns
         around = TURN_TOKENS * len(turns) + REQUEST_TOKENS if request.one_context else 0
-        parts, images, files = [], 0, False
+        parts, images, files, told = [], 0, False, False
         for turn in turns:
             parts.append(turn.text)
             if turn.images:
                 images += turn.images
             if turn.files:
                 files = True
+            if turn.asides:
+                told = True
             if turn.calls:
                 parts.append(calls(request, turn))
         if not _DECLARING.isdisjoint(request.body) and (more := declared(request)):
@@ -79,6 +81,8 @@ def estimated(request: CompletionRequest) -> int:
         if images or files:
             beside = request.estimated_beside = IMAGE_TOKENS * images + sum(guesses(request).values())
             around += beside
+        if told:
+            request.asides = asides(request)
         known = request.estimated_tokens = estimate("\n".join(parts)) + around
     return known
 
@@ -99,13 +103,4 @@ def calls(request: CompletionRequest, turn: Turn) -> str:
     """The tool calls of a turn as JSON, in any dialect; empty for most turns."""
     if not turn.calls or turn.index < 0:
         return ""
-    body = request.body
-    message: dict[str, Any] = body["messages" if "messages" in body else "input"][turn.index]
-    if message.get("type") == "function_call":
-        return orjson.dumps(message).decode()
-    content = message.get("content")
-    parts = content if type(content) is list else ()
-    made = message.get("tool_calls") or [
-        part for part in parts if isinstance(part, dict) and part.get("type") == "tool_use"
-    ]
-    return orjson.dumps(made).decode()
+    return orjson.dumps(made(request.body[request.input_field][turn.index])).decode()

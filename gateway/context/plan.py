@@ -17,7 +17,7 @@ from gateway.context.measure import Sizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
-from gateway.domain.off_loop import OffLoop
+from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, ContextPlan
@@ -94,7 +94,7 @@ class Contexts:
         bounds = _bounds(request, tenant.policy.context, backend) if request.one_context else None
         tokens = measure.estimated(request)
         others = NOTHING
-        if request.estimated_beside:
+        if request.estimated_beside or request.asides:
             others = await self._beside(request, backend)
             tokens += others.room - request.estimated_beside
         if bounds is None or tokens <= bounds.aim * _NEAR:
@@ -112,7 +112,10 @@ class Contexts:
         """What is attached is opened when it is planned first, for whichever backend."""
         attachments = request.attachments
         if attachments is None:
-            attachments = find(request)
+            if len(request.raw) > LARGE_BYTES:
+                attachments = await self._off_loop.run(find, request)
+            else:
+                attachments = find(request)
             await self._measuring.measure(attachments)
             request.attachments = attachments
         return beside(request, attachments, backend)

@@ -10,12 +10,12 @@ import orjson
 
 from gateway.dialects.chat_turns import needed_by, read_turns
 from gateway.dialects.fields import Wanted, check, read_model
+from gateway.dialects.output_limits import MAX_ANSWERS, answers, longest
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 MAX_DEPTH = 128
 """Levels of nesting that every JSON library on the way can write again."""
-MAX_ANSWERS = 128
 
 FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
 """What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
@@ -49,31 +49,6 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         headers=forwarded,
         parallel=answers(fields),
     )
-
-
-LIMITS = ("max_completion_tokens", "max_tokens", "n_predict")
-"""Fields that servers know for the most tokens of an answer; llama.cpp obeys the last one before the others."""
-_LIMITS = frozenset(LIMITS)
-_SEVERAL = frozenset({"n", "best_of", "n_cmpl"})
-
-
-def longest(fields: dict[str, Any]) -> int | None:
-    """The most tokens that an answer may have. Of several limits the largest: which one a server obeys is its own
-    affair. None: there is none that every server knows, or one that means no end."""
-    if _LIMITS.isdisjoint(fields):
-        return None
-    given: list[Any] = [limit for name in LIMITS if (limit := fields.get(name)) is not None]
-    if not given or given == [fields.get("n_predict")] or any(type(limit) is not int or limit < 0 for limit in given):
-        return None
-    most: int = max(given)
-    return most
-
-
-def answers(fields: dict[str, Any]) -> int:
-    """How many a backend may write, shown or not, in the words of OpenAI, vLLM and llama.cpp."""
-    if _SEVERAL.isdisjoint(fields):
-        return 1
-    return max(fields.get(name) or 1 for name in _SEVERAL)
 
 
 def load_object(body: bytes) -> dict[str, Any]:

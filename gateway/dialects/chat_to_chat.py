@@ -8,13 +8,12 @@ from typing import Any
 import orjson
 
 from gateway.dialects import chat_plain, splice, upstream_error
-from gateway.dialects.chat_request import LIMITS
 from gateway.dialects.chat_stream import ChatStream
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.route import ContextPlan
 from gateway.errors import BackendRefused
 
-_OPENAIS_LIMITS = frozenset(LIMITS[:2])
+_LIMITS = ("max_completion_tokens", "max_tokens")
 quoted = lru_cache(maxsize=256)(orjson.dumps)
 """A backend's model as JSON; there are few."""
 
@@ -53,9 +52,9 @@ class ChatToChat:
             options = request.body.get("stream_options") or {}
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
-            given = tuple(key for key in LIMITS if request.body.get(key) is not None)
+            given = tuple(key for key in _LIMITS if request.body.get(key) is not None)
             # OpenAI takes either name, but refuses both at once.
-            known = not _OPENAIS_LIMITS.isdisjoint(given) and self._limits == ("max_completion_tokens",)
+            known = bool(given) and self._limits == ("max_completion_tokens",)
             fields = given if known else given + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         return changes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gateway.dialects.asides import has_asides, in_parts
 from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import Role, Turn
 from gateway.errors import BadRequest
@@ -18,6 +19,8 @@ _ROLES: dict[str, Role] = {
 }
 """A role invented tomorrow counts as the user's and travels unchanged."""
 _TEXTS = frozenset({"text"})
+_UNCALLED = frozenset({"content"})
+_COUNTED = _UNCALLED | {"tool_calls"}
 
 
 def read_turns(messages: Any) -> list[Turn]:
@@ -28,8 +31,8 @@ def read_turns(messages: Any) -> list[Turn]:
     for index, message in enumerate(messages):
         if type(message) is dict and len(message) == 2:  # by far the most common: nothing but a role and text
             role, content = message.get("role"), message.get("content")
-            if type(content) is str and type(role) is str:
-                turns.append(Turn(index, _ROLES.get(role, "user"), content))
+            if type(content) is str and type(role) is str and role in _ROLES:
+                turns.append(Turn(index, _ROLES[role], content))
                 continue
         turns.append(_turn(index, message))
     return turns
@@ -58,8 +61,9 @@ def _turn(index: int, message: Any) -> Turn:
     text, images, files = (content, 0, 0) if type(content) is str else _content(content, f"{where}.content")
     if type(message.get("audio")) is dict:  # what the assistant said earlier, by its id
         files += 1
-    results = _answered(message, role)
-    return Turn(index, kind, text, calls=_calls(message, where), results=results, images=images, files=files)
+    calls, results = _calls(message, where), _answered(message, role)
+    asides = has_asides(message, _COUNTED if calls else _UNCALLED) or in_parts(content, _TEXTS, "image_url")
+    return Turn(index, kind, text, calls, results, images, files, asides)
 
 
 def _content(content: Any, where: str) -> tuple[str, int, int]:

@@ -9,6 +9,7 @@ from gateway.dialects.chat_request import load_object
 from gateway.dialects.chat_to_messages import VERSION
 from gateway.dialects.fields import Wanted, check, read_model
 from gateway.dialects.messages_turns import has_images, read_turns
+from gateway.dialects.output_limits import foreign_answers, longest
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
@@ -33,7 +34,7 @@ _WANTED = {
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
     """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
     request = parse_prompt(body, request_id, controls, headers)
-    if request.max_output_tokens is None:
+    if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
     return request
 
@@ -53,12 +54,13 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
         model=model,
         turns=turns,
         stream=stream,
-        max_output_tokens=fields.get("max_tokens"),
+        max_output_tokens=longest(fields, "anthropic_messages"),
         temperature=fields.get("temperature"),
         needs=_needs(fields, turns),
         wants_usage=stream,
         controls=controls,
         headers=_forwarded(headers),
+        parallel=foreign_answers(fields),
     )
 
 

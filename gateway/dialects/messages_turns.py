@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.asides import has_asides, in_parts
 from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import Role, Turn
 from gateway.errors import BadRequest
@@ -17,13 +18,21 @@ _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "
 """A role invented tomorrow counts as the user's and travels unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
 """Blocks whose content are blocks again."""
+_TEXTS = frozenset({"text"})
+_OF_MESSAGES = frozenset({"content"})
+_OF_BLOCKS = {
+    "text": frozenset({"text", "cache_control"}),
+    "tool_use": frozenset({"name", "input", "cache_control"}),
+    "tool_result": frozenset({"content", "is_error", "cache_control"}),
+}
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
     """A turn for the system prompt, if there is one, and one per message. Raises BadRequest naming what is wrong."""
     turns: list[Turn] = []
     if system:
-        turns.append(Turn(-1, "system", _joined({"content": system}, "system")))
+        text = _joined({"content": system}, "system")
+        turns.append(Turn(-1, "system", text, asides=in_parts(system, _TEXTS, "image")))
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
     return turns + [_turn(index, message) for index, message in enumerate(messages)]
@@ -69,9 +78,10 @@ def _turn(index: int, message: Any) -> Turn:
         raise BadRequest(f"{where}.role must be a string such as 'user'.", param=f"{where}.role")
     kind = _ROLES.get(role, "user")
     if type(content) is str:
-        return Turn(index, kind, content)
+        return Turn(index, kind, content, asides=has_asides(message, _OF_MESSAGES))
     text, where = _joined(message, where), f"{where}.content"
     calls, results, images, files = [], [], 0, 0
+    asides = has_asides(message, _OF_MESSAGES)
     for block, place in _blocks(content, where):
         if block["type"] == "tool_use":
             calls.append(_id(block, "id", place))
@@ -81,9 +91,12 @@ def _turn(index: int, message: Any) -> Turn:
             images += 1
         elif block["type"] in FILE_PARTS and (not _is_text(block) or block.get("title") or block.get("context")):
             files += 1
+        if not asides and block["type"] != "image" and block["type"] not in FILE_PARTS:
+            known = _OF_BLOCKS.get(block["type"])
+            asides = known is None or has_asides(block, known)
     if results and all(block["type"] == "tool_result" for block in content or ()):
         kind = "tool"
-    return Turn(index, kind, text, tuple(calls), tuple(results), images, files)
+    return Turn(index, kind, text, tuple(calls), tuple(results), images, files, asides)
 
 
 def _id(block: Block, name: str, where: str) -> str:

@@ -7,12 +7,13 @@ from typing import Any
 
 from gateway.dialects.chat_reader import DONE
 from gateway.dialects.chat_replay import chunks
-from gateway.dialects.chat_request import FORWARDED, MAX_ANSWERS, answers, load_object, longest
+from gateway.dialects.chat_request import FORWARDED, load_object
 from gateway.dialects.completions_as_chat import TextWriter
 from gateway.dialects.completions_shape import as_chat_choice
 from gateway.dialects.fields import Wanted, check, read_model
 from gateway.dialects.openai_chat import error_body, error_event, status
 from gateway.dialects.openai_inputs import read_inputs
+from gateway.dialects.output_limits import MAX_ANSWERS, answers, longest
 from gateway.domain.request import CompletionRequest, Controls
 
 __all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
@@ -48,7 +49,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=prompts.turns,
         stream=stream,
-        max_output_tokens=longest(fields),
+        max_output_tokens=longest(fields, "openai_completions"),
         temperature=fields.get("temperature"),
         needs=frozenset() if fields.get("logprobs") is None else frozenset({"logprobs"}),
         wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,

@@ -29,6 +29,7 @@ _ASKED = ("input", "prompt", "query", "documents")
 """Where these endpoints have their text."""
 _MOST_FIELD = 64 * 2**10
 """Bytes of a form's field that is looked at."""
+_MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +60,7 @@ class Endpoint:
             controls=replace(controls, cache=cache, untouched=True),
             headers={**kept, b"content-type": content_type or b"application/json"},
             path=self.path,
+            parallel=_images(fields.get("n")) if self.path.startswith("/images/") else 1,
             one_context=False,
             one_model=True,
         )
@@ -88,6 +90,13 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
         if not part.file and part.end - part.start <= _MOST_FIELD:
             found[part.name] = body[part.start : part.end].decode("utf-8", "replace")
     return found
+
+
+def _images(value: Any) -> int:
+    """How many are asked for; a form says it in digits. What no server understands is left to it to refuse."""
+    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        value = int(value)
+    return value if type(value) is int and value > 1 else 1
 
 
 def _text(value: Any) -> str:

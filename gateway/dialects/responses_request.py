@@ -7,9 +7,11 @@ from typing import Any
 
 import orjson
 
+from gateway.dialects.asides import has_asides, in_parts
 from gateway.dialects.chat_request import FORWARDED, load_object
 from gateway.dialects.chat_turns import needed_by, read_parts
 from gateway.dialects.fields import Wanted, check, read_model
+from gateway.dialects.output_limits import foreign_answers, longest
 from gateway.domain.attachment import FILE_PARTS
 from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
@@ -23,6 +25,10 @@ DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
 """What was looked for; what was found stands in the items after it."""
 _TEXTS = frozenset({"input_text", "output_text"})
+_OF_MESSAGES = frozenset({"content"})
+_OF_CUSTOM_CALLS = frozenset({"input"})
+_OF_DECLARATIONS = frozenset({"tools"})
+_OF_RESULTS = frozenset({"output"})
 
 _ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 _ELSEWHERE = {
@@ -47,12 +53,13 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
         model=model,
         turns=turns,
         stream=stream,
-        max_output_tokens=fields.get("max_output_tokens"),
+        max_output_tokens=longest(fields, "openai_responses"),
         temperature=fields.get("temperature"),
         needs=read_needs(fields, turns),
         wants_usage=stream,
         controls=controls,
         headers={name: headers[name] for name in headers if name in FORWARDED},
+        parallel=foreign_answers(fields),
     )
 
 
@@ -109,11 +116,18 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
         given = []
     elif type(given) is not list or not (given or continues):
         raise BadRequest("input must be a string or an array with at least one item.", param="input")
+    untold = False
     for index, item in enumerate(given):
         turn = _turn(index, item)
-        if turn is not None:
-            turns.append(turn)
-    return turns or [Turn(INSTRUCTIONS, "user", "")]
+        if turn is None:
+            untold = True
+            continue
+        turn.asides = turn.asides or untold
+        untold = False
+        turns.append(turn)
+    if untold and turns:
+        turns[-1].asides = True
+    return turns or [Turn(INSTRUCTIONS, "user", "", asides=untold)]
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
@@ -137,21 +151,23 @@ def _turn(index: int, item: Any) -> Turn | None:
     if kind in CALLS:
         _need_text(item, where, "call_id", "name", "arguments" if kind == "function_call" else "input")
         said = item["input"] if kind == "custom_tool_call" else ""  # arguments are counted as the call's
-        return Turn(index, "assistant", said, calls=(item["call_id"],))
+        asides = kind == "custom_tool_call" and has_asides(item, _OF_CUSTOM_CALLS)
+        return Turn(index, "assistant", said, calls=(item["call_id"],), asides=asides)
     if kind in RESULTS:
         _need_text(item, where, "call_id")
         text, images, files = _parts(item.get("output"), f"{where}.output")
-        return Turn(index, "tool", text, results=(item["call_id"],), images=images, files=files)
+        asides = has_asides(item, _OF_RESULTS) or in_parts(item.get("output"), _TEXTS, "input_image")
+        return Turn(index, "tool", text, (), (item["call_id"],), images, files, asides)
     if kind in DECLARATIONS:  # as the system's they are counted, and neither dropped nor shortened
         _check_tools(item.get("tools"), f"{where}.tools")
-        return Turn(index, "system", orjson.dumps(item["tools"]).decode())
+        return Turn(index, "system", orjson.dumps(item["tools"]).decode(), asides=has_asides(item, _OF_DECLARATIONS))
     if kind == "tool_search_call":
         return None
     call = item.get("call_id")
     ids = (call,) if type(call) is str else ()
     if kind.endswith("_output"):
-        return Turn(index, "tool", "", results=ids, files=_shown(item.get("output")))
-    return Turn(index, "assistant", "", calls=ids, files=int(kind == "image_generation_call"))
+        return Turn(index, "tool", "", results=ids, files=_shown(item.get("output")), asides=True)
+    return Turn(index, "assistant", "", calls=ids, files=int(kind == "image_generation_call"), asides=True)
 
 
 def _check_tools(tools: Any, where: str) -> None:
@@ -178,7 +194,8 @@ def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
 def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
     _need_text(item, where, "role")
     text, images, files = _parts(item.get("content"), f"{where}.content")
-    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images, files=files)
+    asides = has_asides(item, _OF_MESSAGES) or in_parts(item.get("content"), _TEXTS, "input_image")
+    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images, files=files, asides=asides)
 
 
 def _shown(output: Any) -> int:

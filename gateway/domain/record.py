@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gateway.domain.backend import Backend
@@ -15,7 +15,7 @@ from gateway.domain.request import DialectName
 from gateway.domain.route import Route
 from gateway.domain.strategy import Answered
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage, interrupted
+from gateway.domain.usage import Usage, interrupted, with_unseen
 
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]
@@ -96,12 +96,8 @@ class Attempt:
         reporter, self.reporter = self.reporter, None
         if self.usage is None:
             found = interrupted(reporter.reported if reporter else None, self.input_tokens, delivered)
-            unseen = self._unseen(time.time())
-            if self.pace is not None and self.pace.plain:
-                found = replace(found, output_tokens=max(found.output_tokens, unseen))
-            elif unseen > found.reasoning_tokens:
-                found = replace(found, reasoning_tokens=unseen)
-            self.usage = found
+            plain = self.pace is not None and self.pace.plain
+            self.usage = with_unseen(found, self._unseen(time.time()), self.most_output, plain=plain)
 
     def _unseen(self, now: float) -> int:
         """Tokens that the backend is expected to have generated before its text began."""
@@ -109,8 +105,7 @@ class Attempt:
             return 0
         if self.pace.plain and self.ended_at is not None:  # all of it came
             return 0
-        tokens = self.pace.tokens((self.spoke_at or now) - self.started_at)
-        return tokens if self.most_output is None else min(tokens, self.most_output)
+        return self.pace.tokens((self.spoke_at or now) - self.started_at)
 
     def bound(self, asked: int | None, answers: int, *, one_context: bool) -> None:
         """Set `most_output` for so many `answers`, each of `asked` tokens as far as the client limits it.

@@ -35,6 +35,8 @@ class Turn:
     images: int = 0
     files: int = 0
     """Documents, recordings and videos, and images of kinds that `images` leaves out."""
+    asides: bool = False
+    """Has it strings beside its text, calls and files, such as a name, a refusal or reasoning?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class CompletionRequest:
     """Of the whole input; written by the context room so that it is guessed once."""
     estimated_beside: int = 0
     """Of `estimated_tokens`: for images and attachments."""
+    asides: Mapping[int, int] | None = None
+    """Index of a turn → bytes of the strings that `Turn.asides` tells of; written by the context room."""
     attachments: list[Attachment] | None = None
     """What `Turn.files` counts; written by the context room, which opens it once."""
     query: bytes = b""

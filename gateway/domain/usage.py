@@ -66,3 +66,17 @@ def interrupted(reported: Usage | None, input_tokens: int, delivered: int) -> Us
         output_tokens=reported.output_tokens + missing,
         estimated=True,
     )
+
+
+def with_unseen(usage: Usage, unseen: int, most: int | None, *, plain: bool) -> Usage:
+    """`usage` of an attempt that ended early, with the `unseen` tokens that it is expected to have had.
+
+    Of a `plain` answer these are all of it, of a stream what preceded its text. They never bring the output, with what
+    was seen, above the `most` that the call could have.
+    """
+    seen = usage.all_output - (usage.output_tokens if plain else usage.reasoning_tokens)
+    if most is not None:
+        unseen = min(unseen, max(0, most - seen))
+    if plain:
+        return replace(usage, output_tokens=max(usage.output_tokens, unseen))
+    return replace(usage, reasoning_tokens=max(usage.reasoning_tokens, unseen))

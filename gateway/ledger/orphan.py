@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
-from gateway.domain.usage import Usage, interrupted
+from gateway.domain.usage import Usage, interrupted, with_unseen
 from gateway.ledger.applied import price_of
 from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
@@ -64,12 +64,7 @@ def orphan(
     silent_until = mark.spoke_at if mark is not None and delivered else ended_at
     if known is not None and silent_until is not None:
         unseen = int((known.hidden if opened.get("stream") else known.plain) * max(0.0, silent_until - called_at))
-        most = entry.get("cap", known.most)
-        unseen = unseen if most is None else min(unseen, most)
-        if opened.get("stream"):
-            usage = replace(usage, reasoning_tokens=unseen)
-        else:
-            usage = replace(usage, output_tokens=max(unseen, usage.output_tokens))
+        usage = with_unseen(usage, unseen, entry.get("cap", known.most), plain=not opened.get("stream"))
     if "prices" in entry:
         cost = price_of(entry["prices"]).cost(usage)
     elif "pico" in entry:

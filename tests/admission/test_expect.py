@@ -39,3 +39,10 @@ def test_tokens_of_several_answers_are_shared_among_them() -> None:
     for _ in range(60):
         known.of("search", "small").learn(100, Usage(100, output_tokens=400), 4)
     assert known.of("search", "small").output_tokens == 100
+
+
+def test_a_little_that_is_attached_does_not_make_text_cheaper() -> None:
+    known = Expectations().of("search", "small")
+    for _ in range(80):
+        known.learn(100, Usage(300, output_tokens=5), 1)
+    assert known.input_tokens(1010, "document", attached=10) >= 3010

@@ -66,7 +66,7 @@ def test_what_the_gateway_acts_on_is_read() -> None:
     assert request.turns == [
         Turn(-1, "system", "Be\nbrief."),
         Turn(0, "user", "Look:", images=1),
-        Turn(1, "assistant", "", calls=("t1", "t2")),
+        Turn(1, "assistant", "", calls=("t1", "t2"), asides=True),
         Turn(2, "tool", "17\n18", results=("t1", "t2")),
         Turn(3, "user", "And?", results=("t3",)),
         Turn(4, "user", "?"),

@@ -157,6 +157,15 @@ def test_an_orphan_of_a_plain_answer_is_billed_for_what_was_generated_of_it(line
     assert (row.input_tokens, row.output_tokens, row.reasoning_tokens) == (10, tokens, 0)
 
 
+def test_an_orphans_text_and_what_came_unseen_before_it_are_no_more_together_than_it_could_have() -> None:
+    entry = record(stream=True)
+    attempt = begin(entry, SIMULATED)
+    opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
+    mark = Mark(None, 20, 23 * 200 + 20 * 4, opened["at"] + 1.5)
+    row = orphan(opened, {"tokens": 10, "cap": 50}, mark, None, KNOWN, opened["at"] + 2.5)
+    assert (row.output_tokens, row.reasoning_tokens) == (20, 30)
+
+
 def test_an_orphans_text_is_told_from_its_wire_format_by_what_its_backend_sends_beside_text() -> None:
     entry = record(stream=True)
     attempt = begin(entry, SIMULATED)

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.request import CompletionRequest
-from gateway.errors import BudgetExhausted
+from gateway.errors import BadRequest, BudgetExhausted
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from tests.fakes.house import House, backend, opened_house, tenant
@@ -24,6 +24,12 @@ LONG = "word " * 10_000
 POOR: dict[str, Any] = {"cache": {"enabled": False}, "budget": {"limit_usd": "0.03", "window": "day"}}
 SHORT: dict[str, Any] = {"max_tokens": 20}
 CHAT = "/v1/chat/completions"
+OWN = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+FOREIGN = (
+    *("n_predict", "num_predict", "max_new_tokens", "max_gen_len", "max_length", "max_tokens_to_sample"),
+    *("min_tokens", "min_new_tokens", "min_length"),
+)
+HOLDERS = ("options", "parameters", "sampling_params", "generation_config", "extra_body")
 
 
 def price(**written: int) -> PriceEntry:
@@ -91,6 +97,20 @@ async def test_a_prompt_that_nobody_asked_anthropic_to_keep_is_held_for_as_input
         (CHAT, {"max_tokens": 1500, "n_cmpl": 4}),
         ("/v1/completions", {"max_tokens": 10, "n_predict": 9000}),
         ("/v1/completions", {"max_tokens": 1500, "n_cmpl": 4}),
+        ("/v1/completions", {"max_completion_tokens": 10}),
+        *((CHAT, {"max_tokens": 10, name: 9000}) for name in FOREIGN),
+        *((CHAT, {"max_tokens": 10, name: -1}) for name in FOREIGN if not name.startswith("min")),
+        *((CHAT, {"max_tokens": 10, name: "9000"}) for name in FOREIGN),
+        *((CHAT, {"max_tokens": 10, name: {"num_predict": 9000}}) for name in HOLDERS),
+        ("/v1/completions", {"max_tokens": 10, "options": {"num_predict": 9000}}),
+        ("/v1/messages", {"model": "hour", "max_tokens": 10, "options": {"num_predict": 9000}}),
+        ("/v1/messages", {"model": "hour", "max_tokens": 10, "n_predict": -1}),
+        ("/v1/responses", {"max_output_tokens": 10, "n_predict": 9000}),
+        ("/v1/responses", {"max_output_tokens": 10, "max_tokens": 9000}),
+        ("/v1/responses", {"max_output_tokens": 1500, "n": 4}),
+        (CHAT, {"max_tokens": 1500, "num_beams": 4}),
+        (CHAT, {"max_tokens": 1500, "use_beam_search": True, "n": 4}),
+        (CHAT, {"max_tokens": 1500, "options": {"n": 4}}),
     ],
     ids=str,
 )
@@ -100,10 +120,31 @@ async def test_whichever_limit_a_server_obeys_its_answers_cost_no_more_than_is_l
     house.provider.script(Reply(tokens=5))
     await house.read(asked(path, **fields), tenant(**POOR))
     sent = orjson.loads(house.provider.exchanges[0].body)
-    limits = [sent[name] for name in ("max_tokens", "max_completion_tokens", "n_predict") if name in sent]
-    answers = max(sent.get(name, 1) for name in ("n", "best_of", "n_cmpl"))
-    assert 10 < max(limits) * answers <= 3000
-    assert min(limits) > 0
+    held = [sent, *(sent[name] for name in HOLDERS if name in sent)]
+    limits = [fields[name] for fields in held for name in (*OWN, *FOREIGN) if name in fields]
+    answers = max(fields.get(name, 1) for fields in held for name in ("n", "best_of", "n_cmpl", "num_beams"))
+    assert 10 <= max(limits) * answers <= 3000
+    assert min(limits) >= 0
+    told = [sent[name] for name in OWN if name in sent]
+    assert not told or min(told) > 0
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions", "/v1/responses", "/v1/messages"])
+async def test_where_all_of_it_is_paid_for_limits_of_any_name_go_out_as_they_came(house: House, path: str) -> None:
+    own = {"max_output_tokens": 10} if path == "/v1/responses" else {"max_tokens": 10}
+    given = {**own, "n_predict": -1, "min_tokens": 9000, "options": {"num_predict": 9000, "n": 2}}
+    request = asked(path, **given, **({"model": "hour"} if path == "/v1/messages" else {}))
+    await house.read(request, tenant(cache={"enabled": False}, budget={"limit_usd": "500", "window": "day"}))
+    sent = house.provider.last.json
+    assert {name: sent[name] for name in given} == given
+
+
+@pytest.mark.parametrize(
+    "given", [{"num_beams": 1000}, {"options": {"n": "4"}}, {"extra_body": {"best_of": 0}}], ids=str
+)
+async def test_a_number_of_answers_that_nobody_can_hold_for_is_refused(given: dict[str, Any]) -> None:
+    with pytest.raises(BadRequest):
+        asked(CHAT, **given)
 
 
 async def test_a_whole_answer_within_the_larger_limit_is_paid_for_before_it_is_asked_for(house: House) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import dataclass
+from math import ceil
 
 from gateway.context.attachments.find import find
 from gateway.context.attachments.vendors import IMAGE_TOKENS, OTHER, Vendor, vendor_of
-from gateway.context.attachments.weigh import known, most, usual
+from gateway.context.attachments.weigh import TEXT_BYTES_PER_TOKEN, USUAL_TEXT_BYTES, known, most, usual
 from gateway.domain.attachment import Attachment, AttachmentKind
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
@@ -86,6 +87,9 @@ def beside(request: CompletionRequest, attachments: list[Attachment], backend: B
         for turn in request.turns
         if turn.images
     ]
+    for turn, size in (request.asides or {}).items():
+        told = min(ceil(size / TEXT_BYTES_PER_TOKEN), window)
+        parts.append(_Part(turn, "document", told, min(ceil(size / USUAL_TEXT_BYTES), told), 0, 0))
     for each in attachments:
         expected = min(usual(each, vendor), most(each, vendor, window))
         room = expected if known(each) else 0

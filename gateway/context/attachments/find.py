@@ -35,8 +35,7 @@ def find(request: CompletionRequest) -> list[Attachment]:
     for turn in request.turns:
         if turn.files and turn.index >= 0:
             if messages is None:
-                body = request.body
-                messages = body["messages" if "messages" in body else "input"]
+                messages = request.body[request.input_field]
             found.extend(_in_message(messages[turn.index], turn.index))
     return found
 

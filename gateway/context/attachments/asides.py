@@ -1,0 +1,129 @@
+"""Strings of a conversation that are neither text, calls nor files: names, refusals, reasoning, items of hosted tools.
+
+Which of them a model is told is its provider's affair, so a budget holds for all of them; no room in a window is kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL, SHOWN_PARTS
+from gateway.domain.request import CompletionRequest, Turn
+
+_SEALED = frozenset({"encrypted_content", "signature", "thought_signature", "data"})
+"""Keys of what only a provider can read: base64 of what it encrypted."""
+_CONTENT = frozenset({"content", "output"})
+_HOLDERS = frozenset({"tool_result", "search_result"})
+"""Parts whose content are parts again."""
+_STAYS = -1
+"""No turn has this index that could be dropped."""
+
+
+def asides(request: CompletionRequest) -> dict[int, int]:
+    """Index of a turn → bytes of such strings; of those of `_STAYS` that no turn takes along."""
+    found: dict[int, int] = {}
+    given = request.body.get(request.input_field)
+    shown = SHOWN_PARTS.get(request.dialect, "")
+    turns = request.turns
+    begins = 0
+    for place, turn in enumerate(turns):
+        if turn.asides:
+            ends = turn.index + 1 if place + 1 < len(turns) or type(given) is not list else len(given)
+            for index, message in _messages(request, given, turn, begins, ends):
+                if size := _beside(message, turn if index == turn.index else None, shown):
+                    owner = turn.index if index == turn.index or _goes_along(message, index < turn.index) else _STAYS
+                    found[owner] = found.get(owner, 0) + size
+        begins = turn.index + 1
+    return found
+
+
+def _messages(
+    request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The message of a turn, and items that are no turns before it and, of the last one, after it."""
+    if turn.index < 0 and request.dialect == "anthropic_messages":
+        yield turn.index, {"content": request.body.get("system")}
+    if type(given) is list:
+        for index in range(begins, ends):
+            yield index, given[index]
+
+
+def _goes_along(item: Mapping[str, Any], before: bool) -> bool:
+    """Is it dropped with the turn after it?"""
+    return before and item.get("type") == "reasoning"
+
+
+def _beside(message: dict[str, Any], turn: Turn | None, shown: str) -> int:
+    """Bytes of all its strings without those that are counted with `turn`."""
+    found = _bytes(message, _elsewhere(message), shown)
+    if turn is not None:
+        found -= _size(turn.text)
+        if turn.calls:
+            found -= _bytes(made(message))
+    return max(0, found)
+
+
+def _elsewhere(message: dict[str, Any]) -> str:
+    """The field that is counted as an attachment, whatever it holds."""
+    if message.get("type") == "image_generation_call":
+        return "result"
+    return "audio" if type(message.get("audio")) is dict else ""
+
+
+def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
+    """Of all strings in `value`, its keys that are too long for names included, and without labels.
+
+    `without`: a field of `value` to pass over. `shown`: `value` is a message, and images of this type among its parts
+    are not counted, nor are files.
+    """
+    total = 0
+    waiting: list[tuple[Any, bool]] = [(value, False)]
+    while waiting:
+        holder, is_part = waiting.pop()
+        if type(holder) is list:
+            holder = dict(enumerate(holder))
+        elif is_part and ((kind := holder.get("type")) == shown or (type(kind) is str and kind in FILE_PARTS)):
+            total += _size(_text_of(holder))
+            continue
+        of_parts = shown is not None and (holder is value or (is_part and holder.get("type") in _HOLDERS))
+        for name, held in holder.items():
+            if without and name == without and holder is value:
+                continue
+            if type(held) is str:
+                total += _of_field(name, held)
+            elif type(held) is dict or type(held) is list:
+                waiting.append((held, is_part if type(name) is int else of_parts and name in _CONTENT))
+            if type(name) is str and len(name) > MOST_LABEL:
+                total += _size(name)
+    return total
+
+
+def _text_of(part: dict[str, Any]) -> str:
+    """What of an image or a file is the turn's text."""
+    source = part.get("source")
+    text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
+    return text if type(text) is str else ""
+
+
+def _of_field(name: str | int, text: str) -> int:
+    if name in LABELS and len(text) <= MOST_LABEL:
+        return 0
+    if name in _SEALED and text.isascii() and " " not in text:
+        return len(text) * 3 // 4
+    return _size(text)
+
+
+def _size(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+
+
+def made(message: dict[str, Any]) -> Any:
+    """The calls in a message that makes some, as they are counted."""
+    if message.get("type") == "function_call":
+        return message
+    calls, content = message.get("tool_calls"), message.get("content")
+    if type(calls) is list and calls:
+        return calls
+    parts = content if type(content) is list else ()
+    return [part for part in parts if type(part) is dict and part.get("type") == "tool_use"]

@@ -1,0 +1,146 @@
+"""What stands in a conversation beside text, calls and files is held for, because a provider may bill it as input."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest
+from gateway.errors import BudgetExhausted
+from gateway.state.connection import State
+from gateway.state.sql import Database
+from tests.fakes.house import House, backend, opened_house, tenant
+from tests.fakes.provider import Provider
+from tests.money.reporting import asked
+
+LONG = "word " * 10_000
+"""Some 10,000 tokens, which cost 0.01 USD."""
+SEALED = "gAAAAABo" * 6250
+CHAT, RESPONSES, MESSAGES, COMPLETIONS = "/v1/chat/completions", "/v1/responses", "/v1/messages", "/v1/completions"
+USER = {"role": "user", "content": "hello there"}
+POOR = tenant(cache={"enabled": False}, budget={"limit_usd": "0.005", "window": "day"})
+
+
+def more(provider: Provider) -> tuple[Backend, ...]:
+    return (backend(provider, "claude", kind="anthropic", window_tokens=None),)
+
+
+@pytest.fixture
+async def house(state: State, database: Database, tmp_path: Path) -> AsyncIterator[House]:
+    async with opened_house(state, database, tmp_path, more=more, window_tokens=None) as opened:
+        yield opened
+
+
+def said(**fields: Any) -> CompletionRequest:
+    return asked(CHAT, max_tokens=20, messages=[{"role": "assistant", "content": "a", **fields}, USER])
+
+
+def parts(*content: dict[str, Any]) -> CompletionRequest:
+    return asked(CHAT, max_tokens=20, messages=[{"role": "user", "content": [{"type": "text", "text": "a"}, *content]}])
+
+
+def items(*given: dict[str, Any]) -> CompletionRequest:
+    return asked(RESPONSES, max_output_tokens=20, input=list(given))
+
+
+def blocks(*content: dict[str, Any], **fields: Any) -> CompletionRequest:
+    messages = [USER, {"role": "assistant", "content": [*content, {"type": "text", "text": "a"}], **fields}, USER]
+    return asked(MESSAGES, model="claude", max_tokens=20, messages=messages)
+
+
+RESULT = {"type": "tool_result", "tool_use_id": "t"}
+CALL: dict[str, Any] = {"type": "function", "function": {"name": "f", "arguments": LONG}}
+BESIDE: dict[str, CompletionRequest] = {
+    "a name": said(name=LONG),
+    "reasoning": said(reasoning_content=LONG),
+    "reasoning with details": said(reasoning_details=[{"type": "reasoning.text", "text": LONG}]),
+    "reasoning in disguise": said(reasoning_details=[{"type": "file", "text": LONG}]),
+    "a message in disguise": said(reasoning_content=LONG, type="image_url"),
+    "a refusal": said(refusal=LONG),
+    "a call in the old way": said(function_call={"name": "f", "arguments": LONG}),
+    "a call without an id": said(tool_calls=[CALL]),
+    "no text but reasoning": said(content=None, reasoning_content="é" * 9000),
+    "a long key": said(more={LONG: 1}),
+    "a long role": said(role=LONG),
+    "a long role alone": asked(CHAT, max_tokens=20, messages=[{"role": LONG, "content": "a"}]),
+    "a long role of an item": items({"role": LONG, "content": "a"}),
+    "a long role at Anthropic": asked(MESSAGES, model="claude", max_tokens=20, messages=[{**USER, "role": LONG}]),
+    "a part of thoughts": parts({"type": "thinking", "thinking": LONG}),
+    "a note beside a text": parts({"type": "text", "text": "a", "note": LONG}),
+    "a summary": items({"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": LONG}]}, USER),
+    "sealed reasoning": items({"type": "reasoning", "id": "r", "summary": [], "encrypted_content": SEALED}, USER),
+    "reasoning that nothing follows": items(USER, {"type": "reasoning", "id": "r", "encrypted_content": SEALED}),
+    "reasoning alone": items({"type": "reasoning", "id": "r", "encrypted_content": SEALED}),
+    "compaction": items({"type": "compaction", "id": "c", "encrypted_content": SEALED}, USER),
+    "a search": items({"type": "tool_search_call", "call_id": "s", "arguments": {"query": LONG}}, USER),
+    "what a server's tool said": items(
+        {"type": "mcp_call", "id": "m", "name": "f", "arguments": "{}", "output": LONG}, USER
+    ),
+    "what a shell said": items({"type": "shell_call_output", "call_id": "s", "output": LONG}, USER),
+    "a custom call's name": items({"type": "custom_tool_call", "call_id": "a", "name": LONG, "input": ""}, USER),
+    "calls under another field": asked(
+        RESPONSES,
+        max_output_tokens=20,
+        input=[{"type": "function_call", "call_id": "a", "name": "f", "arguments": LONG}, USER],
+        messages=[{}, {}],
+    ),
+    "thoughts": blocks({"type": "thinking", "thinking": LONG, "signature": ""}),
+    "signed thoughts": blocks({"type": "thinking", "thinking": "", "signature": SEALED}),
+    "redacted thoughts": blocks({"type": "redacted_thinking", "data": SEALED}),
+    "a source": blocks({**RESULT, "content": [{"type": "search_result", "source": LONG, "title": "t", "content": []}]}),
+    "a server's call": blocks({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": LONG}}),
+    "calls in another dialect's words": blocks(
+        {"type": "tool_use", "id": "t", "name": "f", "input": {"a": LONG}}, tool_calls=[{"id": "t"}]
+    ),
+    "a suffix": asked(COMPLETIONS, max_tokens=20, suffix=LONG),
+}
+
+
+@pytest.mark.parametrize("what", BESIDE)
+async def test_what_stands_beside_text_is_held_for(house: House, what: str) -> None:
+    with pytest.raises(BudgetExhausted):
+        await house.read(BESIDE[what], POOR)
+    assert not house.provider.exchanges
+
+
+HARMLESS: dict[str, CompletionRequest] = {
+    "a name": said(name="ann"),
+    "reasoning": said(reasoning_content="First I say hello."),
+    "empty fields": said(refusal=None, annotations=[], function_call=None, audio=None),
+    "reasoning items": items({"type": "reasoning", "id": "rs_" + "a" * 48, "summary": []}, USER),
+}
+
+
+@pytest.mark.parametrize("what", HARMLESS)
+async def test_a_little_beside_text_changes_nothing(house: House, what: str) -> None:
+    await house.read(HARMLESS[what], POOR)
+    assert len(house.provider.exchanges) == 1
+
+
+async def test_what_goes_with_a_turn_that_is_left_out_is_not_held_for(
+    state: State, database: Database, tmp_path: Path
+) -> None:
+    old = {"role": "user", "content": LONG, "name": LONG}
+    async with opened_house(state, database, tmp_path, window_tokens=8000) as house:
+        with pytest.raises(BudgetExhausted):
+            await house.read(asked(CHAT, max_tokens=20, messages=[{**old, "content": "a"}, *2 * [USER]]), POOR)
+        answer = {"role": "assistant", "content": "a"}
+        await house.read(asked(CHAT, max_tokens=20, messages=[old, answer, USER]), POOR)
+        assert [message["content"] for message in house.provider.last.json["messages"]] == ["hello there"]
+
+
+async def test_an_answer_may_fill_the_window_beside_what_its_provider_may_not_count(
+    state: State, database: Database, tmp_path: Path
+) -> None:
+    """7,000 tokens of reasoning that the provider leaves out make no room for a shorter answer only."""
+    async with opened_house(state, database, tmp_path, window_tokens=8000) as house:
+        fields: dict[str, Any] = {"reasoning_content": "word " * 2800}
+        messages = [{"role": "assistant", "content": "a", **fields}, USER]
+        poor = tenant(cache={"enabled": False}, budget={"limit_usd": "0.05", "window": "day"})
+        await house.read(asked(CHAT, messages=messages), poor)
+        told = house.provider.last.json
+        assert 0 < told.get("max_tokens", 8000) * 10 / 1e6 <= 0.05
