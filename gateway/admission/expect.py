@@ -78,7 +78,8 @@ class Expectation:
 
     def input_tokens(self, counted: int, kind: str = "text", attached: int = 0) -> int:
         """What the backend will count where we counted `counted`, of them `attached` that are no text."""
-        text = min(self._ratio.value, MOST_INPUT_RATIO)
+        # never below what was counted: fields that a backend leaves out say nothing of the next request's text
+        text = max(1.0, min(self._ratio.value, MOST_INPUT_RATIO))
         if kind == "text":
             return int(counted * text) + 1
         known = self._ratios.get(kind)

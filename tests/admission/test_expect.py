@@ -46,3 +46,10 @@ def test_a_little_that_is_attached_does_not_make_text_cheaper() -> None:
     for _ in range(80):
         known.learn(100, Usage(300, output_tokens=5), 1)
     assert known.input_tokens(1010, "document", attached=10) >= 3010
+
+
+def test_input_that_a_backend_left_out_does_not_make_that_of_others_cheaper() -> None:
+    known = Expectations().of("search", "small")
+    for _ in range(200):
+        known.learn(20_000, Usage(10, output_tokens=5), 1)
+    assert known.input_tokens(20_000) >= 20_000
