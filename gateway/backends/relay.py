@@ -143,7 +143,7 @@ class Relayed:
     def _whole(self) -> None:
         reader, attempt = self._reader, self.attempt
         self.ending, self.finish, self.complete = reader.ending, reader.finish, True
-        attempt.usage, attempt.confidence = self._usage(), reader.confidence
+        attempt.usage, attempt.confidence = self._usage(), self.confidence
         if attempt.usage is not None:
             attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
@@ -180,13 +180,22 @@ class Relayed:
     @property
     def confidence(self) -> float | None:
         """Of what has come so far."""
-        return self._reader.confidence
+        try:
+            return self._reader.confidence
+        except MISREAD:
+            return None
 
     def completion(self) -> bytes | None:
-        return self._reader.completion() if self.complete else None
+        try:
+            return self._reader.completion() if self.complete else None
+        except MISREAD:
+            return None
 
     def delivered_text(self) -> str:
-        return self._reader.delivered_text()
+        try:
+            return self._reader.delivered_text()
+        except MISREAD:
+            return ""
 
     def delivered_characters(self) -> int:
         return self._reader.delivered_characters()

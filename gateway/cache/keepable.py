@@ -10,6 +10,7 @@ from gateway.domain.answer import Answer
 from gateway.domain.record import Attempt, Record
 from gateway.domain.refusal import declines
 from gateway.domain.request import DialectName
+from gateway.errors import BackendGarbage
 
 _CLEAN = frozenset({"stop", "length"})
 
@@ -30,7 +31,7 @@ def keepable(answer: Answer, dialect: DialectName) -> bytes | None:
     try:
         choices = answer.choices or DIALECTS[dialect].choices(orjson.loads(completion))
         message = choices[0]["message"]
-    except (orjson.JSONDecodeError, LookupError, TypeError):
+    except (orjson.JSONDecodeError, LookupError, TypeError, BackendGarbage):
         return None
     if len(choices) != 1 or message.get("tool_calls") or message.get("function_call") or message.get("refusal"):
         return None

@@ -32,7 +32,11 @@ def probability(choices: Iterable[dict[str, Any]]) -> float | None:
         logprob
         for choice in choices
         if type(choice.get("logprobs")) is dict
-        for logprob in choice["logprobs"].get("token_logprobs") or ()
+        for logprob in _listed(choice["logprobs"].get("token_logprobs"))
         if type(logprob) in (int, float)
     ]
     return sum(math.exp(min(logprob, 0.0)) for logprob in found) / len(found) if found else None
+
+
+def _listed(value: object) -> list[Any]:
+    return value if type(value) is list else []

@@ -138,7 +138,7 @@ class _Block:
         told = begun.get("name") if begun.get("type") == "tool_use" else begun.get("text") or begun.get("thinking")
         if type(told) is not str or not told:
             return said
-        return f"{told}\n{said}".rstrip("\n") if begun["type"] == "tool_use" else told + said
+        return f"{told}\n{said}".rstrip("\n") if begun.get("type") == "tool_use" else told + said
 
     def whole(self) -> dict[str, Any]:
         """Raises JSONDecodeError when the input of a call is no JSON."""

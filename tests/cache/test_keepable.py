@@ -64,3 +64,7 @@ def test_nor_one_that_should_have_been_escalated() -> None:
     assert not doubtful(seen, attempt)
     seen.weak = True
     assert doubtful(seen, attempt)
+
+
+def test_what_is_no_message_in_its_dialect_is_not_kept() -> None:
+    assert keepable(Given(orjson.dumps({"content": "no list"})), "anthropic_messages") is None

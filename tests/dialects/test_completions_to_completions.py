@@ -153,3 +153,9 @@ def test_a_long_uniform_stream_is_not_parsed_event_by_event() -> None:
     assert read(reader, [*told, said("", "stop") + DONE]) == b"".join(told) + said("", "stop")
     assert reader.chunks == 501
     assert reader.delivered_text() == "".join(f"{number} " for number in range(500))
+
+
+@pytest.mark.parametrize("logprobs", [{"token_logprobs": 0.5}, {"token_logprobs": {"a": 1}}, 7])
+def test_log_probabilities_of_a_wrong_type_tell_nothing(logprobs: Any) -> None:
+    body = orjson.dumps({"choices": [{"text": "a", "index": 0, "finish_reason": "stop", "logprobs": logprobs}]})
+    assert wire.plain(completions(logprobs=1), body).confidence is None

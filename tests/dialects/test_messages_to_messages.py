@@ -337,3 +337,10 @@ def test_a_refusal_keeps_the_backends_words() -> None:
     refused = wire.refusal(400, body, "claude")
     assert refused.message == "prompt is too long: 9 tokens > 5"
     assert refused.code == ContextTooLong.code
+
+
+def test_a_block_without_a_type_is_read_for_its_text() -> None:
+    stream = START + block(0, {"name": "n", "text": "Hi"}, {"type": "text_delta", "text": " there"}) + END + STOP
+    reader = wire.reader(asked(stream=True))
+    read(reader, [stream])
+    assert reader.delivered_text() == "Hi there"
