@@ -236,9 +236,8 @@ class Attempts:
         if (cap := errand.hold.output_limit) is not None:
             attempt.output_cap = cap
             record.note("output capped", backend=exchange.backend.name, tokens=cap)
-        if attempt.pace.hides:  # else nothing unseen is billed that would have to be bounded
-            request = errand.request
-            attempt.bound(request.max_output_tokens, request.parallel, one_context=request.one_context)
+        request = errand.request
+        attempt.bound(request.max_output_tokens, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)

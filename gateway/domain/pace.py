@@ -11,8 +11,12 @@ _EVERY = 16
 """Of plain answers, one in so many is learned from once the rate is known: they are many, and alike."""
 SILENT_EVENTS = 3
 """A stream has so many that carry no text: who speaks, why it ended, what was used."""
+BEGUN_EVENTS = 1
+"""Of them have come when text comes."""
 FIRST_FRAME_BYTES = 320.0
 """Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
+_ENOUGH_EVENTS = 32
+"""Of a stream under way tell how long an event is."""
 _LEAST_FRAME_BYTES = 40.0
 """No event of any dialect is shorter."""
 BYTES_PER_TOKEN = 4
@@ -21,7 +25,7 @@ BYTES_PER_TOKEN = 4
 class Pace:
     """Of one backend's streams, or of its plain answers, in one worker."""
 
-    __slots__ = ("frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
+    __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
         """`hides`: may tokens of its streams be generated that nobody sees? Those of plain answers always are."""
@@ -32,6 +36,9 @@ class Pace:
         """Mean deviation of that rate."""
         self.frame_bytes = FIRST_FRAME_BYTES
         """Of a streamed event beside its text."""
+        self._whole_seen = False
+        self._looked_at = 0
+        """Events of the stream under way that told it."""
         self.rest = 0
         """So many plain answers need not be learned from."""
 
@@ -55,7 +62,19 @@ class Pace:
         if frame < _LEAST_FRAME_BYTES and hidden:
             frame = _frame(tokens - hidden, events, stream_bytes)
         if frame >= _LEAST_FRAME_BYTES:
-            self.frame_bytes += (_WEIGHT if self.frame_bytes != FIRST_FRAME_BYTES else 1.0) * (frame - self.frame_bytes)
+            self.frame_bytes += (_WEIGHT if self._whole_seen else 1.0) * (frame - self.frame_bytes)
+            self._whole_seen = True
+
+    def wants_look(self, events: int) -> bool:
+        """Does a stream under way, after so many events with text, tell more about `frame_bytes` than is known?"""
+        return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
+
+    def look(self, characters: int, events: int, stream_bytes: int) -> None:
+        """A stream that has not ended has delivered so many `characters` in `events` with text."""
+        frame = (stream_bytes - characters) / (events + BEGUN_EVENTS)
+        self._looked_at = events
+        if frame >= _LEAST_FRAME_BYTES:
+            self.frame_bytes = frame
 
     def tokens(self, seconds: float) -> int:
         """Expected after so long unseen."""
@@ -71,7 +90,12 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
     return (stream_bytes - tokens * BYTES_PER_TOKEN) / (events + SILENT_EVENTS)
 
 
-def streamed_tokens(events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES) -> int:
-    """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text."""
-    text_bytes = stream_bytes - (events + SILENT_EVENTS) * frame_bytes
+def streamed_tokens(
+    events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, silent: int = SILENT_EVENTS
+) -> int:
+    """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text.
+
+    `silent`: events that came without text.
+    """
+    text_bytes = stream_bytes - (events + silent) * frame_bytes
     return max(events, int(text_bytes // BYTES_PER_TOKEN), 0)

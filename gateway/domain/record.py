@@ -39,6 +39,8 @@ class Reporter(Protocol):
         """The usage that the backend has reported so far, be it partial; None: nothing yet."""
         ...
 
+    def delivered_characters(self) -> int: ...
+
 
 @dataclass(slots=True, eq=False)
 class Attempt:
@@ -113,11 +115,27 @@ class Attempt:
         `one_context`: is the whole input in the window of each of them?
         """
         backend, cap = self.backend, self.output_cap
-        window = backend.window_tokens
-        if window is not None and one_context:
-            window = max(1, window - self.input_tokens)
-        limits = [limit for limit in (asked, cap, backend.max_output_tokens, window) if limit is not None]
-        self.most_output = min(limits) * answers if limits else None
+        most, known, window = asked, backend.max_output_tokens, backend.window_tokens
+        if cap is not None and (most is None or cap < most):
+            most = cap
+        if known is not None and (most is None or known < most):
+            most = known
+        if window is not None:
+            room = max(1, window - self.input_tokens) if one_context else window
+            if most is None or room < most:
+                most = room
+        self.most_output = None if most is None else most * answers
+
+    def look_at_pace(self) -> None:
+        """Of a stream under way, until a whole one of its backend has told more."""
+        pace, reporter = self.pace, self.reporter
+        if pace is None or reporter is None or not pace.wants_look(self.chunks):
+            return
+        try:
+            characters = reporter.delivered_characters()
+        except Exception:  # what a backend may send is without end, and this is an estimate
+            return
+        pace.look(characters, self.chunks, self.output_bytes)
 
     def learn_pace(self) -> None:
         """A whole answer's usage tells how fast the backend is when nothing is seen of it."""

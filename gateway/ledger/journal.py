@@ -283,7 +283,11 @@ class Journal:
     def _paces(self) -> dict[str, orphan.Known]:
         """By backend, of attempts that are open: these may be thousands, of a few backends."""
         found: dict[str, orphan.Known] = {}
-        different = {id(opened.attempt.pace): opened.attempt for opened in self._open.values()}
+        different: dict[int, Attempt] = {}
+        for opened in self._open.values():
+            attempt = opened.attempt
+            attempt.look_at_pace()
+            different[id(attempt.pace)] = attempt
         for attempt in different.values():
             backend, pace = attempt.backend, attempt.pace
             if pace is None:

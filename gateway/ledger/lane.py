@@ -135,7 +135,8 @@ class Lane:
         if "mark" in entry:
             self._marked_at = entry["mark"]
             for name, known in entry.get("paces", {}).items():
-                self._known[name] = Known(*known)
+                before, now = self._known.get(name), Known(*known)
+                self._known[name] = now if before is None else now.or_else(before)
             for id, chunks, output_bytes in entry["grown"]:
                 if id in self.open:
                     self._marks[id] = Mark(entry["mark"], chunks, output_bytes)

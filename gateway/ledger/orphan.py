@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
+from gateway.domain.pace import BEGUN_EVENTS, FIRST_FRAME_BYTES, SILENT_EVENTS, streamed_tokens
 from gateway.domain.usage import Usage, interrupted, with_unseen
 from gateway.ledger.applied import price_of
 from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
@@ -34,6 +34,11 @@ class Known(NamedTuple):
     most: int | None
     """Tokens of an answer."""
 
+    def or_else(self, before: Known) -> Known:
+        """What is not known yet, as a worker `before` knew it."""
+        frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
+        return Known(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
+
 
 def classes_of(usage: Usage) -> dict[str, Any]:
     """The classes that have tokens, by name, for a mark; empty where not even the input was counted."""
@@ -59,7 +64,12 @@ def orphan(
     """
     called_at = opened["at"] + opened.get("waited_ms", 0) / 1000
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes
-    delivered = 0 if mark is None else streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes)
+    delivered = 0
+    if mark is not None:
+        silent = BEGUN_EVENTS if mark.chunks else SILENT_EVENTS
+        delivered = streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes, silent=silent)
+        if (most := entry.get("cap")) is not None:
+            delivered = max(mark.chunks, min(delivered, most))
     usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None
     silent_until = mark.spoke_at if mark is not None and delivered else ended_at
     if known is not None and silent_until is not None:

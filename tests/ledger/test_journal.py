@@ -226,11 +226,11 @@ async def test_growing_streams_are_marked_in_one_line_and_resting_ones_are_not(d
     for attempt in attempts:
         books.open(attempt, entry)
     attempts[0].chunks, attempts[0].output_bytes = 4, 900
-    attempts[1].chunks, attempts[1].output_bytes = 7, 3300
+    attempts[1].chunks, attempts[1].output_bytes = 7, 2660
     await until(lambda: any("mark" in line for line in lines(directory)))
     (mark,) = [line for line in lines(directory) if "mark" in line]
-    assert mark["grown"] == [[attempts[0].id, 4, 900], [attempts[1].id, 7, 3300]]
-    attempts[0].chunks, attempts[0].output_bytes = 50, 17960
+    assert mark["grown"] == [[attempts[0].id, 4, 900], [attempts[1].id, 7, 2660]]
+    attempts[0].chunks, attempts[0].output_bytes = 50, 17320
     await until(lambda: sum("mark" in line for line in lines(directory)) == 2)
     _, orphans = read(directory)
     assert [orphan.output_tokens for orphan in orphans] == [250, 25, 0]

@@ -161,7 +161,7 @@ def test_an_orphans_text_and_what_came_unseen_before_it_are_no_more_together_tha
     entry = record(stream=True)
     attempt = begin(entry, SIMULATED)
     opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
-    mark = Mark(None, 20, 23 * 200 + 20 * 4, opened["at"] + 1.5)
+    mark = Mark(None, 20, 21 * 200 + 20 * 4, opened["at"] + 1.5)
     row = orphan(opened, {"tokens": 10, "cap": 50}, mark, None, KNOWN, opened["at"] + 2.5)
     assert (row.output_tokens, row.reasoning_tokens) == (20, 30)
 
@@ -170,6 +170,6 @@ def test_an_orphans_text_is_told_from_its_wire_format_by_what_its_backend_sends_
     entry = record(stream=True)
     attempt = begin(entry, SIMULATED)
     opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
-    mark = Mark(None, 10, 13 * 200 + 10 * 20 * 4)
+    mark = Mark(None, 10, 11 * 200 + 10 * 20 * 4)
     assert orphan(opened, {"tokens": 10}, mark, None, KNOWN).output_tokens == 200
     assert orphan(opened, {"tokens": 10}, mark, None, None).output_tokens < 200

@@ -1,0 +1,58 @@
+"""Streams of several tokens a chunk whose worker is killed before it has seen a whole stream of their backend."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.e2e.gateway_process import GatewayProcess, free_port
+from tests.money.metered import Metered, Script
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]
+
+CONFIG = """\
+backends:
+  - {{name: streaming, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: streaming, tier: large,
+      window_tokens: 64000, price: {{input: 1, output: 10}}}}
+local_model: {{enabled: false}}
+"""
+STREAMS = 12
+
+
+@pytest.mark.parametrize("per_chunk", [1, 5, 20])
+async def test_what_killed_streams_had_delivered_is_booked_and_hardly_more(tmp_path: Path, per_chunk: int) -> None:
+    port = free_port()
+    policies = {"killed": "cache: {enabled: false}\nbudget: {limit_usd: 5, window: day}\n"}
+    gateway = GatewayProcess(tmp_path / "home", CONFIG.format(port=port), policies, workers=3)
+    await asyncio.to_thread(gateway.start)
+    try:
+        async with Metered(port) as provider:
+            provider.script = Script(tokens=20_000, per_chunk=per_chunk, pace_s=0.02)
+            headers = {"authorization": f"Bearer {await gateway.key('killed')}"}
+            body = {"model": "streaming", "stream": True, "messages": [{"role": "user", "content": "count"}]}
+
+            async def ask() -> None:
+                async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
+                    with pytest.raises(httpx.HTTPError):
+                        await http.post("/v1/chat/completions", json=body)
+
+            asking = [asyncio.ensure_future(ask()) for _ in range(STREAMS)]
+            async with asyncio.timeout(30):
+                while provider.output_tokens < STREAMS * per_chunk * 60:  # marks tell how long events are
+                    await asyncio.sleep(0.05)
+            for worker in gateway.facts["workers"]:
+                os.kill(worker, signal.SIGKILL)
+            await asyncio.gather(*asking)
+            told = provider.output_tokens
+        async with asyncio.timeout(30):
+            while (total := (await asyncio.to_thread(gateway.usage, "killed"))["total"])["attempts"] < STREAMS:
+                await asyncio.sleep(0.2)
+        assert total["interrupted"] == STREAMS
+        assert told * 0.9 <= total["output_tokens"] <= told * 1.6  # a word is a token here, and 1.25 of the estimate's
+    finally:
+        await asyncio.to_thread(gateway.stop)
