@@ -166,7 +166,9 @@ class Rooms:
         self._exits.push_async_callback(self._tasks.aclose)
         if self.worker.fd is None:
             await self._migrate()
-        self.policies = await asyncio.to_thread(Policies, settings.policies, config.ceilings)
+        self.policies = await asyncio.to_thread(
+            Policies, settings.policies, config.ceilings, None if self.worker.fd is None else settings.paths.policies
+        )
         self.ring = KeyRing(self.database)
         self.tenants = Tenants(self.ring, self.policies, config.closed_to)
         self._tasks.spawn(self.ring.follow(), "keys")

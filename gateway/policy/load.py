@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.domain.policy import Policy
+from gateway.policy.kept import kept
 from gateway.policy.schema import above_ceilings, under_ceilings
 from gateway.policy.watch import LOOK_S, SUFFIXES, changes, dates
 from gateway.settings.files import ConfigError, load
@@ -119,14 +120,22 @@ def _fingerprint(policy: Policy) -> str:
 class Policies:
     """The set in force. `on_change` hears of every successful swap."""
 
-    def __init__(self, folders: Sequence[Path], ceilings: Ceilings) -> None:
+    def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
+        """`copies`: the folder with what was in force before, for files that are wrong now. Raises ConfigError without
+        it, naming every mistake in every file."""
         self._folders = tuple(folders)
         self._ceilings = ceilings
         self._listeners: list[Callable[[], None]] = []
         self._reloads = self._failures = 0
         self._dates = dates(folders)  # before they are read: what changes meanwhile is read again
-        self.current = load_policies(folders, ceilings)
-        self.problem = ""
+        self.current, problems = reload_policies(folders, ceilings, PolicySet())
+        if problems and copies is None:
+            raise ConfigError(problems)
+        if problems and copies is not None:
+            names = [path for path, _ in _files(folders, PolicySet(), [])]
+            self.current, problems = reload_policies(folders, ceilings, PolicySet(files=kept(copies, names)))
+            log.error("policy files are wrong, what was in force before stays so:\n%s", "\n".join(problems))
+        self.problem = "\n".join(problems)
         """Which files the last reload refused, and why; empty when none."""
 
     def on_change(self, listener: Callable[[], None]) -> None:

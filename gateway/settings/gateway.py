@@ -223,6 +223,11 @@ class Paths:
         return self.data / "valkey"
 
     @property
+    def policies(self) -> Path:
+        """Copies of the policy files in force, for workers that start while one is wrong."""
+        return self.data / "policies-in-force"
+
+    @property
     def socket(self) -> Path:
         return self.data / "valkey" / "valkey.sock"
 

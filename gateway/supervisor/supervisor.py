@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import orjson
 
 from gateway.domain.garbage import postponed, settle
 from gateway.domain.tasks import Tasks
+from gateway.policy.kept import keep
 from gateway.policy.load import Policies
 from gateway.settings.environment import define, variable
 from gateway.settings.files import ConfigError
@@ -34,8 +36,8 @@ from gateway.supervisor.state_server import StateServer
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
-POLICIES_S = 2.0
-"""Here only alerts read the policies; they look as seldom."""
+POLICIES_S = 1.0
+"""Here only alerts read the policies, and copies are made of them for workers that start beside a wrong file."""
 ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 """Numeric libraries would start a spinning thread per core in every worker; the operator may say otherwise."""
 
@@ -96,6 +98,7 @@ class Supervisor:
         lock = occupy(self._settings.paths)
         try:
             self._accepted.keep()
+            keep(self._settings.paths.policies, policies.current.files)
             self._figures = Figures(self._settings.paths.figures)
             self._socket = listen(self._host, self._port, STALE_S if self._runtime.left_behind() else 0.0)
             self._port = self._socket.getsockname()[1]
@@ -115,6 +118,7 @@ class Supervisor:
             await asyncio.gather(self._open_state(exits), books.open())
             self._prepare_model(exits)
             exits.push_async_callback(self._tasks.aclose)
+            policies.on_change(partial(self._keep_policies, policies))
             rolls = self._tasks.spawn(self._rolls(policies), "rolling restarts")
             exits.push_async_callback(self._end_workers)
             exits.callback(rolls.cancel)  # from here on nothing is started again
@@ -132,6 +136,10 @@ class Supervisor:
             self._announce("finishing open streams")
         if books.abandoned:
             self._leave_threads_behind()
+
+    def _keep_policies(self, policies: Policies) -> None:
+        work = asyncio.to_thread(keep, self._settings.paths.policies, policies.current.files)
+        self._tasks.spawn(work, "policies kept")
 
     def _leave_threads_behind(self) -> None:
         """One may wait for ever for a database that does not answer, and closing the loop would wait with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -176,3 +177,25 @@ async def test_sigterm_is_obeyed_while_a_policy_is_a_fifo(tmp_path: Path) -> Non
         await asyncio.to_thread(replace, process.folder / "mean.yaml", os.mkfifo)
         await until(lambda: "mean.yaml" in process.log)
         assert await asyncio.to_thread(process.stop) == 0
+
+
+@pytest.mark.parametrize("attack", ["an escaped NUL", "a FIFO", "many unknown keys"])
+async def test_a_worker_that_dies_beside_a_wrong_file_comes_back_with_what_was_in_force(
+    tmp_path: Path, attack: str
+) -> None:
+    teams = {"kind": "cache: {ttl: 5s}\n", "mean": "cache: {ttl: 6s}\n"}
+    with await asyncio.to_thread(GatewayProcess, tmp_path / "home", CONFIG, teams) as process:
+        admin = await process.key("kind", "--scope", "admin")
+        process.write_policy("mean", "cache: {ttl: 8s}\n")
+        await awaited(process, lambda: ttl(process, "mean", admin) == 8)
+        copies = process.home / "data" / "policies-in-force"
+        await until(lambda: any("ttl: 8s" in copy.read_text() for copy in copies.glob("*.yaml")), SEEN_S)
+        await asyncio.to_thread(replace, process.folder / "mean.yaml", ATTACKS[attack])
+        await awaited(process, lambda: "stale" in health(process))
+        (worker,) = process.facts["workers"]
+        os.kill(worker, signal.SIGKILL)
+        await awaited(process, lambda: process.facts["workers"] not in ([], [worker]))
+        await awaited(process, lambda: ttl(process, "mean", admin) == 8 and ttl(process, "kind", admin) == 5)
+        assert "stale" in health(process)
+        await asyncio.to_thread(replace, process.folder / "mean.yaml", written("team: mean\ncache: {ttl: 9s}\n"))
+        await awaited(process, lambda: ttl(process, "mean", admin) == 9 and health(process) == "ok")
