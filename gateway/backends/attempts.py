@@ -19,7 +19,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
-from gateway.domain.request import CompletionRequest
+from gateway.domain.request import CompletionRequest, most_asked
 from gateway.domain.route import ContextPlan
 from gateway.errors import (
     AllBackendsFailed,
@@ -236,9 +236,9 @@ class Attempts:
         if (cap := errand.hold.output_limit) is not None:
             attempt.output_cap = cap
             record.note("output capped", backend=exchange.backend.name, tokens=cap)
-        if attempt.pace.hides:  # else nothing unseen is billed that would have to be bounded
-            request = errand.request
-            attempt.bound(request.max_output_tokens, request.parallel, one_context=request.one_context)
+        request = errand.request
+        if attempt.pace.hides or request.dialect == "openai_other":  # else nothing unseen is billed
+            attempt.bound(most_asked(request), request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)
