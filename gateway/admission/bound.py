@@ -8,13 +8,10 @@ from gateway.admission.expect import Expectation
 from gateway.dialects import messages_models
 from gateway.domain.backend import Backend
 from gateway.domain.price import Price
-from gateway.domain.request import CompletionRequest
+from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072
 """Of an answer where neither the client, nor the backend, nor its window says: no model writes more today."""
-_MEDIA_MOST_TOKENS = 16_384
-"""Of one image, one speech or one transcript: the largest image in high quality has some 6,200 tokens, the longest
-speech (4,096 characters, about five minutes) some 6,300, a transcript at most 16,384."""
 _GENEROUS = 4
 """Times the learned quantile: an answer that is capped there is hardly ever cut."""
 _LEAST_GENEROUS_TOKENS = 1024
@@ -36,7 +33,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
         if request is not None and request.dialect == "openai_other":
-            most = _MEDIA_MOST_TOKENS
+            most = MEDIA_MOST_TOKENS
         elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
             most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:

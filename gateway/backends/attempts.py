@@ -19,7 +19,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
-from gateway.domain.request import CompletionRequest
+from gateway.domain.request import CompletionRequest, most_asked
 from gateway.domain.route import ContextPlan
 from gateway.errors import (
     AllBackendsFailed,
@@ -237,7 +237,8 @@ class Attempts:
             attempt.output_cap = cap
             record.note("output capped", backend=exchange.backend.name, tokens=cap)
         request = errand.request
-        attempt.bound(request.max_output_tokens, request.parallel, one_context=request.one_context)
+        asked = most_asked(request) if request.dialect == "openai_other" else request.max_output_tokens
+        attempt.bound(asked, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:
             errand.books.open(attempt, record)

@@ -113,3 +113,17 @@ class CompletionRequest:
             if turn.role == "user":
                 return turn.text
         return ""
+
+
+MEDIA_MOST_TOKENS = 16_384
+"""Of one image, one speech or one transcript: the largest image in high quality has some 6,200 tokens, the longest
+speech (4,096 characters, about five minutes) some 6,300, a transcript at most 16,384."""
+_SCORING = ("/moderations", "/rerank")
+"""Endpoints whose answers are scores: nothing is generated, so no output is billed."""
+
+
+def most_asked(request: CompletionRequest) -> int | None:
+    """Output tokens of one answer at most, by what is asked for; None: the request does not say."""
+    if request.dialect == "openai_other" and request.max_output_tokens is None:
+        return 0 if request.path in _SCORING else MEDIA_MOST_TOKENS
+    return request.max_output_tokens

@@ -8,7 +8,7 @@ import errno
 import logging
 import os
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +163,9 @@ class Journal:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
-        if terms is not None and (not usage.estimated or _countable(terms.price, usage, record)):
+        if usage.estimated and terms is not None and record.dialect in _UNTOLD:
+            attempt.usage = usage = _at_most(terms.price, usage, attempt)
+        if terms is not None and (not usage.estimated or _countable(terms.price, usage, attempt, record)):
             cost = terms.price.cost(usage)
             attempt.cost_pico = cost if cost < rows.MOST_PICO else rows.MOST_PICO
             if usage.service_tier or not terms.flat:
@@ -365,8 +367,19 @@ def _unavailable(reason: str) -> LedgerUnavailable:
     )
 
 
-def _countable(price: Price, usage: Usage, record: Record) -> bool:
-    """Of an estimated usage. False: sound or images came whose tokens nobody reported; a price per token then says
-    nothing of their cost."""
-    uncounted = record.dialect in _UNTOLD and usage.total > 0
-    return not uncounted or price.every_tier or not (price.output or price.audio or price.image)
+def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
+    """`usage` with the most output that the call was held for, where it came unreported and is charged per token."""
+    missing = (attempt.most_output or 0) - usage.all_output
+    if price.every_tier or not usage.total or missing <= 0:
+        return usage
+    if price.image is not None:
+        return replace(usage, image_tokens=usage.image_tokens + missing)
+    if price.audio is not None:
+        return replace(usage, audio_tokens=usage.audio_tokens + missing)
+    return replace(usage, output_tokens=usage.output_tokens + missing)
+
+
+def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
+    """Of an estimated usage. False: sound or images came whose tokens nobody reported and nothing bounds."""
+    unbounded = record.dialect in _UNTOLD and usage.total > 0 and attempt.most_output is None
+    return not unbounded or price.every_tier or not (price.output or price.audio or price.image)
