@@ -20,6 +20,10 @@ FLUSH_S = 0.25
 RECENT = 512
 MOST = 16
 """Written per flush: of a busy worker's requests a sample, those first that something befell."""
+A_SECOND = 12
+"""Written in the long run: an hour of them takes some 25 MiB of the state server …"""
+AT_ONCE = 256
+"""… and so many more after a quiet time."""
 FEW = 2
 """Records per flush up to which is also worked out what would have changed a decision: it takes a millisecond each."""
 _SLOT = slice(0, 13)
@@ -38,6 +42,7 @@ class Flights:
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
         self._eventful: list[Record] = []
+        self._allowance = float(AT_ONCE)
         self.dropped = 0
         """Records of which the others will see no more than the ledger's part."""
 
@@ -79,7 +84,9 @@ class Flights:
 
     async def flush(self) -> None:
         """Write what waits; what cannot be written is dropped, flight records are a convenience."""
-        batch = [*self._eventful, *self._decided][:MOST]
+        self._allowance = min(self._allowance + A_SECOND * FLUSH_S, AT_ONCE)
+        batch = [*self._eventful, *self._decided][: min(MOST, int(self._allowance))]
+        self._allowance -= len(batch)
         self.dropped += len(self._eventful) + len(self._decided) - len(batch)
         self._eventful, self._decided = [], []
         slots: dict[str, list[tuple[str | bytes, bytes]]] = {}
