@@ -22,7 +22,7 @@ MOST = 16
 """Written per flush: of a busy worker's requests a sample, those first that something befell."""
 A_SECOND = 12
 """Written in the long run: an hour of them takes some 25 MiB of the state server …"""
-AT_ONCE = 256
+AT_ONCE = 1024
 """… and so many more after a quiet time."""
 FEW = 2
 """Records per flush up to which is also worked out what would have changed a decision: it takes a millisecond each."""
