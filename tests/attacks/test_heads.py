@@ -39,7 +39,7 @@ CHAT = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("heads") / "home"
-    waiting = "".join(WAITING.format(number=number, port=port) for number in range(len(WAITS)))
+    waiting = "".join(WAITING.format(number=number, port=port) for number in (*range(len(WAITS)), 429, 503))
     config = CONFIG.format(port=port, waiting=waiting)
     with GatewayProcess(home, config, {"one": "cache: {enabled: false}\n"}) as process:
         yield process
@@ -240,3 +240,19 @@ async def test_no_provider_has_a_client_wait_for_more_than_a_day(
     assert answer.status_code == 429
     assert 0 < int(answer.headers.get("retry-after", 1)) <= 86_400
     assert 0 < int(answer.headers.get("retry-after-ms", 1)) <= 86_400_000
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_one_answer_does_not_take_a_backend_away_for_a_day(
+    gateway: GatewayProcess, key: str, provider: Provider, status: int
+) -> None:
+    """Others pause it for a minute; what can go nowhere else asks it again at once."""
+    provider.script(Fail(status=status, retry_after="86400"))
+    body = orjson.dumps({"model": f"w{status}", "messages": [{"role": "user", "content": "hello"}]})
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
+        answers = [await http.post("/v1/chat/completions", content=body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [status, 200]
+    assert int(answers[0].headers["retry-after"]) == 86_400
+    if status == 503:
+        assert f"backend w{status} gets no new requests for 60 s" in gateway.log
