@@ -18,7 +18,14 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from gateway.api.caller import Caller
-from gateway.api.head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_path
+from gateway.api.head import (
+    MAX_HEAD_BYTES,
+    MAX_TARGET_BYTES,
+    MOST_HEADERS,
+    check_head,
+    check_path,
+    target_too_long,
+)
 from gateway.api.headers import of_error, of_id
 from gateway.api.wire import Headers, Pace, by_name, stalled, too_large
 from gateway.dialects.clients import of_path
@@ -68,6 +75,11 @@ class DirectProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         self.url = b""
         self.headers = self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+        if len(self.url) > MAX_TARGET_BYTES:
+            raise target_too_long()
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields.append((name.lower(), value))

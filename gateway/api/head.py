@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 
 from gateway.api.wire import Headers
-from gateway.errors import BadRequest, HeadTooLarge
+from gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 MAX_HEAD_BYTES = 64 * 2**10
+MAX_TARGET_BYTES = 8 * 2**10
+"""Of the path with its query."""
 MOST_HEADERS = 128
 """Fields; browsers and vendors' SDKs behind several proxies send some forty."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
@@ -18,6 +20,12 @@ _FREE_NAMES = (b"/v1/models/", b"/models/")
 
 def too_large() -> HeadTooLarge:
     return HeadTooLarge(f"The request's head, or what frames its body, is larger than {MAX_HEAD_BYTES} bytes.")
+
+
+def target_too_long() -> TargetTooLong:
+    return TargetTooLong(
+        f"The request's path and query are longer than {MAX_TARGET_BYTES} bytes; send long values in a body."
+    )
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:

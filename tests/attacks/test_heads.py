@@ -154,6 +154,18 @@ async def test_a_head_beyond_its_limits_is_refused(
     assert all(said in str(each[2]) for each in found)
 
 
+@pytest.mark.parametrize("line", ["POST /v1/chat/completions", "GET /v1/usage", "POST /admin/keys", "GET /health"])
+@pytest.mark.parametrize("size", [8192, 8193, 40_000, 2**20])
+async def test_a_path_with_its_query_has_8_kib_at_most(gateway: GatewayProcess, line: str, size: int) -> None:
+    target = f"{line}?{'7' * (size - len(line.partition(' ')[2]) - 1)}"
+    found = await answers(gateway, head(target, "content-length: 0", "connection: close"))
+    if size > 8192:
+        assert [each[0] for each in found] in ([414], *([[]] if size > 2**16 else []))  # reset, with the answer in it
+        assert all("8192 bytes" in str(each[2]) for each in found)
+    else:
+        assert found[0][0] in (200, 400, 401)
+
+
 async def test_http_1_1_names_its_host(gateway: GatewayProcess) -> None:
     for line in (b"GET /health", b"POST /v1/chat/completions"):
         ((status, _, body),) = await answers(gateway, line + b" HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
