@@ -12,6 +12,8 @@ MAX_TARGET_BYTES = 8 * 2**10
 """Of the path with its query."""
 MOST_HEADERS = 128
 """Fields; browsers and vendors' SDKs behind several proxies send some forty."""
+MOST_PER_BYTE = 8
+"""Bytes that frame a chunked body, for each byte of it, beyond MAX_HEAD_BYTES; a chunk of one byte takes 5."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _FREE_NAMES = (b"/v1/models/", b"/models/")
@@ -20,6 +22,13 @@ _FREE_NAMES = (b"/v1/models/", b"/models/")
 
 def too_large() -> HeadTooLarge:
     return HeadTooLarge(f"The request's head, or what frames its body, is larger than {MAX_HEAD_BYTES} bytes.")
+
+
+def framing_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"The chunks of the body are framed in more than {MAX_HEAD_BYTES} bytes and {MOST_PER_BYTE} for each byte of "
+        "it; send larger chunks, without extensions."
+    )
 
 
 def target_too_long() -> TargetTooLong:
