@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
-from tests.fakes.provider_script import Fail
+from tests.fakes.provider_script import Fail, Raw
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -268,3 +268,18 @@ async def test_one_answer_does_not_take_a_backend_away_for_a_day(
     assert int(answers[0].headers["retry-after"]) == 86_400
     if status == 503:
         assert f"backend w{status} gets no new requests for 60 s" in gateway.log
+
+
+@pytest.mark.parametrize("said", ["999999999999", "9" * 5000, "9" * 299, "-1", "nan", "1e400", "61000.5"])
+async def test_no_provider_has_a_client_wait_for_more_than_a_day_in_milliseconds(
+    gateway: GatewayProcess, key: str, provider: Provider, said: str
+) -> None:
+    lines = f"HTTP/1.1 429 Later\r\nretry-after-ms: {said}\r\ncontent-type: application/json\r\ncontent-length: 2"
+    provider.script(Raw((lines.encode() + b"\r\n\r\n{}",)))
+    body = orjson.dumps({"model": "w429", "messages": [{"role": "user", "content": "hello"}]})
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
+        answer = await http.post("/v1/chat/completions", content=body)
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers.get("retry-after", 1)) <= 86_400
+    assert 0 < int(answer.headers.get("retry-after-ms", 1)) <= 86_400_000
