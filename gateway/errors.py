@@ -3,7 +3,7 @@
 GatewayError
 ├── BadRequest 400                 ContextTooLong 400 · UnknownModel 404 · NotFound 404 · MethodNotAllowed 405
 │                                  UnknownResponse 400 · BodyTooLarge 413 · UnsupportedMediaType 415
-│                                  RequestTimeout 408 · KeyReused 422 · HeadTooLarge 431
+│                                  RequestTimeout 408 · TargetTooLong 414 · KeyReused 422 · HeadTooLarge 431
 ├── InvalidKey 401                 ExpiredKey 401
 ├── Forbidden 403
 ├── LimitExceeded 429
@@ -99,6 +99,12 @@ class KeyReused(BadRequest):
     """Two different requests with one Idempotency-Key."""
 
     status, code = 422, "idempotency_key_reused"
+
+
+class TargetTooLong(BadRequest):
+    """The path and query of a request."""
+
+    status, code = 414, "request_target_too_long"
 
 
 class HeadTooLarge(BadRequest):

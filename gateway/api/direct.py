@@ -15,8 +15,9 @@ from typing import Any, ClassVar, Protocol
 
 import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
+from gateway.api.bounded import BoundedProtocol
 from gateway.api.caller import Caller
 from gateway.api.head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_path
 from gateway.api.headers import of_error, of_id
@@ -52,7 +53,7 @@ class Application(Protocol):
         ...
 
 
-class DirectProtocol(HttpToolsProtocol):
+class DirectProtocol(BoundedProtocol):
     """One connection of a client."""
 
     outgoing: ClassVar[Outgoing]
@@ -60,17 +61,6 @@ class DirectProtocol(HttpToolsProtocol):
     _idle_since = 0.0
     _ahead: RequestResponseCycle | None = None
     """What is being answered while others wait behind it in the pipeline; `cycle` is the last of those."""
-    _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
-    unheard = 0
-    """Bytes that came since the last whole head or piece of a body: of a head, of trailers or of chunks' framing."""
-    url = b""
-
-    def on_message_begin(self) -> None:
-        self.url = b""
-        self.headers = self._fields = []
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields.append((name.lower(), value))
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -126,7 +116,7 @@ class DirectProtocol(HttpToolsProtocol):
                 return
         url, before = self.url, self.cycle
         check_path(url)
-        super().on_message_begin()
+        super(BoundedProtocol, self).on_message_begin()  # uvicorn's own, which makes a scope
         self.url, self.expect_100_continue = url, _expects_100_continue(headers)
         self.headers.extend(headers)
         super().on_headers_complete()
@@ -169,6 +159,8 @@ class DirectProtocol(HttpToolsProtocol):
                 cycle.message_event.set()
 
     def on_body(self, body: bytes) -> None:
+        if (framing := self.framing) is not None:
+            self.count_framing(framing, len(body))
         self.unheard = 0
         call = self.cycle
         if type(call) is not Call:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import re
 
 from gateway.api.wire import Headers
-from gateway.errors import BadRequest, HeadTooLarge
+from gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 MAX_HEAD_BYTES = 64 * 2**10
+MAX_TARGET_BYTES = 8 * 2**10
+"""Of the path with its query."""
 MOST_HEADERS = 128
 """Fields; browsers and vendors' SDKs behind several proxies send some forty."""
+MOST_PER_BYTE = 8
+"""Bytes that frame a chunked body, for each byte of it, beyond MAX_HEAD_BYTES; a chunk of one byte takes 5."""
 _ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})?")
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _FREE_NAMES = (b"/v1/models/", b"/models/")
@@ -18,6 +22,19 @@ _FREE_NAMES = (b"/v1/models/", b"/models/")
 
 def too_large() -> HeadTooLarge:
     return HeadTooLarge(f"The request's head, or what frames its body, is larger than {MAX_HEAD_BYTES} bytes.")
+
+
+def framing_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"The chunks of the body are framed in more than {MAX_HEAD_BYTES} bytes and {MOST_PER_BYTE} for each byte of "
+        "it; send larger chunks, without extensions."
+    )
+
+
+def target_too_long() -> TargetTooLong:
+    return TargetTooLong(
+        f"The request's path and query are longer than {MAX_TARGET_BYTES} bytes; send long values in a body."
+    )
 
 
 def check_head(url: bytes, headers: Headers, version: str) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from math import ceil
 
+from gateway.api.relayed import MOST_RELAYED, is_bounded
 from gateway.domain.backend import Backend
 from gateway.domain.concealment import Concealer
 from gateway.domain.record import Record
@@ -36,9 +38,9 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     if (served := record.served_by) is not None:
         backend = served.backend
         found += _of_backend(backend.name, backend.model)
-        for pair in served.headers:
-            if pair[0].startswith(_OF_BACKENDS) and _may_pass(pair[0], record) and not _tells_key(pair[1], backend):
-                found.append(pair)
+        theirs = [pair for pair in served.headers if pair[0].startswith(_OF_BACKENDS)]
+        if theirs:
+            found += islice((pair for pair in theirs if _may_pass(pair, record, backend)), MOST_RELAYED)
         if served.output_cap is not None:
             found.append((b"x-thriftgate-output-cap", b"%d" % served.output_cap))
     if record.difficulty is not None:
@@ -60,11 +62,12 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
     return found
 
 
-def _may_pass(name: bytes, record: Record) -> bool:
+def _may_pass(pair: tuple[bytes, bytes], record: Record, backend: Backend) -> bool:
     """A backend's limits are the client's only while its team has none of its own."""
-    if name.startswith(_LIMITS):
-        return not record.ratelimit
-    return name not in _WHOSE_ACCOUNT
+    name, value = pair
+    if record.ratelimit if name.startswith(_LIMITS) else name in _WHOSE_ACCOUNT:
+        return False
+    return is_bounded(name, value) and not _tells_key(value, backend)
 
 
 def _tells_key(value: bytes, backend: Backend) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 
 import orjson
 
@@ -42,6 +43,8 @@ from gateway.errors import (
 
 _MOST_PLAIN_BYTES = 64 * 2**20
 _MOST_ERROR_BYTES = 64 * 2**10
+_CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
+"""Of one that is relayed to the client."""
 _ERROR_BODY_S = 2.0
 _OPERATORS = {
     401: "does not accept the gateway's key; check its `api_key`",
@@ -230,7 +233,8 @@ class Exchange:
         self, call: Call, wire: OtherToOther, upstream: Upstream, attempt: Attempt, place: Place
     ) -> Relayed | Whole:
         """An answer of which only its content type tells what it is."""
-        content_type = (upstream.header(b"content-type") or b"application/octet-stream").decode("latin-1")
+        said = upstream.header(b"content-type") or b""
+        content_type = said.decode("ascii") if _CONTENT_TYPE.fullmatch(said) else "application/octet-stream"
         answer: Relayed | Whole
         if reader := wire.reader_of(content_type):
             answer = await self._relayed(call, reader, upstream, attempt, place)

@@ -193,6 +193,10 @@ class Connection(asyncio.Protocol):
             failure = self._oversized()
         if self._pieces:
             self._hand_over(response)
+        elif began:  # a chunk's extension, or trailers
+            self._fed += len(data)
+            if self._fed > MAX_HEAD_BYTES and failure is None:
+                failure = self._oversized()
         if self._complete:
             self._finish(response)
         elif failure:
@@ -250,7 +254,7 @@ class Connection(asyncio.Protocol):
         if not self._heard_at:
             self.limit = min(self._deadline, now + self._stall_s)
             self._owner.watch(self.limit)
-        self._heard_at = now
+        self._heard_at, self._fed = now, 0
         if response.push(data) and not self._paused and self._transport:
             self._paused = True
             self._transport.pause_reading()
@@ -283,7 +287,7 @@ class Connection(asyncio.Protocol):
 
     def _oversized(self) -> BackendGarbage:
         return BackendGarbage(
-            f"{self.name} sent a response head of more than {MAX_HEAD_BYTES} bytes", backend=self.name
+            f"{self.name} sent a response head, or trailers, of more than {MAX_HEAD_BYTES} bytes", backend=self.name
         )
 
     def _broken(self) -> StreamBroken:

@@ -21,6 +21,10 @@ from gateway.cli.options import Context, common
 TOTAL_S = 30.0
 EACH_S = 8.0
 """Longest wait for one answer."""
+SLOW_S = 14.0
+"""Longest wait for the refusal of a slow upload; by default a gateway allows 10 s before it wants a rate."""
+DRIP_S = 0.5
+"""Between two bytes of it."""
 MOST_ANSWER = 65_536
 """Bytes of an answer that are read."""
 UNKNOWN = "thriftgate-dev-attack"
@@ -39,6 +43,8 @@ class Attack:
     wanted: tuple[int, ...]
     secret: re.Pattern[bytes] | None = None
     """What the answer must not have."""
+    drip: bytes = b""
+    """Sent after `data`, one byte each DRIP_S, until something comes back."""
 
 
 def attacks(host: str, key: str) -> Iterator[Attack]:
@@ -74,6 +80,10 @@ def attacks(host: str, key: str) -> Iterator[Attack]:
         yield Attack(f"an id of nobody: {path}", get(path, authorised), (401, 403, 404))
     yield Attack("details of /health without a key", get("/health"), (200, 401, 403, 404, 503), _DETAILS)
 
+    length, slow = "content-length: 100000", b" " * int(SLOW_S / DRIP_S)
+    head = _head("POST", CHAT, host, authorised, "content-type: application/json", length)
+    yield Attack("a slow upload", head, (0, 408), drip=slow)
+
 
 _KEYS = re.compile(rb'"(keys|team)"')
 _DETAILS = re.compile(rb'"(backends|database|version)"')
@@ -106,10 +116,10 @@ def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) 
     wanted = " or ".join(str(status) if status else "closed" for status in attack.wanted)
     if attack.secret is not None:
         wanted += ", without details"
-    until = min(until, time.monotonic() + EACH_S)
+    until = min(until, time.monotonic() + (SLOW_S if attack.drip else EACH_S))
     link = connect()
     with link:
-        came = _exchanged(link, attack.data, until)
+        came = _exchanged(link, attack, until)
     found = [int(status) for status in _STATUS.findall(came) if status != b"100"]
     status = found[0] if found else 0
     if came is not _LATE and status in attack.wanted:
@@ -121,13 +131,15 @@ def outcome(attack: Attack, connect: Callable[[], socket.socket], until: float) 
 _LATE = b"\0late"
 
 
-def _exchanged(link: socket.socket, data: bytes, until: float) -> bytes:
+def _exchanged(link: socket.socket, attack: Attack, until: float) -> bytes:
     """What came until the other side closed; `_LATE`: nothing did in time."""
     came = bytearray()
     try:
         with contextlib.suppress(ConnectionError):  # refused before all was sent: the answer may be there
             link.settimeout(max(0.1, until - time.monotonic()))
-            link.sendall(data)
+            link.sendall(attack.data)
+            if attack.drip:
+                came += _dripped(link, attack.drip, until)
         while len(came) < MOST_ANSWER:
             link.settimeout(max(0.1, until - time.monotonic()))
             if not (piece := link.recv(65_536)):
@@ -138,6 +150,17 @@ def _exchanged(link: socket.socket, data: bytes, until: float) -> bytes:
     except TimeoutError:
         return bytes(came) or _LATE
     return bytes(came)
+
+
+def _dripped(link: socket.socket, body: bytes, until: float) -> bytes:
+    """The beginning of what came before all of `body` was sent. Raises TimeoutError when nothing came."""
+    for byte in body:
+        link.settimeout(max(0.1, until - time.monotonic()))
+        link.sendall(bytes((byte,)))
+        link.settimeout(max(0.1, min(DRIP_S, until - time.monotonic())))
+        with contextlib.suppress(TimeoutError):
+            return link.recv(65_536)
+    raise TimeoutError
 
 
 def _connecting(url: str) -> tuple[str, Callable[[], socket.socket]]:

@@ -16,7 +16,7 @@ from tests.e2e.gateway_process import GatewayProcess
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
-CONFIG = "backends: []\nlocal_model: {enabled: false}\nadmin_api: true\n"
+CONFIG = "backends: []\nlocal_model: {enabled: false}\nadmin_api: true\nrequests: {body_grace: 1s}\n"
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,7 @@ def test_a_server_that_refuses_nothing_fails_each_attack(naive: str) -> None:
     failed = [line for line in done.output.splitlines() if " failed " in line]
     assert any("gzip, gzip" in line for line in failed)
     assert any("with details" in line for line in failed)
+    assert any("a slow upload" in line and "no answer in time" in line for line in failed)
     assert len(failed) >= 15, done.output
 
 

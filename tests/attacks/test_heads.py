@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
-from tests.fakes.provider_script import Fail
+from tests.fakes.provider_script import Fail, Raw
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # a process starts, on a machine that is busy
 
@@ -39,7 +39,7 @@ CHAT = orjson.dumps({"model": "small", "messages": [{"role": "user", "content": 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("heads") / "home"
-    waiting = "".join(WAITING.format(number=number, port=port) for number in range(len(WAITS)))
+    waiting = "".join(WAITING.format(number=number, port=port) for number in (*range(len(WAITS)), 429, 503))
     config = CONFIG.format(port=port, waiting=waiting)
     with GatewayProcess(home, config, {"one": "cache: {enabled: false}\n"}) as process:
         yield process
@@ -154,6 +154,18 @@ async def test_a_head_beyond_its_limits_is_refused(
     assert all(said in str(each[2]) for each in found)
 
 
+@pytest.mark.parametrize("line", ["POST /v1/chat/completions", "GET /v1/usage", "POST /admin/keys", "GET /health"])
+@pytest.mark.parametrize("size", [8192, 8193, 40_000, 2**20])
+async def test_a_path_with_its_query_has_8_kib_at_most(gateway: GatewayProcess, line: str, size: int) -> None:
+    target = f"{line}?{'7' * (size - len(line.partition(' ')[2]) - 1)}"
+    found = await answers(gateway, head(target, "content-length: 0", "connection: close"))
+    if size > 8192:
+        assert [each[0] for each in found] in ([414], *([[]] if size > 2**16 else []))  # reset, with the answer in it
+        assert all("8192 bytes" in str(each[2]) for each in found)
+    else:
+        assert found[0][0] in (200, 400, 401)
+
+
 async def test_http_1_1_names_its_host(gateway: GatewayProcess) -> None:
     for line in (b"GET /health", b"POST /v1/chat/completions"):
         ((status, _, body),) = await answers(gateway, line + b" HTTP/1.1\r\ncontent-length: 0\r\n\r\n")
@@ -237,6 +249,37 @@ async def test_no_provider_has_a_client_wait_for_more_than_a_day(
     headers = {"authorization": f"Bearer {key}"}
     async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
         answer = await http.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 429
+    assert 0 < int(answer.headers.get("retry-after", 1)) <= 86_400
+    assert 0 < int(answer.headers.get("retry-after-ms", 1)) <= 86_400_000
+
+
+@pytest.mark.parametrize("status", [429, 503])
+async def test_one_answer_does_not_take_a_backend_away_for_a_day(
+    gateway: GatewayProcess, key: str, provider: Provider, status: int
+) -> None:
+    """Others pause it for a minute; what can go nowhere else asks it again at once."""
+    provider.script(Fail(status=status, retry_after="86400"))
+    body = orjson.dumps({"model": f"w{status}", "messages": [{"role": "user", "content": "hello"}]})
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
+        answers = [await http.post("/v1/chat/completions", content=body) for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [status, 200]
+    assert int(answers[0].headers["retry-after"]) == 86_400
+    if status == 503:
+        assert f"backend w{status} gets no new requests for 60 s" in gateway.log
+
+
+@pytest.mark.parametrize("said", ["999999999999", "9" * 5000, "9" * 299, "-1", "nan", "1e400", "61000.5"])
+async def test_no_provider_has_a_client_wait_for_more_than_a_day_in_milliseconds(
+    gateway: GatewayProcess, key: str, provider: Provider, said: str
+) -> None:
+    lines = f"HTTP/1.1 429 Later\r\nretry-after-ms: {said}\r\ncontent-type: application/json\r\ncontent-length: 2"
+    provider.script(Raw((lines.encode() + b"\r\n\r\n{}",)))
+    body = orjson.dumps({"model": "w429", "messages": [{"role": "user", "content": "hello"}]})
+    headers = {"authorization": f"Bearer {key}", "content-type": "application/json"}
+    async with httpx.AsyncClient(base_url=gateway.base, headers=headers, timeout=60) as http:
+        answer = await http.post("/v1/chat/completions", content=body)
     assert answer.status_code == 429
     assert 0 < int(answer.headers.get("retry-after", 1)) <= 86_400
     assert 0 < int(answer.headers.get("retry-after-ms", 1)) <= 86_400_000

@@ -1,0 +1,53 @@
+"""uvicorn's HTTP/1.1 protocol with bounds on what is no body: the target, and what frames a body in chunks."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.api.head import (
+    MAX_HEAD_BYTES,
+    MAX_TARGET_BYTES,
+    MOST_PER_BYTE,
+    framing_too_large,
+    target_too_long,
+)
+
+
+class BoundedProtocol(HttpToolsProtocol):
+    """One connection of a client. What is raised in a callback ends the parser's `feed_data`."""
+
+    unheard = 0
+    """Bytes that came since the last whole head or piece of a body: of a head, of trailers or of chunks' framing."""
+    framing: int | None = None
+    """Of a chunked body: bytes that came around its pieces, less those that these allow; None: it is not chunked."""
+    url = b""
+    _fields: list[tuple[bytes, bytes]] | deque[tuple[bytes, bytes]]
+
+    def on_message_begin(self) -> None:
+        self.url = b""
+        self.framing = None
+        self.headers = self._fields = []
+
+    def on_url(self, url: bytes) -> None:
+        """Raises TargetTooLong."""
+        self.url += url
+        if len(self.url) > MAX_TARGET_BYTES:
+            raise target_too_long()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._fields.append((name.lower(), value))
+
+    def on_chunk_header(self) -> None:
+        if self.framing is None:
+            self.framing = 0
+
+    def count_framing(self, framing: int, size: int) -> None:
+        """Count what came before a piece of `size` bytes. Raises HeadTooLarge.
+
+        `unheard` has a whole packet at its first piece and nothing of it at the others, so the sum is exact.
+        """
+        self.framing = framing + self.unheard - (1 + MOST_PER_BYTE) * size
+        if self.framing > MAX_HEAD_BYTES:
+            raise framing_too_large()
