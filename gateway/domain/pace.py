@@ -13,6 +13,8 @@ SILENT_EVENTS = 3
 """A stream has so many that carry no text: who speaks, why it ended, what was used."""
 BEGUN_EVENTS = 1
 """Of them have come when text comes."""
+BEGUN_BYTES = 40
+"""The first says who speaks, in so many bytes more than others have (`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
 """Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
 _ENOUGH_EVENTS = 32
@@ -91,11 +93,14 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 
 
 def streamed_tokens(
-    events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, silent: int = SILENT_EVENTS
+    events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
     """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text.
 
-    `silent`: events that came without text.
+    `begun`: text came, and it is certain that the end did not.
     """
-    text_bytes = stream_bytes - (events + silent) * frame_bytes
+    if begun:
+        text_bytes = stream_bytes - BEGUN_BYTES - (events + BEGUN_EVENTS) * frame_bytes
+    else:
+        text_bytes = stream_bytes - (events + SILENT_EVENTS) * frame_bytes
     return max(events, int(text_bytes // BYTES_PER_TOKEN), 0)

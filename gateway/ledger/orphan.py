@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from gateway.domain.pace import BEGUN_EVENTS, FIRST_FRAME_BYTES, SILENT_EVENTS, streamed_tokens
+from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
 from gateway.domain.usage import Usage, interrupted, with_unseen
 from gateway.ledger.applied import price_of
 from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
@@ -66,8 +66,7 @@ def orphan(
     frame_bytes = FIRST_FRAME_BYTES if known is None else known.frame_bytes
     delivered = 0
     if mark is not None:
-        silent = BEGUN_EVENTS if mark.chunks else SILENT_EVENTS
-        delivered = streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes, silent=silent)
+        delivered = streamed_tokens(mark.chunks, mark.output_bytes, frame_bytes, begun=mark.chunks > 0)
         if (most := entry.get("cap")) is not None:
             delivered = max(mark.chunks, min(delivered, most))
     usage, cost = interrupted(Usage(**reported) if reported else None, entry["tokens"], delivered), None

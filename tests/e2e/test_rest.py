@@ -266,8 +266,9 @@ async def test_speech_is_sound_byte_for_byte(gateway: GatewayProcess, behind: Be
     assert (raw.headers["x-thriftgate-backend"], raw.headers["x-thriftgate-cache"]) == ("all", "off")
     assert behind.all.last.json == {"model": "scripted-all", "voice": "alloy", "input": "say this aloud"}
     outcome, counted, output = await billed(gateway, behind.all.last)
-    assert (outcome, output) == ("ok", 0)
+    assert outcome == "ok"
     assert 3 <= counted <= 6
+    assert output == 400  # no usage came: the most that fits the backend's window
 
 
 async def test_a_transcription_passes_its_form_but_for_the_model(gateway: GatewayProcess, behind: Behind) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.pace import streamed_tokens
+from gateway.domain.pace import BEGUN_BYTES, streamed_tokens
 from gateway.domain.tenant import Tenant
 from gateway.domain.usage import Usage
 from gateway.ledger.orphan import Known, Mark, classes_of, orphan
@@ -170,6 +170,6 @@ def test_an_orphans_text_is_told_from_its_wire_format_by_what_its_backend_sends_
     entry = record(stream=True)
     attempt = begin(entry, SIMULATED)
     opened = dict(zip(FIELDS, opening(attempt, entry), strict=False)) | asked(attempt, entry)
-    mark = Mark(None, 10, 11 * 200 + 10 * 20 * 4)
+    mark = Mark(None, 10, BEGUN_BYTES + 11 * 200 + 10 * 20 * 4)
     assert orphan(opened, {"tokens": 10}, mark, None, KNOWN).output_tokens == 200
     assert orphan(opened, {"tokens": 10}, mark, None, None).output_tokens < 200
