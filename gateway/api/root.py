@@ -12,6 +12,7 @@ from starlette.routing import Route
 from gateway.api.door import Door, json_response
 from gateway.api.query import whole_number
 from gateway.backends.fleet import Fleet
+from gateway.domain.backend import Backend
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, UnknownModel
 from gateway.routing.candidates import may_go_to
@@ -25,16 +26,20 @@ _PAGE, _MOST = 20, 1000
 def visible_models(tenant: Tenant, fleet: Fleet) -> list[tuple[str, str]]:
     """(name, owner) of what a key may ask for: `auto`, its policy's aliases, and the backends open to it that its data
     rule allows."""
-    policy, access = tenant.policy, tenant.access
     found = {}
-    for name, entry in {"auto": "", **policy.models}.items():
-        if access is None or _open(name, tenant, fleet):
+    for name, entry in {"auto": "", **tenant.policy.models}.items():
+        if tenant.access is None or _open(name, tenant, fleet):
             found[name] = entry if isinstance(entry, str) and name != "auto" else "thriftgate"
-    for backend in fleet.backends:
-        if may_go_to(backend, policy.data) and not (access and access.excludes(backend)):
-            found.setdefault(backend.name, backend.kind)
-            found.setdefault(backend.model, backend.kind)
+    for backend in visible_backends(tenant, fleet):
+        found.setdefault(backend.name, backend.kind)
+        found.setdefault(backend.model, backend.kind)
     return list(found.items())
+
+
+def visible_backends(tenant: Tenant, fleet: Fleet) -> list[Backend]:
+    """Those open to a key that its team's data rule allows."""
+    access, data = tenant.access, tenant.policy.data
+    return [each for each in fleet.backends if may_go_to(each, data) and not (access and access.excludes(each))]
 
 
 def _open(name: str, tenant: Tenant, fleet: Fleet) -> bool:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.leave import Drain
+from gateway.api.root import visible_backends
 from gateway.api.spend import Spend, told
 from gateway.api.wire import read_object
 from gateway.backends.fleet import Fleet
@@ -117,10 +118,11 @@ class Service:
         if tenant is not None:
             parts["workers"] = "; ".join(troubles) or "ok"
             if self._policies.problem:
-                parts["policies"] = "stale: the last reload was refused, see the log"
+                parts["policies"] += ": the last reload was refused, see the log"
+            admin = "admin" in tenant.key.scopes
+            seen = self._fleet.backends if admin else visible_backends(tenant, self._fleet)
             parts["backends"] = {
                 backend.name: "ok" if self._fleet.state(backend).available else self._fleet.state(backend).reason
-                for backend in self._fleet.backends
-                if "admin" in tenant.key.scopes or not (tenant.access and tenant.access.excludes(backend))
+                for backend in seen
             }
         return json_response({"status": "ok" if well else "degraded", "parts": parts})
