@@ -13,8 +13,6 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.found import Hit, Join
 from gateway.cache.lookup import Cache
 from gateway.domain.answer import Answer, Take, pieces
-from gateway.domain.deadlines import Deadlines
-from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
@@ -24,6 +22,8 @@ from gateway.domain.usage import Usage
 from gateway.errors import DeadlineExceeded
 from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.routing.choose import Router
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 from gateway.telemetry.observe import Telemetry
 
 

@@ -40,8 +40,6 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
-from gateway.domain.off_loop import OffLoop
-from gateway.domain.tasks import Tasks
 from gateway.ledger.archive import Archive
 from gateway.ledger.end_users import EndUsers
 from gateway.ledger.idle import Idle
@@ -58,6 +56,8 @@ from gateway.responses.memory import Memory
 from gateway.responses.store import Responses
 from gateway.routing.choose import Router, followed, packaged
 from gateway.routing.continuity import Continuity
+from gateway.runtime.off_loop import OffLoop
+from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
 from gateway.state.connection import State
 from gateway.state.leases import Leases

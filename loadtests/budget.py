@@ -21,7 +21,7 @@ import orjson
 import uvloop
 from sqlalchemy import select
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 from loadtests import budget_naive, budget_table

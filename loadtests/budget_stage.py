@@ -16,7 +16,7 @@ from typing import Any
 import httptools
 import orjson
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 
 MAX_TOKENS = 1000
 MEDIAN_TOKENS = 80

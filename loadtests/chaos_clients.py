@@ -12,7 +12,7 @@ from typing import Any
 
 import httptools
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from loadtests.chaos_mix import DEADLINE_S, Ask
 
 PATIENCE_S = DEADLINE_S + 8.0

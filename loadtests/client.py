@@ -17,7 +17,7 @@ import httptools
 import orjson
 import uvloop
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from loadtests.questions import STAMP, Questions, Shape, fault_in_plain, fault_in_stream, tokens_of
 
 PATIENCE_S = 60.0

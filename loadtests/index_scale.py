@@ -17,8 +17,8 @@ from gateway.cache.entry import Entry
 from gateway.cache.key import Question
 from gateway.cache.packing import Vector, pack
 from gateway.cache.semantic import Semantic
-from gateway.domain import garbage
 from gateway.domain.protocols import Embedder
+from gateway.runtime import garbage_collection
 
 DIMENSIONS = 384
 _CENTRES = 2000
@@ -113,7 +113,7 @@ async def measure(count: int, lookups: int, seed: int) -> dict[str, float]:
     """Fill one scope with `count` questions, have its lists trained, look up while others come and go."""
     questions, embedder = Questions(seed), Precomputed()
     level = await begun(embedder, 2**34)
-    garbage.settle()
+    garbage_collection.settle()
     before = resident_mib()
     figures: dict[str, float] = {"questions": count}
     training, asked = Late(), []
@@ -124,7 +124,7 @@ async def measure(count: int, lookups: int, seed: int) -> dict[str, float]:
             level.add(entry(start + place, vector))
             if place % 64 == 0:
                 await asyncio.sleep(0)
-        garbage.leave_out()
+        garbage_collection.leave_out()
         step = max(1, count // lookups)
         asked += [(start + place, vectors[place]) for place in range(0, len(vectors), step)]
         await level.apply()

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from loadtests.matrix_house import DEADLINE_S, MODEL, House
 
 PATIENCE_S = DEADLINE_S + 6.0

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import orjson
 import uvloop
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 
 PIECE = 65536
 

@@ -24,7 +24,7 @@ import orjson
 import uvloop
 from sqlalchemy import select
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.tables import ledger
 from loadtests.matrix_cells import MEANING
 from loadtests.matrix_house import House

@@ -12,7 +12,7 @@ from typing import Any
 
 import aiohttp
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from loadtests.matrix_house import BROKEN, DEADLINE_S, MODEL, SHAKY, House
 from loadtests.matrix_judge import GRACE_S, RECALLED
 from loadtests.matrix_load import understood

@@ -10,8 +10,8 @@ from typing import Protocol
 from gateway.admission.purse import Account
 from gateway.domain.pacing import pressure
 from gateway.domain.policy import Policy
-from gateway.domain.tasks import Tasks
 from gateway.domain.windows import window_bounds
+from gateway.runtime.tasks import Tasks
 
 EVERY_S = 1.0
 

@@ -9,9 +9,9 @@ from typing import Any, Protocol, TypeVar
 from starlette.types import Message, Receive, Scope, Send
 
 from gateway.api.wire import Headers, Pace, closing, read_body, send_whole
-from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import Record
-from gateway.domain.tasks import Tasks
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.tasks import Tasks
 
 T = TypeVar("T")
 

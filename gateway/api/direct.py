@@ -23,10 +23,10 @@ from gateway.api.head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_pat
 from gateway.api.headers import of_error, of_id
 from gateway.api.wire import Headers, Pace, by_name, stalled, too_large
 from gateway.dialects.clients import of_path
-from gateway.domain.deadlines import Deadlines
-from gateway.domain.outgoing import Outgoing
 from gateway.domain.record import new_request_id
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.write_batcher import Outgoing
 
 log = logging.getLogger(__name__)
 

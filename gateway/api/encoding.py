@@ -8,7 +8,7 @@ from typing import Literal
 
 from gateway.api.caller import Caller, Wrapped
 from gateway.api.wire import AT_ONCE_BYTES, Headers
-from gateway.domain.codings import Coding, Encoder, encode, encoder
+from gateway.runtime.codings import Coding, Encoder, encode, encoder
 
 Compression = Literal["auto", "on", "off"]
 

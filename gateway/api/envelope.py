@@ -11,8 +11,8 @@ from gateway.api.cors import Cors, shared
 from gateway.api.encoding import VARY, Compression, Encoded, chosen, encoded, worth_it
 from gateway.api.headers import of_id
 from gateway.api.wire import Headers, by_name
-from gateway.domain.codings import Coding, Encoder, encoder
 from gateway.domain.record import new_request_id
+from gateway.runtime.codings import Coding, Encoder, encoder
 
 REQUEST_ID = "thriftgate.request_id"
 """In the scope, for whoever tells it in a body."""

@@ -13,9 +13,9 @@ from hashlib import blake2b
 
 from gateway.api.caller import Caller
 from gateway.api.recording import Recorder, Recording
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, DeadlineExceeded, GatewayError, KeyReused, StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import Script, State
 
 log = logging.getLogger(__name__)

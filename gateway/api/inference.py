@@ -21,16 +21,16 @@ from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.form import is_form
 from gateway.dialects.forwarding import check_forwarding
-from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import Policy
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import Memory
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
 from gateway.telemetry.observe import Telemetry
 

@@ -20,13 +20,13 @@ from gateway.context.measure import sizes
 from gateway.dialects.body_extent import check_extent
 from gateway.dialects.forwarding import check_forwarding
 from gateway.dialects.messages_request import parse_prompt
-from gateway.domain.off_loop import OffLoop
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import may_go_to
 from gateway.routing.names import permitted
+from gateway.runtime.off_loop import OffLoop
+from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
 
 

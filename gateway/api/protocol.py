@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from gateway.api.direct import DirectProtocol
 from gateway.api.head import MAX_HEAD_BYTES, too_large
-from gateway.domain.outgoing import Outgoing
 from gateway.errors import RequestTimeout
+from gateway.runtime.write_batcher import Outgoing
 
 
 class GuardedProtocol(DirectProtocol):

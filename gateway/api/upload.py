@@ -9,10 +9,10 @@ from starlette.requests import Request
 
 from gateway.api.caller import AsgiLine, unless_gone
 from gateway.api.wire import Pace, next_message, read_coding, told_garbage
-from gateway.domain.codings import Decoder
-from gateway.domain.off_loop import OffLoop
-from gateway.domain.tasks import Tasks
 from gateway.errors import BodyTooLarge
+from gateway.runtime.codings import Decoder
+from gateway.runtime.off_loop import OffLoop
+from gateway.runtime.tasks import Tasks
 
 STALL_S = 30.0
 """Longest pause between two pieces."""

@@ -12,10 +12,10 @@ import orjson
 from starlette.requests import Request
 from starlette.types import Message, Receive, Send
 
-from gateway.domain.codings import Coding, Decoding, Oversized, TooCostly, UnknownCoding, decode, parse_coding
-from gateway.domain.deadlines import Deadlines
-from gateway.domain.off_loop import OffLoop
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, InvalidKey, RequestTimeout, UnsupportedMediaType
+from gateway.runtime.codings import Coding, Decoding, Oversized, TooCostly, UnknownCoding, decode, parse_coding
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.off_loop import OffLoop
 from gateway.settings.gateway import RequestLimits
 
 Headers = list[tuple[bytes, bytes]]

@@ -16,7 +16,6 @@ from gateway.backends.upstream import Call
 from gateway.dialects.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
-from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest, most_asked
@@ -37,6 +36,7 @@ from gateway.errors import (
     Overloaded,
     StreamBroken,
 )
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from functools import partial
 
 import orjson
 
-from gateway.domain.tasks import Tasks, repeat
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.connection import State
 
 log = logging.getLogger(__name__)

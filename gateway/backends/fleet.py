@@ -22,11 +22,11 @@ from gateway.backends.upstream import Kind
 from gateway.backends.via_litellm import ViaLitellm
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
-from gateway.domain.off_loop import OffLoop
 from gateway.domain.protocols import BackendState, Books, Clock, Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextPlan, Route
+from gateway.runtime.off_loop import OffLoop
 
 KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "openai": OpenAI,

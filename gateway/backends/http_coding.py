@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.domain.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 from gateway.errors import BackendGarbage, StreamBroken
+from gateway.runtime.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 
 _MOST_BYTES = 16 * 2**20
 """Out of what one read brought in."""

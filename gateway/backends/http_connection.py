@@ -10,8 +10,8 @@ import httptools
 
 from gateway.backends.http_response import Response
 from gateway.backends.http_wire import MAX_HEAD_BYTES, check_head
-from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
+from gateway.runtime.write_batcher import Outgoing
 
 _ONE_WRITE_BYTES = 64 * 1024
 """Up to here copying head and body together is cheaper than handing both to the kernel."""

@@ -14,8 +14,8 @@ from aiohappyeyeballs import start_connection
 from gateway.backends.http_connection import Connection, Stale
 from gateway.backends.http_response import Response
 from gateway.backends.http_wire import Origin
-from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendTimeout, BackendUnreachable
+from gateway.runtime.write_batcher import Outgoing
 
 _CONNECT_S = 10.0
 """A connection that takes longer to open is not coming."""

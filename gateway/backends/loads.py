@@ -10,7 +10,7 @@ from gateway.backends.scrape import Scrape, watched
 from gateway.domain.backend import Backend
 from gateway.domain.load import Load
 from gateway.domain.protocols import BackendState
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 
 GUESSED_S = 5.0
 """What an answer takes, before any has been timed."""

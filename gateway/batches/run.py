@@ -18,13 +18,13 @@ from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.forwarding import check_forwarding
-from gateway.domain.off_loop import LARGE_BYTES
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import AllBackendsFailed, GatewayError, LedgerUnavailable, LimitExceeded, Overloaded
 from gateway.pipeline import Pipeline
 from gateway.policy.tenants import Tenants
+from gateway.runtime.off_loop import LARGE_BYTES
 
 log = logging.getLogger(__name__)
 

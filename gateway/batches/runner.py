@@ -16,9 +16,9 @@ from gateway.batches.files import GONE_S, Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.run import Recalls, Run, Sender
 from gateway.domain.protocols import Clock
-from gateway.domain.tasks import Tasks, repeat
 from gateway.pipeline import Pipeline
 from gateway.policy.tenants import Tenants
+from gateway.runtime.tasks import Tasks, repeat
 
 log = logging.getLogger(__name__)
 

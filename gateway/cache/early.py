@@ -9,7 +9,7 @@ from gateway.cache.entry import Entry
 from gateway.cache.found import Ticket
 from gateway.cache.key import Question
 from gateway.cache.semantic import Semantic
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 
 _KEPT = 256
 """The newest so many wait for the embedder; what is older stays known to the letter only."""

@@ -11,8 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
 from gateway.cache.packing import Vector
-from gateway.domain.tasks import Tasks
 from gateway.errors import EmbedderUnavailable
+from gateway.runtime.tasks import Tasks
 
 __all__ = ["Model", "ModelEmbedder", "OnnxEmbedder", "Vector"]
 

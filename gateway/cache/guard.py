@@ -21,9 +21,9 @@ from gateway.cache.trust import Trust
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.protocols import Shadow
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import EmbedderUnavailable, StateUnavailable
+from gateway.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

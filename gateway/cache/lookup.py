@@ -29,15 +29,15 @@ from gateway.cache.snapshot import Keep, Snapshots
 from gateway.cache.trust import Trust
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
-from gateway.domain.garbage import leave_out
-from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import CachePolicy
 from gateway.domain.protocols import Embedder, Shadow
 from gateway.domain.record import Attempt, CacheResult, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import CacheOnlyMiss, StateUnavailable
+from gateway.runtime.garbage_collection import leave_out
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 from gateway.state.sql import Database

@@ -7,8 +7,8 @@ import contextlib
 import secrets
 from collections.abc import Awaitable, Callable
 
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 
 LEASE_S = 3.0

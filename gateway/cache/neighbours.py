@@ -19,9 +19,9 @@ from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Take, pieces
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.errors import StateUnavailable, StreamBroken
+from gateway.runtime.tasks import Tasks
 
 _ASK = struct.Struct("=16s???d")
 """What is asked, whether its bytes are of use as they come and in which form, and for how many seconds."""

@@ -11,8 +11,8 @@ from typing import Any
 
 from gateway.cache.bodies import Bodies, Stored
 from gateway.cache.entry import Batch, Entry, encode, encode_gone
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 

@@ -14,7 +14,7 @@ from gateway.cache.entry import Entry, Found
 from gateway.cache.key import Question
 from gateway.cache.packing import Vector
 from gateway.domain.protocols import Embedder
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 
 if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
     from gateway.cache.meanings import Meanings, Sought

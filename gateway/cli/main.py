@@ -9,8 +9,8 @@ import click
 
 from gateway import __version__
 from gateway.cli.echo import echo
-from gateway.domain.garbage import postponed
 from gateway.domain.visible import visible
+from gateway.runtime.garbage_collection import postponed
 from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {

@@ -17,12 +17,12 @@ from gateway.context.measure import Sizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
-from gateway.domain.off_loop import LARGE_BYTES, OffLoop
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import ContextEstimate, ContextPlan
 from gateway.domain.tenant import Tenant
 from gateway.errors import ContextTooLong
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 
 _NEAR = 0.8
 """Below this share of a limit the estimate decides; its error is smaller than the rest (see `estimate`)."""

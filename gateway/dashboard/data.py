@@ -19,7 +19,6 @@ from gateway.dashboard import budgets, mix, queries
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock, PriceList
-from gateway.domain.tasks import Tasks
 from gateway.domain.windows import iso
 from gateway.errors import LedgerUnavailable, Overloaded
 from gateway.ledger import savings
@@ -27,6 +26,7 @@ from gateway.ledger.formats import as_object
 from gateway.ledger.report import Report, StandIn, read_usage
 from gateway.ledger.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.trials.feedback import Feedback
 

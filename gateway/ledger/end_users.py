@@ -15,7 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.end_user import PREFIX, Pseudonyms, named
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Record
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.state.tables import ledger, ledger_sums
 

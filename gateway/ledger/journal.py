@@ -18,13 +18,13 @@ from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import DialectName
 from gateway.domain.route import Decision
-from gateway.domain.tasks import Tasks
 from gateway.domain.unpriced import unpriced_units
 from gateway.domain.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import orphan, rows, segments, slots
 from gateway.ledger.applied import Terms
 from gateway.ledger.lane import MARK_S
+from gateway.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)
 

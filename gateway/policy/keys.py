@@ -15,8 +15,8 @@ from sqlalchemy import ColumnElement, Connection, func, insert, or_, select, upd
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH
-from gateway.domain.tasks import repeat
 from gateway.domain.tenant import Key
+from gateway.runtime.tasks import repeat
 from gateway.state.sql import Database
 from gateway.state.tables import audit, keys
 

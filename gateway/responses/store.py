@@ -14,8 +14,8 @@ import orjson
 from sqlalchemy import Connection, Select, and_, delete, func, insert, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant, Viewer
+from gateway.runtime.tasks import Tasks
 from gateway.state.owned import seen_by
 from gateway.state.sql import Database
 from gateway.state.tables import response_items, responses

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
-from gateway.domain.lazy import Lazy
 from gateway.domain.learned import Learned
 from gateway.domain.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
@@ -32,6 +31,7 @@ from gateway.routing.names import Named, permitted
 from gateway.routing.planned import Planned, knows, planned
 from gateway.routing.promise import promise
 from gateway.routing.strategy import share_of
+from gateway.runtime.lazy import Lazy
 
 if TYPE_CHECKING:
     from gateway.routing.grade import Grader

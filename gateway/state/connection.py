@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.address import Address, parse
 from gateway.state.door import Client, Command, Door
 

@@ -16,8 +16,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from weakref import WeakValueDictionary
 
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
 from gateway.state.lease_script import STEP_MS, SYNC, Status, parse

@@ -14,8 +14,8 @@ from typing import Any, Protocol
 
 from hiredis import pack_command
 
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.door import Command, Lost
 
 CONNECTIONS = 16

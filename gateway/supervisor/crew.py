@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.supervisor.child import Child, Process
 from gateway.supervisor.figures import Figure, by_cause
 from gateway.supervisor.pulse import Pulse

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 import orjson
 
-from gateway.domain.garbage import one_heap, postponed
+from gateway.runtime.garbage_collection import one_heap, postponed
 from gateway.settings.environment import child_environment
 from gateway.supervisor import tether
 

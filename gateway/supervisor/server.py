@@ -14,9 +14,9 @@ import uvicorn
 from gateway.api.leave import LAST_ANSWER, Connection, leave
 from gateway.api.protocol import guarded
 from gateway.app import Application
-from gateway.domain.garbage import settle
-from gateway.domain.tasks import Tasks
 from gateway.rooms import Worker
+from gateway.runtime.garbage_collection import settle
+from gateway.runtime.tasks import Tasks
 
 BEAT_S = 1.0
 SOON_S = 0.05

@@ -15,10 +15,10 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.garbage import postponed, settle
-from gateway.domain.tasks import Tasks
 from gateway.policy.kept import keep
 from gateway.policy.load import Policies
+from gateway.runtime.garbage_collection import postponed, settle
+from gateway.runtime.tasks import Tasks
 from gateway.settings.environment import define, variable
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings

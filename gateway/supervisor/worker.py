@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.app import told
-from gateway.domain.garbage import one_heap
+from gateway.runtime.garbage_collection import one_heap
 from gateway.settings.environment import variable
 from gateway.supervisor.pulse import FAILED, TOLD, speaker
 from gateway.supervisor.server import serve

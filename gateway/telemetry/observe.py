@@ -14,8 +14,8 @@ from gateway import __version__
 from gateway.domain.kept import cut
 from gateway.domain.protocols import Archive
 from gateway.domain.record import Record
-from gateway.domain.tasks import Tasks
 from gateway.errors import GatewayError
+from gateway.runtime.tasks import Tasks
 from gateway.settings.environment import otlp_endpoint
 from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State

@@ -11,8 +11,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.protocols import Clock
 from gateway.domain.standing import Standing, standing
-from gateway.domain.tasks import Tasks, repeat
 from gateway.ledger import evidence
+from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql import Database
 
 log = logging.getLogger(__name__)

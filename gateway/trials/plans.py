@@ -12,12 +12,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
 from gateway.domain.strategy import Answered
-from gateway.domain.tasks import Tasks, repeat
 from gateway.ledger import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.choose import Router
 from gateway.routing.decide import Choice
 from gateway.routing.planned import knows, planned
+from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql import Database
 from gateway.trials import artefacts
 from gateway.trials.artefacts import CONFIGURED

@@ -17,13 +17,13 @@ from gateway.domain.protocols import Clock, Evidence, PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.route import Route
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
 from gateway.ledger.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.routing.strategy import share_of
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.trials.artefacts import written
 from gateway.trials.buying import buy

@@ -14,8 +14,8 @@ from sqlalchemy import event
 
 from gateway.alerts.alert import KINDS
 from gateway.alerts.alerts import Alerts
-from gateway.domain.tasks import Tasks
 from gateway.ledger.writer import Writer
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
 from tests.ledger.samples import journal, spend, until

@@ -17,9 +17,9 @@ from starlette.types import Receive, Scope, Send
 from gateway.api.caller import Caller, HangUp
 from gateway.api.direct import Call, DirectProtocol
 from gateway.api.wire import Pace
-from gateway.domain.deadlines import Deadlines
-from gateway.domain.outgoing import Outgoing
 from gateway.errors import BodyTooLarge, RequestTimeout
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.write_batcher import Outgoing
 from tests.fakes.line import HEAD, Line
 
 Answer = Callable[[Caller], Awaitable[None]]

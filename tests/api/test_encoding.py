@@ -10,9 +10,9 @@ import pytest
 from gateway.api.caller import Caller
 from gateway.api.encoding import LEAST_BYTES, Encoded, chosen, worth_it
 from gateway.api.wire import Headers, decoded
-from gateway.domain.codings import Coding, Decoder, decode, encode
-from gateway.domain.off_loop import OffLoop
 from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
+from gateway.runtime.codings import Coding, Decoder, decode, encode
+from gateway.runtime.off_loop import OffLoop
 
 CODINGS: tuple[Coding, ...] = ("gzip", "deflate", "br", "zstd")
 JSON: Headers = [(b"content-type", b"application/json")]

@@ -10,8 +10,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from gateway.api.cors import Cors
 from gateway.api.door import error_response
 from gateway.api.envelope import Envelope
-from gateway.domain.codings import Decoder, decode
 from gateway.errors import NotFound
+from gateway.runtime.codings import Decoder, decode
 from tests.fakes.client import Client
 
 ORIGIN = {"origin": "https://app.example.com"}

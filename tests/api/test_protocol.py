@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 from gateway.api.caller import AsgiCaller, Caller
 from gateway.api.protocol import MAX_HEAD_BYTES, guarded
 from gateway.api.wire import Pace
-from gateway.domain.deadlines import Deadlines
-from gateway.domain.tasks import Tasks
+from gateway.runtime.deadlines import Deadlines
+from gateway.runtime.tasks import Tasks
 
 HEAD_S, STALL_S = 0.4, 0.8
 PIECE = b"x" * 50_000

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.backends.http import HttpClient, connect
 from gateway.backends.http_coding import Unpacking
-from gateway.domain.codings import Coding, encode, encoder
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
+from gateway.runtime.codings import Coding, encode, encoder
 from tests.backends.http_calls import OK, STREAM, collect, send
 from tests.fakes.provider import Provider, Raw
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gateway.backends.http_connection import Connection
 from gateway.backends.http_response import Response
-from gateway.domain.outgoing import Outgoing
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, StreamBroken
+from gateway.runtime.write_batcher import Outgoing
 
 HEAD = b"HTTP/1.1 200 OK\r\nX-One: 1\r\n"
 BODY = bytes(range(256)) * 3

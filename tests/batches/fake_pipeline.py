@@ -10,11 +10,11 @@ from typing import Any
 import orjson
 
 from gateway.domain.answer import Take
-from gateway.domain.deadlines import Deadlines
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.pipeline import Reply
+from gateway.runtime.deadlines import Deadlines
 
 
 class PlainAnswer:

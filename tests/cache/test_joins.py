@@ -13,9 +13,9 @@ import pytest
 from gateway.admission.hold import BudgetHold
 from gateway.api.caller import HangUp
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.tasks import Tasks
 from gateway.domain.tenant import Tenant
 from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.cache import markers
 from gateway.cache.markers import Markers
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 
 DIGEST = b"d" * 16

@@ -11,16 +11,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.codings import (
-    Coding,
-    Decoder,
-    Oversized,
-    UnknownCoding,
-    decode,
-    encode,
-    encoder,
-    parse_coding,
-)
+from gateway.runtime.codings import Coding, Decoder, Oversized, UnknownCoding, decode, encode, encoder, parse_coding
 
 CODINGS: tuple[Coding, ...] = ("gzip", "deflate", "br", "zstd")
 BODY = b'{"model": "small", "messages": []}' * 50

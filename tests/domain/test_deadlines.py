@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.domain.deadlines import Deadlines
+from gateway.runtime.deadlines import Deadlines
 
 
 def now() -> float:

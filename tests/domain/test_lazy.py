@@ -5,7 +5,7 @@ from time import sleep
 
 import pytest
 
-from gateway.domain.lazy import Lazy
+from gateway.runtime.lazy import Lazy
 
 
 async def test_it_is_built_when_asked_for_and_once() -> None:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from gateway.domain.off_loop import OffLoop
+from gateway.runtime.off_loop import OffLoop
 
 
 async def test_the_loop_runs_while_work_is_under_way_and_the_next_piece_waits() -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.domain.outgoing import MOST_BYTES, Outgoing
+from gateway.runtime.write_batcher import MOST_BYTES, Outgoing
 
 
 class Wire(asyncio.WriteTransport):

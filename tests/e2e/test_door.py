@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from gateway.dialects.clients import PASSED_THROUGH, PATHS
-from gateway.domain.codings import Coding, Decoder, decode, encode
+from gateway.runtime.codings import Coding, Decoder, decode, encode
 from tests.e2e.conftest import Providers, client
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.line import Line

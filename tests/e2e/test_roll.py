@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.domain.tasks import Tasks
+from gateway.runtime.tasks import Tasks
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 

@@ -10,10 +10,10 @@ from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 
 from gateway.domain.protocols import Payer
-from gateway.domain.tasks import Tasks
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.spending import Spending
 from gateway.ledger.writer import Writer
+from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 from tests.ledger.samples import COST, SIMULATED, UNPRICED, begin, journal, record, spend

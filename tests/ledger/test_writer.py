@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from gateway.domain.tasks import Tasks
 from gateway.domain.usage import Usage
 from gateway.ledger import segments
 from gateway.ledger.rows import Row
 from gateway.ledger.writer import Writer
+from gateway.runtime.tasks import Tasks
 from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 from tests.ledger.samples import (

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from gateway.domain.tasks import Tasks
 from gateway.errors import StateUnavailable
+from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.log import PAGE, IndexLog, Instead

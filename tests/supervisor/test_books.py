@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import select
 
-from gateway.domain.tasks import Tasks
 from gateway.policy.load import Policies
+from gateway.runtime.tasks import Tasks
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 from gateway.state.sql import Database
