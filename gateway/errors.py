@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gateway.domain.kept import cut
+from gateway.domain.text.truncation import cut
 
 _LONGEST_MESSAGE = 4000
 """Characters; a message may repeat what a client or a provider has said."""

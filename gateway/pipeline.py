@@ -13,12 +13,12 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.found import Hit, Join
 from gateway.cache.lookup import Cache
 from gateway.domain.answer import Answer, Take, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate
+from gateway.domain.routing.route import ContextEstimate
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.errors import DeadlineExceeded
 from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.routing.choose import Router

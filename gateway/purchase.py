@@ -14,10 +14,10 @@ from gateway.cache.flight import Flight, Paid
 from gateway.cache.found import Miss
 from gateway.cache.lookup import Cache
 from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
+from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Books, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import interrupted
 from gateway.errors import BudgetExhausted
 from gateway.routing.choose import Router
 

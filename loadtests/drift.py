@@ -29,11 +29,11 @@ from gateway.cache.key import Question, scope
 from gateway.cache.packing import Vector, pack
 from gateway.cache.trust import Trust
 from gateway.dialects.openai_chat import parse
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from loadtests.index_scale import begun
 
 SERVICES = (

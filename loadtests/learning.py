@@ -16,8 +16,8 @@ from statistics import mean, median
 
 import orjson
 
-from gateway.domain.learned import logit, sigmoid
-from gateway.domain.standing import Judged, Watch, shift_of
+from gateway.domain.routing.learned import logit, sigmoid
+from gateway.domain.routing.standing import Judged, Watch, shift_of
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.grade import Grader
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
     BudgetExhausted,

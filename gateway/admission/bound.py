@@ -7,7 +7,7 @@ import re
 from gateway.admission.expect import Expectation
 from gateway.dialects import messages_models
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gateway.admission.expect import Expectation
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
-from gateway.domain.route import NOTHING_ATTACHED, Attached
+from gateway.domain.money.price import Price
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.domain.units import pico_to_nano_up
 
 

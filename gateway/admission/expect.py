@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import deque
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 FIRST_OUTPUT_TOKENS = 512
 FIRST_INPUT_RATIO = 1.25

@@ -16,11 +16,11 @@ from gateway.admission.expect import Expectations, least_input_tokens
 from gateway.admission.purse import Purse
 from gateway.dialects.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import NOTHING_ATTACHED, Attached
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 10.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.admission.hold import BudgetHold
 from gateway.domain.backend import Backend
 from gateway.domain.record import Attempt
-from gateway.domain.route import NOTHING_ATTACHED, Attached
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 
 
 class BudgetHolds:

@@ -10,10 +10,10 @@ from hashlib import blake2b
 
 from gateway.admission.meter import Dollars, Meter, Tokens
 from gateway.admission.purse import Account, Freed, Purse
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.protocols import Payer, PriceList, Spending, Spent
 from gateway.domain.tenant import Tenant
-from gateway.domain.windows import window_bounds
 from gateway.state.lease import MOST
 from gateway.state.leases import Leases
 

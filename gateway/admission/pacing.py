@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
 from gateway.admission.purse import Account
-from gateway.domain.pacing import pressure
+from gateway.domain.money.pacing import pressure
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy
-from gateway.domain.windows import window_bounds
 from gateway.runtime.tasks import Tasks
 
 EVERY_S = 1.0

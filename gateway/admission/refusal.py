@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from decimal import ROUND_UP, Decimal
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget
 from gateway.domain.units import NANO_PER_USD
-from gateway.domain.windows import iso
 from gateway.errors import BudgetExhausted
 
 _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "this month", "total": "in all"}

@@ -15,9 +15,9 @@ from typing import Any
 
 from gateway.alerts.alert import Alert, Kind, alert
 from gateway.alerts.hours import HOUR_S, Hour, priced
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Severity
 from gateway.domain.units import usd_text
-from gateway.domain.windows import iso
 
 PAST_HOURS = 28 * 24
 ENOUGH_HOURS = 24

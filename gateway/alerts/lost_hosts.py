@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from gateway.alerts.alert import Alert, alert
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Severity
-from gateway.domain.windows import iso
 from gateway.state.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0

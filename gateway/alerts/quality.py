@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from sqlalchemy import Connection
 
 from gateway.alerts.alert import Alert, alert
-from gateway.domain.standing import Standing, standing
-from gateway.domain.windows import iso
+from gateway.domain.money.windows import iso
+from gateway.domain.routing.standing import Standing, standing
 from gateway.ledger import evidence
 
 

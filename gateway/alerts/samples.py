@@ -11,10 +11,10 @@ from gateway.alerts.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.hours import HOUR_S, Backend, Hour
 from gateway.alerts.quality import told
 from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
-from gateway.domain.standing import Judged, standing
+from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
-from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.forecast import Forecast
 from gateway.state.orphaned_holds import OrphanedHold
 

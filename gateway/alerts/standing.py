@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 
 from gateway.alerts import measure
 from gateway.alerts.thresholds import Account, told
+from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
-from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.formats import dollars
 
 MOST_SUBJECTS = 20

@@ -11,9 +11,9 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.alerts.alert import Alert, Kind, alert, digest
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget, Severity
 from gateway.domain.units import pico_to_usd, usd_to_pico
-from gateway.domain.windows import iso
 from gateway.ledger.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)

@@ -13,9 +13,9 @@ from types import MappingProxyType
 from gateway.alerts import anomalies, hours, letters, lost_hosts, measure, quality
 from gateway.alerts.alert import Alert
 from gateway.alerts.thresholds import Account, due, due_ahead, least
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
-from gateway.domain.windows import window_bounds
 from gateway.ledger import evidence
 from gateway.ledger.rows import Row
 from gateway.state import orphaned_holds

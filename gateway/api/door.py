@@ -15,9 +15,9 @@ from gateway.api.envelope import REQUEST_ID
 from gateway.api.headers import of_error, of_id
 from gateway.api.wire import by_name, closing, secret
 from gateway.dialects.clients import PATHS, ClientDialect, of_path
-from gateway.domain.kept import cut
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant
+from gateway.domain.text.truncation import cut
 from gateway.errors import Forbidden, GatewayError, Overloaded
 from gateway.policy.tenants import Tenants
 

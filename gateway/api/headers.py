@@ -10,8 +10,8 @@ from math import ceil
 
 from gateway.api.relayed import MOST_RELAYED, is_bounded
 from gateway.domain.backend import Backend
-from gateway.domain.concealment import Concealer
 from gateway.domain.record import Record
+from gateway.domain.text.concealment import Concealer
 from gateway.domain.units import usd_text
 from gateway.errors import GatewayError
 

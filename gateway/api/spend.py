@@ -16,8 +16,8 @@ from starlette.responses import Response
 from gateway.alerts.standing import standings
 from gateway.cache import measured
 from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
 from gateway.domain.policy import Budget, Policy
-from gateway.domain.price import Price
 from gateway.domain.protocols import Clock
 from gateway.errors import BadRequest
 from gateway.ledger import focus, savings

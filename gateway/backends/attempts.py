@@ -19,7 +19,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import Books, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest, most_asked
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import (
     AllBackendsFailed,
     BackendError,

@@ -14,8 +14,8 @@ from gateway.backends.relay import Relayed, Whole
 from gateway.backends.signals import Reader
 from gateway.dialects import chat_sureness
 from gateway.domain.backend import Backend
-from gateway.domain.route import Route
-from gateway.domain.strategy import FAILED, Answered, Asking
+from gateway.domain.routing.route import Route
+from gateway.domain.routing.strategy import FAILED, Answered, Asking
 from gateway.errors import (
     BackendRefused,
     BudgetExhausted,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.domain.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, Answered
 
 
 @dataclass(frozen=True, slots=True)

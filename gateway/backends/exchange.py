@@ -22,12 +22,12 @@ from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.ways import ways
 from gateway.dialects.wire import StreamReader, Wire
 from gateway.domain.backend import Backend
-from gateway.domain.concealment import Concealer
-from gateway.domain.pace import Pace
+from gateway.domain.money.pace import Pace
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
+from gateway.domain.text.concealment import Concealer
 from gateway.errors import (
     BackendError,
     BackendFailed,

@@ -25,7 +25,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import BackendState, Books, Clock, Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextPlan, Route
+from gateway.domain.routing.route import ContextPlan, Route
 from gateway.runtime.off_loop import OffLoop
 
 KINDS: Mapping[str, Callable[[Backend], Kind]] = {

@@ -10,7 +10,7 @@ from functools import partial
 from gateway.backends.attempts import HEDGE, Attempts, Errand, together
 from gateway.backends.relay import Relayed, Whole
 from gateway.domain.backend import Backend
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import BackendRefused, DeadlineExceeded, GatewayError, LedgerUnavailable
 
 _MOST_SAVED = 5.0

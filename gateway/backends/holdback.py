@@ -14,10 +14,10 @@ from gateway.dialects import chat_sureness
 from gateway.dialects.chat_plain import without_logprobs
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Take, delivered_at_most, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
-from gateway.domain.usage import Usage
 
 _FIRST_LOOK, _LONGEST_STEP = 4, 64
 """Chunks until what was said is looked at first; then twice as many, up to so many more each time."""

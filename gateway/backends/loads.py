@@ -8,8 +8,8 @@ from gateway.backends.drain import Drains
 from gateway.backends.health import Health
 from gateway.backends.scrape import Scrape, watched
 from gateway.domain.backend import Backend
-from gateway.domain.load import Load
 from gateway.domain.protocols import BackendState
+from gateway.domain.routing.load import Load
 from gateway.runtime.tasks import Tasks
 
 GUESSED_S = 5.0

@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Protocol
 
 from gateway.dialects.partial_body import characters_in, is_cut, reported_in
-from gateway.domain.concealment import Concealer
+from gateway.domain.money.usage import Usage, interrupted
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
-from gateway.domain.usage import Usage, interrupted
+from gateway.domain.text.concealment import Concealer
 
 log = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from gateway.backends.plausible import believed
 from gateway.backends.upstream import Call, Upstream
 from gateway.dialects.wire import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
-from gateway.domain.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)

@@ -15,7 +15,7 @@ from gateway.backends.drain import USUAL_S, Drains
 from gateway.backends.exposition import Reading, read
 from gateway.backends.http import HttpClient, connect
 from gateway.domain.backend import Backend
-from gateway.domain.load import Load
+from gateway.domain.routing.load import Load
 from gateway.errors import BackendError, BackendUnreachable, StateUnavailable
 
 log = logging.getLogger(__name__)

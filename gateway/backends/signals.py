@@ -10,9 +10,9 @@ from typing import Any
 from gateway.backends.languages import asked_in, foreign_script, language, names_one
 from gateway.backends.schemas import Expected
 from gateway.backends.votes import vote
-from gateway.domain.refusal import begins_declining, declines
 from gateway.domain.request import CompletionRequest
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.strategy import Answered
+from gateway.domain.text.declining import begins_declining, declines
 
 log = logging.getLogger(__name__)
 

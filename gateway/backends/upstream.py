@@ -9,8 +9,8 @@ from typing import Protocol
 
 from gateway.dialects.wire import Wire
 from gateway.domain.answer import Take
-from gateway.domain.concealment import Concealer
 from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
 
 

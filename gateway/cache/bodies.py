@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import orjson
 
 from gateway.cache.entry import Entry
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.state import bundle
 from gateway.state.connection import State
 

@@ -9,8 +9,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from gateway.domain.answer import Answer, Take, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
-from gateway.domain.usage import Usage
 from gateway.errors import StreamBroken
 
 if TYPE_CHECKING:

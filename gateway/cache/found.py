@@ -10,8 +10,8 @@ from gateway.cache.guard import Near
 from gateway.cache.key import Question
 from gateway.cache.packing import Vector
 from gateway.domain.answer import Answer
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import CachePolicy
-from gateway.domain.usage import Usage
 
 
 @dataclass(frozen=True, slots=True)

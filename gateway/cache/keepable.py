@@ -8,8 +8,8 @@ from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.dialects.clients import DIALECTS
 from gateway.domain.answer import Answer
 from gateway.domain.record import Attempt, Record
-from gateway.domain.refusal import declines
 from gateway.domain.request import DialectName
+from gateway.domain.text.declining import declines
 from gateway.errors import BackendGarbage
 
 _CLEAN = frozenset({"stop", "length"})

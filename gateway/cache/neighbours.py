@@ -17,9 +17,9 @@ from gateway.cache.flight import Flight, Followed, Paid
 from gateway.cache.flights import Flights
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Take, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 from gateway.errors import StateUnavailable, StreamBroken
 from gateway.runtime.tasks import Tasks
 

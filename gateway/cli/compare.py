@@ -26,11 +26,11 @@ from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.domain.backend import Backend
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Organisation, Policy
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
-from gateway.domain.windows import window_bounds
 from gateway.errors import BackendError, BudgetExhausted, GatewayError
 from gateway.ledger.journal import Journal
 from gateway.ledger.prices import Catalogue

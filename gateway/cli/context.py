@@ -18,7 +18,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy, Policy
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import GatewayError
 

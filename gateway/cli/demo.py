@@ -26,8 +26,8 @@ from gateway.cli import paper
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.cli.tour import MARKER, STEPS, Step, write_policy
+from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd
-from gateway.domain.usage import Usage
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.report import Line, Report, usage
 from gateway.policy.keys import create, revoke

@@ -15,7 +15,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from gateway.cli import paper
 from gateway.cli.model import FILE
 from gateway.cli.options import Context, common
-from gateway.domain.windows import iso
+from gateway.domain.money.windows import iso
 from gateway.policy.load import load_policies
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from gateway.domain.visible import visible, visible_json
+from gateway.domain.text.visible import visible, visible_json
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:

@@ -22,14 +22,14 @@ from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat import parse
-from gateway.domain.pacing import pressure
+from gateway.domain.money.pacing import pressure
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import ModelRule, Organisation, Policy
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import pico_to_usd
-from gateway.domain.windows import window_bounds
 from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
-from gateway.domain.whereabouts import private, providers_own
+from gateway.domain.routing.whereabouts import private, providers_own
 
 
 def notes(backends: Sequence[Backend], policies: Sequence[Policy]) -> list[str]:

@@ -9,7 +9,7 @@ import click
 
 from gateway import __version__
 from gateway.cli.echo import echo
-from gateway.domain.visible import visible
+from gateway.domain.text.visible import visible
 from gateway.runtime.garbage_collection import postponed
 from gateway.settings.files import ConfigError
 

@@ -10,7 +10,7 @@ from rich.segment import Segment
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from gateway.domain.visible import visible
+from gateway.domain.text.visible import visible
 from gateway.settings.environment import variable
 
 WIDE = 200

@@ -14,8 +14,8 @@ from rich.box import SIMPLE_HEAD
 from gateway.cli import paper
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
-from gateway.domain.price import Price
-from gateway.domain.price_classes import OPTIONAL, Classes
+from gateway.domain.money.price import Price
+from gateway.domain.money.price_classes import OPTIONAL, Classes
 from gateway.domain.units import pico_to_usd
 from gateway.ledger import litellm_map
 from gateway.ledger.catalogue import Listed, Register, load_own

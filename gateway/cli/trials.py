@@ -13,8 +13,8 @@ from gateway.cli import paper
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
-from gateway.domain.standing import Standing
-from gateway.domain.windows import iso
+from gateway.domain.money.windows import iso
+from gateway.domain.routing.standing import Standing
 from gateway.ledger.evidence import WINDOW_S, escalations
 from gateway.ledger.formats import cents, dollars
 from gateway.settings.gateway import Settings

@@ -19,7 +19,7 @@ from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import ContextEstimate, ContextPlan
+from gateway.domain.routing.route import ContextEstimate, ContextPlan
 from gateway.domain.tenant import Tenant
 from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop

@@ -10,8 +10,8 @@ from sqlalchemy import Connection
 from gateway.alerts import measure
 from gateway.alerts.standing import standings
 from gateway.alerts.thresholds import Account
+from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
-from gateway.domain.windows import iso, window_bounds
 from gateway.ledger.forecast import Point
 from gateway.ledger.formats import dollars
 

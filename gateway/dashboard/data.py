@@ -17,9 +17,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.cache import measured
 from gateway.dashboard import budgets, mix, queries
 from gateway.domain.backend import Backend
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock, PriceList
-from gateway.domain.windows import iso
 from gateway.errors import LedgerUnavailable, Overloaded
 from gateway.ledger import savings
 from gateway.ledger.formats import as_object

@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cast, func, select
 
 from gateway.alerts import letters
-from gateway.domain.windows import iso
+from gateway.domain.money.windows import iso
 from gateway.ledger.entries import CHECK
 from gateway.ledger.formats import dollars
 from gateway.state.tables import keys, ledger

@@ -11,7 +11,7 @@ from gateway.dialects import sse
 from gateway.dialects.event_reader import EventReader
 from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.transcript import Transcript
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 DONE = b"data: [DONE]\n\n"
 

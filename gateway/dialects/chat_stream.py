@@ -15,7 +15,7 @@ from gateway.dialects.messages_reply import chat_usage
 from gateway.dialects.transcript import Transcript
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import later, openai_usage, shown, usage_with
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')

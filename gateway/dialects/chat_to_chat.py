@@ -10,7 +10,7 @@ import orjson
 from gateway.dialects import chat_plain, splice, upstream_error
 from gateway.dialects.chat_stream import ChatStream
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _LIMITS = ("max_completion_tokens", "max_tokens")

@@ -19,7 +19,7 @@ from gateway.dialects.plain import Plain
 from gateway.dialects.upstream_error import UpstreamError
 from gateway.dialects.usage import shown
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused, BodyTooLarge, ContextTooLong
 
 VERSION = b"2023-06-01"

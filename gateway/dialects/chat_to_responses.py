@@ -15,7 +15,7 @@ from gateway.dialects.responses_reply import chat_completion, load_response
 from gateway.dialects.responses_stream import ResponsesStream
 from gateway.dialects.responses_usage import reported
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _CHAT = ChatToChat()

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.dialects.service_tiers import normalised
 from gateway.dialects.usage import Fees, openai_usage
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 SEARCHED: Fees = (("web_search", 1),)
 """Models that search the web do so once for each answer."""

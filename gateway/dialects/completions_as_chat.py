@@ -10,9 +10,9 @@ import orjson
 from gateway.dialects.chat_reader import DONE
 from gateway.dialects.completions_shape import as_text_choice, words
 from gateway.dialects.messages_reply import chat_usage
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 _OWN = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs", "stream_options"})

@@ -12,7 +12,7 @@ from gateway.dialects.completions_shape import as_chat_choice, probability
 from gateway.dialects.completions_stream import CompletionStream
 from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage
 
 

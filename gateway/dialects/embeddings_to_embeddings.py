@@ -12,7 +12,7 @@ from gateway.dialects.openai_embeddings import vectors
 from gateway.dialects.plain import Plain
 from gateway.dialects.usage import counted, openai_usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage
 
 _USAGE = b'"usage"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 
 from gateway.dialects import sse
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, StreamBroken
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from gateway.domain.kept import LONGEST_MODEL
+from gateway.domain.text.truncation import LONGEST_MODEL
 from gateway.errors import BadRequest
 
 

@@ -10,8 +10,8 @@ import orjson
 from gateway.dialects import messages_thinking
 from gateway.dialects.chat_message import generated_text
 from gateway.dialects.messages_tools import long_names
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 
 REFUSED = "refusal"
 

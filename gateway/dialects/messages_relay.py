@@ -15,7 +15,7 @@ from gateway.dialects.messages_assembly import MessageAssembly
 from gateway.dialects.messages_reply import finish_of
 from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.upstream_error import broken, find_error
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 _DELTA = re.compile(

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects import splice
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 FINISH = {

@@ -20,7 +20,7 @@ from gateway.dialects.messages_run import DeltaRun
 from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import shown
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}

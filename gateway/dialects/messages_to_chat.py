@@ -15,9 +15,9 @@ from gateway.dialects.messages_request import output_schema
 from gateway.dialects.messages_tools import chat_tools
 from gateway.dialects.messages_turns import shortened
 from gateway.dialects.messages_writer import MessagesWriter
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 LONGEST_USER = 64

@@ -17,7 +17,7 @@ from gateway.dialects.messages_turns import shortened
 from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.plain import Plain
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.dialects import service_tiers
 from gateway.dialects.usage import Counts, Fees
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USUAL_TIER = ("standard", None, None)

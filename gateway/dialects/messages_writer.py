@@ -10,8 +10,8 @@ from gateway.dialects.chat_message import TEXT_FIELDS
 from gateway.dialects.messages_answer import call_id, ending, expected_input, objects, opening, usage_of
 from gateway.dialects.messages_calls import Call, Calls
 from gateway.dialects.messages_tools import long_names
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 
 
 class MessagesWriter:

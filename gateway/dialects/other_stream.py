@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects import sse
 from gateway.dialects.upstream_error import broken, find_error
 from gateway.dialects.usage import any_usage, later
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _LAST = (".done", ".completed")

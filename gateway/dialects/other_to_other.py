@@ -10,7 +10,7 @@ from gateway.dialects.other_stream import Events, Opaque
 from gateway.dialects.plain import Plain
 from gateway.dialects.usage import any_usage, counted
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 

@@ -10,8 +10,8 @@ import orjson
 from gateway.dialects import chat_usage, responses_usage, splice
 from gateway.dialects.messages_usage import messages_usage
 from gateway.dialects.usage import any_usage
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
-from gateway.domain.usage import Usage
 
 _MOST_READ = 2**20
 """Bytes that are searched; of a longer body, its beginning and its end."""

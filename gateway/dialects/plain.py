@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.dialects.chat_message import generated_text
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 
 @dataclass(slots=True)

@@ -11,9 +11,9 @@ from gateway.dialects.chat_message import generated_text, overall_finish
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.responses_replay import again
 from gateway.domain.answer import Take, pieces
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 
 
 class Replayed:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from gateway.dialects.responses_object import Item, ended, shown_usage, text_part
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 

@@ -9,8 +9,8 @@ import orjson
 
 from gateway.dialects.responses_thinking import pack
 from gateway.dialects.responses_tools import Tool, custom_input, known_tools
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 
 Item = dict[str, Any]
 

@@ -16,7 +16,7 @@ from gateway.dialects.responses_transcript import ResponsesTranscript
 from gateway.dialects.responses_usage import is_charged, reported, so_far
 from gateway.dialects.splice import find
 from gateway.dialects.upstream_error import find_error
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (

@@ -21,7 +21,7 @@ from gateway.dialects.responses_reply import (
 from gateway.dialects.responses_transcript import DELTA
 from gateway.dialects.responses_usage import is_charged, reported, so_far
 from gateway.dialects.usage import shown
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"

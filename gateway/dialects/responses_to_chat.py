@@ -13,9 +13,9 @@ from gateway.dialects.responses_object import INCOMPLETE, Ids, ended, output_ite
 from gateway.dialects.responses_request import INSTRUCTIONS, kept, wants_logprobs
 from gateway.dialects.responses_tools import chat_format, chat_tools
 from gateway.dialects.responses_writer import ResponsesWriter
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 _TRANSLATED = frozenset(

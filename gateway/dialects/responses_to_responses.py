@@ -19,7 +19,7 @@ from gateway.dialects.responses_thinking import unpack
 from gateway.dialects.responses_told import ToldRelay, differs, retold
 from gateway.dialects.responses_usage import reported
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused, BadRequest
 
 _SEALED = "reasoning.encrypted_content"

@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.dialects.chat_usage import tier_of
 from gateway.dialects.usage import Fees, openai_usage, usage_with
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 _UNITS = {
     "web_search_call": "web_search",

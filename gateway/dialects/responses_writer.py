@@ -19,8 +19,8 @@ from gateway.dialects.responses_object import (
     thought_in,
 )
 from gateway.dialects.responses_tools import Tool, known_tools
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest
-from gateway.domain.usage import Usage
 
 
 class ResponsesWriter:

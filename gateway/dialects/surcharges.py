@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gateway.dialects.service_tiers import normalised
-from gateway.domain.price import Price, dearest_of
+from gateway.domain.money.price import Price, dearest_of
 from gateway.domain.request import CompletionRequest, DialectName
 
 WEB_SEARCH, CODE_EXECUTION, FILE_SEARCH, IMAGE_GENERATION = (

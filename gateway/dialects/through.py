@@ -17,9 +17,9 @@ from gateway.dialects.fields import check
 from gateway.dialects.plain import Plain
 from gateway.dialects.usage import shown
 from gateway.dialects.wire import StreamReader, Wire
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, BackendRefused, BadRequest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 ABSURD_TOKENS = 100_000_000
 """No window is that large; who says more is not to be believed."""

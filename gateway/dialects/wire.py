@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Protocol
 
 from gateway.dialects.plain import Plain
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 __all__ = ["Plain", "StreamReader", "Wire"]

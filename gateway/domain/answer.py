@@ -6,8 +6,8 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, Protocol
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
-from gateway.domain.usage import Usage
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from typing import Literal
 
 from pydantic import Field, SecretStr, model_validator
 
+from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.policy import Section
-from gateway.domain.price_classes import Factor, TierKey, few_factors
 from gateway.domain.request import DialectName
+from gateway.domain.routing.whereabouts import host_of, private, providers_own
 from gateway.domain.units import DurationS, TokenUsd, Usd
-from gateway.domain.whereabouts import host_of, private, providers_own
 
 Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
 TierName = Literal["small", "large", "hosted"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hashlib import blake2b
 from typing import Any
 
-from gateway.domain.kept import cut_apart
+from gateway.domain.text.truncation import cut_apart
 
 MOST_CHARACTERS = 512
 """Of a name that are kept; a longer one ends with a hash of the whole."""

@@ -8,14 +8,14 @@ from typing import Any, Protocol
 
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
-from gateway.domain.learned import NOTHING, Learned
-from gateway.domain.load import Load
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import NOTHING_ATTACHED, Attached, ContextEstimate, ContextPlan, Prefix
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.load import Load
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, ContextEstimate, ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 
 
 class Clock(Protocol):

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from gateway.domain.backend import Backend
-from gateway.domain.pace import Pace, streamed_tokens
+from gateway.domain.money.pace import Pace, streamed_tokens
+from gateway.domain.money.usage import Usage, interrupted, with_unseen
 from gateway.domain.request import DialectName
-from gateway.domain.route import Route
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.route import Route
+from gateway.domain.routing.strategy import Answered
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage, interrupted, with_unseen
 
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
 CacheResult = Literal["exact", "semantic", "join", "miss", "bypass", "off"]

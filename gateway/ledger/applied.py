@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.domain.price import Price
-from gateway.domain.usage import Usage
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 
 _CLASSES = (
     *("input", "output", "cached_input", "cache_write_5m", "cache_write_1h", "reasoning", "audio"),

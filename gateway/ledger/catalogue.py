@@ -18,8 +18,8 @@ import orjson
 from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
+from gateway.domain.money.price_classes import Beyond, Classes, ServiceTiers
 from gateway.domain.policy import Section
-from gateway.domain.price_classes import Beyond, Classes, ServiceTiers
 from gateway.settings.files import ConfigError
 
 PACKAGED = Path(__file__).with_name("prices.json")

@@ -10,8 +10,8 @@ from decimal import Decimal
 from sqlalchemy import ColumnElement, Connection, and_, or_
 
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
-from gateway.domain.price_classes import times
+from gateway.domain.money.price import Price
+from gateway.domain.money.price_classes import times
 from gateway.domain.units import usd_to_pico
 from gateway.ledger.entries import entries, spent
 from gateway.settings.prices import Credit, Discount, Term

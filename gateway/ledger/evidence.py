@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, delete, func, insert, select
 
-from gateway.domain.standing import Judged
+from gateway.domain.routing.standing import Judged
 from gateway.state.tables import evidence, feedback
 
 WINDOW_S = 30 * 86400.0

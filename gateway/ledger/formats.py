@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from gateway.domain.text.visible import visible
 from gateway.domain.units import pico_to_usd
-from gateway.domain.visible import visible
 from gateway.ledger.report import COUNTS, Line, Report, Simulated
 
 if TYPE_CHECKING:

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
+from gateway.domain.money.unpriced import unpriced_units
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import DialectName
-from gateway.domain.route import Decision
-from gateway.domain.unpriced import unpriced_units
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import Decision
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import orphan, rows, segments, slots
 from gateway.ledger.applied import Terms

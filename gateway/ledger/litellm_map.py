@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from pydantic import ValidationError
 
-from gateway.domain.price_classes import Classes
+from gateway.domain.money.price_classes import Classes
 from gateway.ledger.catalogue import Listed, Provider, Register, complaints
 from gateway.settings.files import ConfigError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from gateway.domain.kept import cut
+from gateway.domain.text.truncation import cut
 from gateway.domain.units import parse_duration
 
 _END = datetime(9999, 1, 1, tzinfo=UTC).timestamp()

@@ -8,8 +8,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from gateway.domain.backend import Backend, PriceEntry, TierEntry
-from gateway.domain.price import Price
-from gateway.domain.price_classes import Classes, ServiceTier, TierClasses, at_tiers, rounded_up, times
+from gateway.domain.money.price import Price
+from gateway.domain.money.price_classes import Classes, ServiceTier, TierClasses, at_tiers, rounded_up, times
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.catalogue import PACKAGED, Listed, Register
 from gateway.ledger.discounts import discounted

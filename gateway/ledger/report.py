@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
-from gateway.domain.price import Price
-from gateway.domain.usage import Usage
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.ledger.dimensions import column, dimensions, written
 from gateway.ledger.entries import CHECK, IDLE, entries, of, within
 from gateway.ledger.sums import pico_sum, snapshot, whole

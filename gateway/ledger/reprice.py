@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.unpriced import unpriced_units
 from gateway.domain.protocols import PriceList
-from gateway.domain.unpriced import unpriced_units
 from gateway.ledger.applied import Terms
 from gateway.ledger.rows import MOST_PICO, Row
 

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.domain.pace import FIRST_FRAME_BYTES, streamed_tokens
+from gateway.domain.money.pace import FIRST_FRAME_BYTES, streamed_tokens
+from gateway.domain.money.unpriced import fees_of
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Outcome, Record
-from gateway.domain.unpriced import fees_of
-from gateway.domain.usage import Usage
 
 MOST_TOKENS = 2**31 - 1
 MOST_PICO = 2**63 - 1

@@ -9,10 +9,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from gateway.domain.backend import RANK, Backend
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.price import Price
 from gateway.domain.protocols import PriceList
-from gateway.domain.usage import Usage
 from gateway.ledger.entries import IDLE, entries, within
 from gateway.ledger.formats import dollars
 from gateway.ledger.sums import pico_sum, whole

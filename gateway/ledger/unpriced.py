@@ -10,8 +10,8 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, select, true
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.unpriced import TIER, fees_of
 from gateway.domain.protocols import PriceList
-from gateway.domain.unpriced import TIER, fees_of
 from gateway.ledger.entries import entries, newest, within
 from gateway.ledger.rows import FIELDS, TOKENS, Row
 from gateway.state.tables import ledger

@@ -13,9 +13,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.dialects import splice
 from gateway.dialects.body_extent import check_extent
 from gateway.dialects.responses_request import kind_of, read_needs, read_turns
-from gateway.domain.kept import cut_apart
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
+from gateway.domain.text.truncation import cut_apart
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
 from gateway.responses.store import Item, Responses, StoredResponse
 from gateway.runtime.off_loop import OffLoop

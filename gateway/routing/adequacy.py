@@ -7,7 +7,7 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal
 
 from gateway.domain.backend import RANK, Backend
-from gateway.domain.learned import NOTHING, Learned
+from gateway.domain.routing.learned import NOTHING, Learned
 
 if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifier
     from gateway.routing.artefact import Curves

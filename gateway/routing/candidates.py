@@ -10,7 +10,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
 from gateway.domain.request import DialectName
-from gateway.domain.route import Considered, ContextEstimate, Prefix
+from gateway.domain.routing.route import Considered, ContextEstimate, Prefix
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, GatewayError, NoAdequateBackend
 from gateway.routing import occupancy
 from gateway.routing.lengths import PRIOR_TOKENS

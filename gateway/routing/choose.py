@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.domain.access import Access
 from gateway.domain.backend import RANK, Backend
-from gateway.domain.learned import Learned
-from gateway.domain.pacing import lowered
+from gateway.domain.money.pacing import lowered
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Considered, ContextEstimate, Grade, Route
+from gateway.domain.routing.learned import Learned
+from gateway.domain.routing.route import Considered, ContextEstimate, Grade, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing import occupancy
@@ -98,8 +98,8 @@ class Router:
         evidence: Evidence | None = None,
     ) -> None:
         """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
-        its budgets are ahead of plan (see `domain/pacing.py`). `plan`: strategies fitted to outcomes of its models.
-        `evidence`: what teams' own answers say of backends."""
+        its budgets are ahead of plan (see `domain/money/pacing.py`). `plan`: strategies fitted to outcomes of its
+        models. `evidence`: what teams' own answers say of backends."""
         self.plan = plan
         self._evidence = evidence or NoEvidence()
         self._pressures = pressures

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from gateway.domain.backend import Backend
-from gateway.domain.load import Load
 from gateway.domain.protocols import FleetView
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Prefix, Route
+from gateway.domain.routing.load import Load
+from gateway.domain.routing.route import Prefix, Route
 from gateway.domain.tenant import Tenant
 from gateway.routing.candidates import Candidate
 from gateway.routing.replicas import Replica, group_of, order

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from gateway.domain.learned import Learned
-from gateway.domain.route import Grade
+from gateway.domain.routing.learned import Learned
+from gateway.domain.routing.route import Grade
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.candidates import Candidate
 from gateway.routing.decide import choose

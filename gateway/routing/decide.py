@@ -7,8 +7,8 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from gateway.domain.backend import RANK
-from gateway.domain.learned import NOTHING, Learned
-from gateway.domain.route import Grade
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.route import Grade
 from gateway.routing.adequacy import Adequacy, Gap, gap
 from gateway.routing.candidates import Candidate
 

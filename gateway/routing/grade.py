@@ -14,7 +14,7 @@ import orjson
 
 from gateway.dialects.chat_turns import read_turns
 from gateway.domain.request import Turn
-from gateway.domain.route import Grade
+from gateway.domain.routing.route import Grade
 from gateway.errors import BadRequest
 from gateway.routing.artefact import Artefact, load
 from gateway.routing.features import COUNTS, Features, extract

@@ -18,10 +18,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 from gateway.domain.backend import Backend
-from gateway.domain.load import Load
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
+from gateway.domain.routing.load import Load
 from gateway.domain.units import PICO_PER_USD
-from gateway.domain.usage import Usage
 
 IDLE_SHARE = 0.02
 """Of its full price; so that of two idle machines the cheaper one is filled first."""

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
-from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Grade
-from gateway.domain.strategy import Asking
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.route import Grade
+from gateway.domain.routing.strategy import Asking
 from gateway.domain.units import PICO_PER_USD
 from gateway.routing.candidates import Candidate
 from gateway.routing.decide import Choice, by_cost

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.backend import Backend
-from gateway.domain.route import Decision
+from gateway.domain.routing.route import Decision
 from gateway.routing.decide import Choice
 from gateway.routing.planned import Planned
 

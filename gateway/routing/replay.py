@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gateway.domain.strategy import Answered, Asking
+from gateway.domain.routing.strategy import Answered, Asking
 from gateway.routing.outcomes import Outcomes
 from gateway.routing.plan import Plan
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Prefix
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import Prefix
 
 MOST_SESSIONS = 8192
 """About half a kilobyte each; the least recently used are forgotten."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
-from gateway.domain.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, Answered
 
 Features = tuple[float, ...]
 """Of a prompt; the first is 1."""
@@ -105,7 +105,7 @@ class Strategy:
 
 
 class Underway:
-    """One request's strategy, as `gateway.domain.strategy.Asking` wants it."""
+    """One request's strategy, as `gateway.domain.routing.strategy.Asking` wants it."""
 
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 

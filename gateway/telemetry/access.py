@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from gateway.domain.record import Record
-from gateway.domain.visible import visible_json
+from gateway.domain.text.visible import visible_json
 
 log = logging.getLogger(__name__)
 

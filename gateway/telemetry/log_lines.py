@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TextIO
 
-from gateway.domain.kept import cut
-from gateway.domain.visible import visible
+from gateway.domain.text.truncation import cut
+from gateway.domain.text.visible import visible
 
 LONGEST = 2000
 """Characters of a line; a traceback has many lines."""

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from gateway import __version__
-from gateway.domain.kept import cut
 from gateway.domain.protocols import Archive
 from gateway.domain.record import Record
+from gateway.domain.text.truncation import cut
 from gateway.errors import GatewayError
 from gateway.runtime.tasks import Tasks
 from gateway.settings.environment import otlp_endpoint

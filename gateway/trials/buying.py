@@ -9,7 +9,7 @@ from gateway.domain.answer import Answer
 from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.pipeline import Pipeline
 from gateway.trials.hold import ShadowHold
 from gateway.trials.purse import Purse

@@ -8,9 +8,9 @@ import time
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.learned import NOTHING, Learned
 from gateway.domain.protocols import Clock
-from gateway.domain.standing import Standing, standing
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.standing import Standing, standing
 from gateway.ledger import evidence
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql import Database

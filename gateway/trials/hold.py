@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from gateway.admission.budget import RequestHold
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
 from gateway.domain.protocols import PriceList
 from gateway.domain.record import Attempt
-from gateway.domain.route import NOTHING_ATTACHED, Attached
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
 from gateway.trials.purse import Purse

@@ -13,12 +13,12 @@ from gateway.backends.fleet import Fleet
 from gateway.dialects import openai_chat
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Books, Contexts, PriceList
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import NOTHING_ATTACHED, Attached, Route
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, Route
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted, GatewayError, LedgerUnavailable
 from gateway.trials.hold import KIND, worst
 from gateway.trials.judges import Agreement, Choices, Judge

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.strategy import Answered
 from gateway.ledger import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.choose import Router

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection, select, text, update
 
+from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import TrialsPolicy
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import pico_to_usd, usd_to_pico
-from gateway.domain.windows import iso, window_bounds
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql import Database
 from gateway.state.tables import shadow_spend

@@ -13,7 +13,7 @@ from gateway.domain.answer import Answer
 from gateway.domain.protocols import Evidence
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
-from gateway.domain.route import Considered, Route
+from gateway.domain.routing.route import Considered, Route
 from gateway.ledger.evidence import Finding
 
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]

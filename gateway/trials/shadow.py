@@ -16,7 +16,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, Evidence, PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
 from gateway.ledger.evidence import Finding, write

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
-from gateway.domain.standing import wilson
+from gateway.domain.routing.standing import wilson
 from gateway.domain.units import PICO_PER_USD
 from gateway.trials.pairs import Pair, Said
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from statistics import NormalDist, fmean, pstdev
 from typing import Literal
 
-from gateway.domain.standing import TOLERANCE, wilson
+from gateway.domain.routing.standing import TOLERANCE, wilson
 
 LEAST, MOST = 100, 3000
 """Judged requests before anything is said, and after which what is no better is given up."""

@@ -14,13 +14,13 @@ import pytest
 
 from gateway.admission.budget import Budgets, RequestHold
 from gateway.domain.backend import Backend
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.price import Price
 from gateway.domain.protocols import Payer, Spent
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.leases import Leases

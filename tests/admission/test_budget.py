@@ -8,9 +8,9 @@ import signal
 import pytest
 
 from gateway.admission.budget import Budgets
+from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import NANO_PER_USD, PICO_PER_USD
-from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gateway.admission.expect import FIRST_OUTPUT_TOKENS, Expectations
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 
 def test_the_first_guess_is_512_tokens() -> None:

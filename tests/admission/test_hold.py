@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend
-from gateway.domain.route import Attached
+from gateway.domain.money.usage import Usage
+from gateway.domain.routing.route import Attached
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.errors import BudgetExhausted
 from gateway.state.connection import State
 from tests.admission.conftest import (

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gateway.domain.backend import Backend
-from gateway.domain.route import Route
-from gateway.domain.strategy import FAILED, Answered
+from gateway.domain.routing.route import Route
+from gateway.domain.routing.strategy import FAILED, Answered
 
 
 @dataclass(frozen=True)

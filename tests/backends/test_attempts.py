@@ -6,7 +6,7 @@ import pytest
 
 from gateway.backends.attempts import pause_after
 from gateway.backends.health import Tripping
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
     BackendError,
@@ -385,7 +385,7 @@ async def test_a_redirect_is_the_operators_to_mend(small: Provider, pair: Caller
 
 
 async def test_an_empty_route_is_503(caller_of: CallerOf) -> None:
-    from gateway.domain.route import Route
+    from gateway.domain.routing.route import Route
 
     with pytest.raises(AllBackendsFailed) as caught:
         await caller_of().call(chat(), Route((), "nothing"))

@@ -11,7 +11,7 @@ from gateway.dialects import anthropic_messages, openai_completions, openai_resp
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import AllBackendsFailed, BackendRefused, BudgetExhausted
 from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import route_of

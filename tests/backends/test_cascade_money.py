@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.record import Record
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted
 from gateway.routing.choose import Router
 from gateway.state.connection import State

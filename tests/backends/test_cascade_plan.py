@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.routing.frontier import plain
 from gateway.routing.plan import Plan
 from gateway.routing.search import Evidence

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from gateway.domain.answer import Answer
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import GatewayError
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat

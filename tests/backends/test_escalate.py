@@ -9,8 +9,8 @@ import pytest
 from gateway.backends.escalate import Escalation
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Route
-from gateway.domain.strategy import FAILED, Answered
+from gateway.domain.routing.route import Route
+from gateway.domain.routing.strategy import FAILED, Answered
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply

@@ -6,7 +6,7 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from gateway.domain.route import ContextPlan, Route
+from gateway.domain.routing.route import ContextPlan, Route
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
-from gateway.domain.route import Considered, Route
+from gateway.domain.routing.route import Considered, Route
 from gateway.errors import AllBackendsFailed
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read

@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted, StreamBroken
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read

@@ -12,7 +12,7 @@ from gateway.backends.drain import USUAL_S, Drains
 from gateway.backends.fleet import Fleet
 from gateway.backends.loads import GUESSED_S, wait_s
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.load import Load
+from gateway.domain.routing.load import Load
 from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable
 from gateway.state.connection import State
 from tests.backends.conftest import CallerOf, backend_at

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.backends.plausible import believed, of_no_answer
+from gateway.domain.money.usage import Usage, interrupted
 from gateway.domain.record import Attempt
-from gateway.domain.usage import Usage, interrupted
 from tests.backends.conftest import backend_at
 from tests.fakes.provider import Provider
 

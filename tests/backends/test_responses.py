@@ -11,9 +11,9 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
 from gateway.dialects import responses_request
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.usage import Usage
 from gateway.errors import BadRequest, GatewayError, StreamBroken
 from tests.backends.conftest import KEY, CallerOf, backend_at
 from tests.dialects.samples import events_of

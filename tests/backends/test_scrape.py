@@ -15,7 +15,7 @@ from gateway.backends.drain import USUAL_S, Drains
 from gateway.backends.fleet import Fleet
 from gateway.backends.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_S, Scrape, watched
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.load import Load
+from gateway.domain.routing.load import Load
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.llama import llama
 from tests.fakes.model_server import ModelServer

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.signals import Reader, repeats
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.strategy import Answered
 from tests.fakes.caller import chat
 
 ENGLISH = "What is the name of the river that runs through the city in which you were born, and how long is it?"

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.domain.policy import Policy
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted, GatewayError
 from tests.backends.conftest import CallerOf, backend_at
 from tests.backends.strategies import route_of

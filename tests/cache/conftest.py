@@ -16,11 +16,11 @@ from gateway.cache.lookup import Cache
 from gateway.dialects.openai_chat import parse
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from gateway.state.connection import State
 from gateway.state.log import IndexLog
 from tests.fakes.embedder import FakeEmbedder

@@ -15,10 +15,10 @@ from gateway.cache.key import Question, scope
 from gateway.cache.measured import Measures, read
 from gateway.cache.semantic import Look
 from gateway.cache.trust import Trust
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.errors import StateUnavailable
 from gateway.state.sql import Database
 from tests.cache.conftest import completion, request, tenant, until

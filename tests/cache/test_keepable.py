@@ -6,7 +6,7 @@ import pytest
 from gateway.cache.keepable import doubtful, keepable
 from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.domain.record import Record
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from tests.cache.conftest import BACKEND, Given, completion, record, tenant
 
 

@@ -17,8 +17,8 @@ from gateway.cache.exact import Quota
 from gateway.cache.found import Hit, Miss
 from gateway.cache.lookup import Cache
 from gateway.cache.outbox import Bounds, Outbox
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
-from gateway.domain.usage import Usage
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.log import IndexLog

@@ -14,8 +14,8 @@ from gateway.cache.flight import Flight, Paid
 from gateway.cache.found import Miss
 from gateway.cache.key import scope
 from gateway.domain.answer import Take
+from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.runtime.tasks import Tasks
 from tests.cache.conftest import Given, Worker, completion, record, request, tenant
 

@@ -12,7 +12,7 @@ from gateway.context.groups import groups, last_user
 from gateway.context.plan import Contexts
 from gateway.context.shorten import LEAST_TOKENS
 from gateway.domain.request import CompletionRequest, Turn
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import ContextTooLong
 from tests.context.conftest import backend_of, request_of, tenant_of, turn
 

@@ -14,8 +14,8 @@ from gateway.alerts.standing import standings
 from gateway.api.spend import Asked, Spend
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget
-from gateway.domain.windows import iso
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.formats import as_object
 from gateway.ledger.prices import Catalogue

@@ -10,7 +10,7 @@ from anthropic.types import message_create_params
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
 from gateway.dialects.chat_to_messages import ChatToMessages
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from tests.dialects.samples import chat
 from tests.dialects.sdk_types import misfits, unknown
 

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, StreamBroken
 from tests.dialects.over_anthropic import checked, wire
 from tests.dialects.samples import chat, events_of, streaming

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 from tests.dialects.samples import chat, golden
 

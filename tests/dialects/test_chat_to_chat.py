@@ -13,7 +13,7 @@ from gateway.dialects.chat_to_chat import ChatToChat
 from gateway.dialects.openai_chat import parse
 from gateway.dialects.ways import LIMITS
 from gateway.domain.request import Controls
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from tests.dialects.samples import USER, chat, steady, streaming
 
 RAW = b'{ "model":"auto", "messages":[ {"role":"user","content":"caf\\u00e9 \\/"} ],"top_p":1.0,"x":null,"y":1E2}'

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects.openai_chat import parse
 from gateway.domain.request import Controls
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 from tests.dialects.over_anthropic import sent, wire
 from tests.dialects.samples import USER, chat, streaming

@@ -15,9 +15,9 @@ from pydantic import TypeAdapter
 
 from gateway.dialects.chat_to_responses import ChatToResponses
 from gateway.dialects.openai_chat import parse
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, BadRequest
 from tests.dialects.samples import USER, chat, golden, streaming
 

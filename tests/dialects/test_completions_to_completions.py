@@ -14,8 +14,8 @@ from openai.types import Completion
 from gateway.dialects.completions_to_completions import CompletionsToCompletions
 from gateway.dialects.openai_completions import choices, parse
 from gateway.dialects.sse import events
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, USAGE, cut, event, read, steady
 

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.dialects.clients import PATHS
 from gateway.dialects.ways import wire
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
-from gateway.domain.usage import Usage
 from tests.dialects.samples import DONE, STOP, chunk, events_of, named, streaming, text
 
 DELIVERED = Usage(7, output_tokens=2, estimated=True)

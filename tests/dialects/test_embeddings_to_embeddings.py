@@ -9,8 +9,8 @@ import pytest
 
 from gateway.dialects.embeddings_to_embeddings import EmbeddingsToEmbeddings
 from gateway.dialects.openai_embeddings import parse
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
-from gateway.domain.usage import Usage
 from gateway.errors import BackendGarbage
 
 wire = EmbeddingsToEmbeddings()

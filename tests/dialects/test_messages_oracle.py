@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gateway.dialects.messages_to_chat import MessagesToChat
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.settings.environment import keep_litellm_offline
 from tests.dialects.messages_samples import PNG, TOOL, asked
 from tests.dialects.samples import USER

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from openai.types.chat import ChatCompletion
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 from tests.dialects.over_anthropic import answered, message, wire
 from tests.dialects.samples import chat, golden

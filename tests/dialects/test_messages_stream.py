@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from gateway.dialects.chat_to_chat import ChatToChat
 from gateway.dialects.chat_to_messages import ChatToMessages
 from gateway.dialects.messages_stream import MessagesStream
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, cut, events_of, golden, read, read_until_broken, steady, streaming
 from tests.dialects.samples import named as event

@@ -13,8 +13,8 @@ from pydantic import TypeAdapter
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_to_chat import MessagesToChat
 from gateway.dialects.messages_tools import short
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 from tests.dialects.messages_samples import PNG, TOOL, asked, strict
 from tests.dialects.samples import USER

@@ -14,8 +14,8 @@ from gateway.dialects.messages_assembly import MessageAssembly
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_to_messages import MessagesToMessages
 from gateway.dialects.messages_usage import messages_usage
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken
 from tests.dialects.messages_samples import accumulated, asked, said_in, strict
 from tests.dialects.samples import cut, golden, read, steady

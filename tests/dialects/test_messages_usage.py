@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.dialects.messages_usage import messages_usage
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 
 @pytest.mark.parametrize(

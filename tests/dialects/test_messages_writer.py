@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.dialects.messages_thinking import UNSIGNED
 from gateway.dialects.messages_to_chat import MessagesToChat
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.dialects.messages_samples import TOOL, accumulated, asked, said_in, well_formed
 from tests.dialects.samples import steady
 

@@ -12,8 +12,8 @@ from gateway.dialects import form
 from gateway.dialects.openai_other import Endpoint
 from gateway.dialects.other_stream import Events, Opaque
 from gateway.dialects.other_to_other import OtherToOther
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.usage import Usage
 
 wire = OtherToOther()
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.partial_body import characters_in, is_cut, reported_in
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
-from gateway.domain.usage import Usage
 from tests.dialects.samples import steady
 
 CHAT = orjson.dumps(

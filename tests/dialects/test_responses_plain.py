@@ -9,7 +9,7 @@ import pytest
 from openai.types.responses import Response
 
 from gateway.dialects.openai_responses import choices
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.dialects.responses_samples import NOW, asked, translation, wire
 
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object"}, "strict": True, "description": None}

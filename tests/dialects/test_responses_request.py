@@ -12,7 +12,7 @@ from gateway.dialects.responses_request import kept
 from gateway.dialects.responses_thinking import pack, unpack
 from gateway.dialects.responses_tools import known_tools
 from gateway.domain.request import Controls
-from gateway.domain.route import ContextPlan
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, StreamBroken
 from tests.dialects.responses_samples import asked, said, translation
 

@@ -13,7 +13,7 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from gateway.dialects.chat_to_chat import ChatToChat
 from gateway.dialects.chat_to_responses import ChatToResponses
 from gateway.dialects.responses_stream import ResponsesStream
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, chat, cut, events_of, golden, read, read_until_broken, steady, streaming
 from tests.dialects.samples import event as unnamed

@@ -16,9 +16,9 @@ from gateway.dialects.responses_thinking import pack
 from gateway.dialects.responses_to_responses import ResponsesToResponses
 from gateway.dialects.responses_transcript import ResponsesTranscript
 from gateway.dialects.sse import events
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import ContextPlan
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, BadRequest, StreamBroken
 from tests.dialects.samples import cut, events_of, golden, read, read_until_broken, steady
 

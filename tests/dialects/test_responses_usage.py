@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects.chat_to_responses import ChatToResponses
 from gateway.dialects.responses_usage import fees_of, reported, so_far
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.dialects.samples import streaming
 
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.dialects import anthropic_messages, openai_chat, openai_responses
 from gateway.dialects.surcharges import Surcharges, held_price, surcharges
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.ledger.prices import Catalogue
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.usage import any_usage, later, openai_usage
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.dialects.samples import steady
 
 NUMBERS = st.integers(0, 200) | st.sampled_from([None, -1, 3.0, 1.5, float("nan"), True, "7", 10**9, 10**30, [1]])

@@ -32,12 +32,12 @@ from gateway.api.service import Service
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
 from gateway.domain.backend import Backend
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy, Section
 from gateway.domain.record import Record
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import usd_to_pico
-from gateway.domain.windows import window_bounds
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig, Paths

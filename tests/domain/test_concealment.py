@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.concealment import CONCEALED, Concealer
+from gateway.domain.text.concealment import CONCEALED, Concealer
 
 KEY = "sk-proj-Zt7QxR2mW9bK4vLs/8dHn+1f"
 ENDS = ("sk-proj-", "Hn+1f", "n+1f")

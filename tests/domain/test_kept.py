@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.end_user import MOST_CHARACTERS, named
-from gateway.domain.kept import cut, cut_apart
+from gateway.domain.text.truncation import cut, cut_apart
 
 
 def test_a_short_text_stays_as_it_is() -> None:

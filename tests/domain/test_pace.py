@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.pace import FIRST_FRAME_BYTES, Pace, streamed_tokens
+from gateway.domain.money.pace import FIRST_FRAME_BYTES, Pace, streamed_tokens
 
 
 def test_nothing_is_made_up_before_a_rate_is_known() -> None:

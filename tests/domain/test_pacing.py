@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.pacing import lowered, pressure
+from gateway.domain.money.pacing import lowered, pressure
 
 WINDOW = (1000.0, 2000.0)
 

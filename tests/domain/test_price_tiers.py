@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gateway.domain.backend import PriceEntry
-from gateway.domain.price import CLASSES, Price, effective
-from gateway.domain.price_classes import Beyond, TierClasses, at_tiers, times
-from gateway.domain.usage import Usage
+from gateway.domain.money.price import CLASSES, Price, effective
+from gateway.domain.money.price_classes import Beyond, TierClasses, at_tiers, times
+from gateway.domain.money.usage import Usage
 
 USUAL = Price(100, 400, cached_input=10, audio_input=300, beyond=(1000, Price(200, 600, cached_input=20)))
 

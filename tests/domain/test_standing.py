@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway.domain.learned import NOTHING, Learned
-from gateway.domain.standing import ALARM, Judged, Watch, shift_of, standing, wilson
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.standing import ALARM, Judged, Watch, shift_of, standing, wilson
 
 
 def judged(*scores: float, predicted: float = 0.9, target: float = 0.9, weight: float = 1.0) -> list[Judged]:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.visible import visible, visible_json
+from gateway.domain.text.visible import visible, visible_json
 
 OBEYED = st.characters(categories=("Cc", "Zl", "Zp")) | st.sampled_from("\u202e\u2066\u200b\ufeff\u061c")
 

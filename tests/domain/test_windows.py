@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.domain.windows import iso, window_bounds
+from gateway.domain.money.windows import iso, window_bounds
 
 ODD_ZONES = (
     "UTC",

@@ -16,7 +16,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.domain.route import ContextPlan, Route
+from gateway.domain.routing.route import ContextPlan, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import ContextTooLong
 from tests.fakes.money import LooseHold, StrictBooks

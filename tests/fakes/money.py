@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Outcome, Record
-from gateway.domain.route import NOTHING_ATTACHED, Attached
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, LedgerUnavailable
 
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider_script import Reply
 
 _WORD = re.compile(r"\s*\S+")

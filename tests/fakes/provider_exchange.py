@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider_script import Step
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider_answer import Event, Spoken, claimed
 from tests.fakes.provider_openai import CREATED, error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider_answer import tokenize
 from tests.fakes.provider_openai import CREATED
 from tests.fakes.provider_script import Reply

@@ -13,7 +13,7 @@ import aiohttp
 import orjson
 import pytest
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider import Fail, Provider, Raw, Reply
 
 QUESTION: dict[str, Any] = {"model": "m", "messages": [{"role": "user", "content": "two words"}]}

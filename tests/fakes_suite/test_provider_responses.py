@@ -9,7 +9,7 @@ import openai
 import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider import Fail, Provider, Reply
 
 MESSAGE = ["response.output_item.added", "response.content_part.added"]

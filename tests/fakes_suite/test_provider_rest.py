@@ -10,7 +10,7 @@ import aiohttp
 import openai
 import pytest
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from tests.fakes.provider import Fail, Provider, Reply
 from tests.fakes.provider_rest import PNG, SOUND, vector
 

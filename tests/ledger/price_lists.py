@@ -13,7 +13,7 @@ import orjson
 from genai_prices.data import providers
 from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
-from gateway.domain.price import CLASSES, Price, effective
+from gateway.domain.money.price import CLASSES, Price, effective
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.catalogue import Listed, Listing
 

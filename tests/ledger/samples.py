@@ -11,12 +11,12 @@ from typing import Any
 from sqlalchemy import select
 
 from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.price import Price
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import DialectName
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from gateway.ledger.append import append
 from gateway.ledger.journal import Journal
 from gateway.ledger.rows import Row

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
-from gateway.domain.usage import Usage
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.ledger.applied import Terms, price_of, text_of
 from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.writer import Writer

@@ -9,8 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
-from gateway.domain.usage import Usage
 from gateway.ledger.archive import Archive
 from gateway.ledger.journal import Journal
 from gateway.ledger.writer import Writer

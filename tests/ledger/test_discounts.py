@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.price import Price
-from gateway.domain.price_classes import times
+from gateway.domain.money.price import Price
+from gateway.domain.money.price_classes import times
 from gateway.ledger.catalogue import Register
 from gateway.ledger.discounts import drawn, undiscounted
 from gateway.ledger.prices import Catalogue

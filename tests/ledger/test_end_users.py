@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import select
 
 from gateway.domain.end_user import Pseudonyms, named
-from gateway.domain.kept import cut_apart
 from gateway.domain.policy import DataPolicy
 from gateway.domain.tenant import Tenant
+from gateway.domain.text.truncation import cut_apart
 from gateway.ledger import anchor
 from gateway.ledger.end_users import EndUsers, forget, rows_of, secret
 from gateway.ledger.sums import snapshot

@@ -16,7 +16,7 @@ import orjson
 import pytest
 import pytest_asyncio
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import segments
 from gateway.ledger.journal import Journal

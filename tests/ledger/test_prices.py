@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.ledger.prices import Catalogue
 
 

@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 from rich.console import Console
 
-from gateway.domain.route import Decision, Route
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
+from gateway.domain.routing.route import Decision, Route
 from gateway.ledger.dimensions import CACHE, COLUMNS, dimensions
 from gateway.ledger.formats import as_csv, as_object, as_table, dollars
 from gateway.ledger.prices import Catalogue

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.domain.backend import Backend
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
 from gateway.ledger import anchor, unpriced
 from gateway.ledger.report import read_usage
 from gateway.ledger.reprice import repriced

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.pace import BEGUN_BYTES, streamed_tokens
+from gateway.domain.money.pace import BEGUN_BYTES, streamed_tokens
+from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
-from gateway.domain.usage import Usage
 from gateway.ledger.orphan import Known, Mark, classes_of, orphan
 from gateway.ledger.rows import FIELDS, Row, asked, ending, from_cache, opening
 from gateway.state.tables import ledger

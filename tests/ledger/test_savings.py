@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
+from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule, Policy
-from gateway.domain.price import Price
 from gateway.ledger.prices import Catalogue
 from gateway.ledger.savings import METHOD, Statement, as_object, reference_of, statements
 from gateway.state.sql import Database

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.domain.pace import Pace
+from gateway.domain.money.pace import Pace
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 from gateway.errors import LedgerUnavailable

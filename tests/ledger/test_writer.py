@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 from gateway.ledger import segments
 from gateway.ledger.rows import Row
 from gateway.ledger.writer import Writer

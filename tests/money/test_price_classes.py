@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import DialectName
 from gateway.domain.units import PICO_PER_USD
-from gateway.domain.usage import Usage
 from gateway.ledger import unpriced
 from gateway.ledger.archive import retold
 from gateway.ledger.journal import Journal

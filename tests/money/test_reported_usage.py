@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.domain.route import Route
+from gateway.domain.routing.route import Route
 from gateway.errors import GatewayError
 from gateway.state.connection import State
 from gateway.state.sql import Database

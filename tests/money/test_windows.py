@@ -15,12 +15,12 @@ import pytest
 
 from gateway.admission.budget import Budgets
 from gateway.alerts import measure
+from gateway.domain.money.usage import Usage
+from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Payer
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
-from gateway.domain.windows import window_bounds
 from gateway.errors import BudgetExhausted
 from gateway.ledger.archive import Archive
 from gateway.ledger.spending import Spending

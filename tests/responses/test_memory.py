@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.domain.kept import cut_apart
 from gateway.domain.request import Controls
+from gateway.domain.text.truncation import cut_apart
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
 from gateway.responses.memory import Memory
 from gateway.responses.store import Responses

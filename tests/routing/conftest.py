@@ -14,7 +14,7 @@ from gateway.domain.policy import Policy
 from gateway.domain.protocols import BackendState
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
-from gateway.domain.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.policy import DataPolicy
-from gateway.domain.route import ContextEstimate
+from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
 from gateway.ledger.prices import Catalogue
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls, Turn
-from gateway.domain.route import ContextEstimate
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router, share_of

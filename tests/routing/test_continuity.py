@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.load import Load
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import BackendState
 from gateway.domain.request import CompletionRequest, Controls, Turn
-from gateway.domain.route import ContextEstimate, Route
-from gateway.domain.usage import Usage
+from gateway.domain.routing.load import Load
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router
 from gateway.routing.continuity import Continuity

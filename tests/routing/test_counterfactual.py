@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls, Turn
-from gateway.domain.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router
 from gateway.routing.counterfactual import boundary

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gateway.domain.backend import Backend
-from gateway.domain.route import Grade
+from gateway.domain.routing.route import Grade
 from gateway.routing.adequacy import Adequacy
 from gateway.routing.artefact import Curves
 from gateway.routing.candidates import Candidate, Cause

@@ -9,7 +9,7 @@ import pytest
 
 import gateway.routing
 from gateway.domain.request import Turn
-from gateway.domain.route import Grade
+from gateway.domain.routing.route import Grade
 from gateway.errors import BadRequest
 from gateway.routing.features import extract
 from gateway.routing.grade import Grader, grade_lines

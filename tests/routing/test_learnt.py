@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.domain.learned import NOTHING, Learned
-from gateway.domain.route import ContextEstimate, Route
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router

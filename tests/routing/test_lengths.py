@@ -1,7 +1,7 @@
 from __future__ import annotations
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
-from gateway.domain.usage import Usage
 from gateway.routing.lengths import MOST_KEYS, MOST_TOKENS, PRIOR_TOKENS, OutputLengths
 from tests.routing.conftest import LARGE, record, request
 

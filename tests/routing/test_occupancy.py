@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.load import Load
-from gateway.domain.price import Price
+from gateway.domain.money.price import Price
+from gateway.domain.routing.load import Load
 from gateway.routing.occupancy import IDLE_SHARE, at_load, congestion, expected_cost, waiting_share
 from tests.routing.conftest import SMALL, backend
 

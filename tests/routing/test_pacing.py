@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.domain.route import ContextEstimate, Route
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router
 from gateway.routing.grade import Grader

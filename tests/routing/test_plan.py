@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from gateway.cli.main import cli
 from gateway.domain.backend import Backend
 from gateway.domain.request import Turn
-from gateway.domain.route import ContextEstimate, Route
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.routing.strategy import Answered
 from gateway.ledger.prices import Catalogue
 from gateway.routing import plan as plan_module
 from gateway.routing.artefact import ArtefactError

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.strategy import Answered
 from gateway.routing.cascades import Cascade, run, states, try_all
 from gateway.routing.frontier import build, plain
 from gateway.routing.hull import corners

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
-from gateway.domain.route import Prefix, Route
-from gateway.domain.usage import Usage
+from gateway.domain.routing.route import Prefix, Route
 from gateway.routing.sessions import HOSTED_S, HOUR_S, OWN_S, Sessions, prefix_of
 from tests.routing.conftest import HOSTED, SMALL, backend, record, request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.domain.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, Answered
 from gateway.routing.cascades import Cascade, states
 from gateway.routing.strategy import State, Strategy, Underway, pattern, share_of, voted
 

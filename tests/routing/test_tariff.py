@@ -11,11 +11,11 @@ import orjson
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.domain.load import Load
 from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls
-from gateway.domain.route import ContextEstimate, Route
-from gateway.domain.strategy import Answered
+from gateway.domain.routing.load import Load
+from gateway.domain.routing.route import ContextEstimate, Route
+from gateway.domain.routing.strategy import Answered
 from gateway.ledger.prices import Catalogue
 from gateway.routing.choose import Router
 from gateway.routing.fit_plan import fit_plan

@@ -15,10 +15,10 @@ from opentelemetry.proto.common.v1.common_pb2 import KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from gateway.domain.backend import Backend
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from gateway.telemetry.observe import Telemetry
 
 SMALL = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny", tier="small")

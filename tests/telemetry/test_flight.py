@@ -10,7 +10,7 @@ import orjson
 import pytest
 
 from gateway.domain.record import Record
-from gateway.domain.route import Considered, Grade, Route
+from gateway.domain.routing.route import Considered, Grade, Route
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.telemetry.flight import KEEP_S, MOST, RECENT, Flights, flight

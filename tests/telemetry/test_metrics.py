@@ -8,9 +8,9 @@ import orjson
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.tenant import Key, Tenant
-from gateway.domain.usage import Usage
 from gateway.telemetry.exposition import text as exposition
 from gateway.telemetry.host import Host, told
 from gateway.telemetry.metrics import COUNTERS, HISTOGRAMS, MOST_TEAMS, OTHERS, SECONDS, Histogram, Totals, figures

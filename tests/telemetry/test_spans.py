@@ -9,8 +9,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
-from gateway.domain.usage import Usage
 from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State
 from gateway.telemetry.observe import Telemetry

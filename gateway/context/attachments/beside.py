@@ -12,7 +12,7 @@ from gateway.context.attachments.weigh import TEXT_BYTES_PER_TOKEN, USUAL_TEXT_B
 from gateway.domain.attachment import Attachment, AttachmentKind
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import NOTHING_ATTACHED, Attached, ContextPlan
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, ContextPlan
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.domain.attachment import Measured
 from gateway.domain.request import CompletionRequest
-from gateway.domain.route import Attached
+from gateway.domain.routing.route import Attached
 from gateway.errors import ContextTooLong
 from tests.context.attachments.files import (
     base64,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.domain.price import Price
-from gateway.domain.usage import Usage
+from gateway.domain.money.price import Price
+from gateway.domain.money.usage import Usage
 
 TIER = "service_tier="
 

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
+from gateway.domain.money.price import CLASSES, PARENTS, Price
 from gateway.domain.policy import Section
-from gateway.domain.price import CLASSES, PARENTS, Price
 from gateway.domain.units import TokenUsd
 
 OPTIONAL = (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
-from gateway.domain.usage import Usage
+from gateway.domain.money.usage import Usage
 
 PARENTS = {
     "cached_input": "input",

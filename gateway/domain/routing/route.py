@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
-from gateway.domain.strategy import Asking
+from gateway.domain.routing.strategy import Asking
 
 
 @dataclass(slots=True)

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from gateway.domain.learned import Learned, logit, sigmoid
+from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
 """Log-odds; how much teams differ from the prior. See docs/learning.md for how it was measured."""

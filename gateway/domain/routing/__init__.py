@@ -1,0 +1,1 @@
+"""Routes, strategies, and what is known of backends that they choose among."""
