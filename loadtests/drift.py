@@ -28,7 +28,7 @@ from gateway.cache.guard import Guard
 from gateway.cache.key import Question, scope
 from gateway.cache.packing import Vector, pack
 from gateway.cache.trust import Trust
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Fresh

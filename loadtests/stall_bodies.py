@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.body_extent import KEYS_PER_ITEM, VALUES_PER_ITEM
+from gateway.dialects.requests.body_extent import KEYS_PER_ITEM, VALUES_PER_ITEM
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 EMBEDDINGS, COMPLETIONS = "/v1/embeddings", "/v1/completions"

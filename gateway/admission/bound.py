@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from gateway.admission.expect import Expectation
-from gateway.dialects import messages_models
+from gateway.dialects.anthropic_messages import models
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
@@ -35,7 +35,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
         if request is not None and request.dialect == "openai_other":
             most = MEDIA_MOST_TOKENS
         elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
-            most = messages_models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
+            most = models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
         else:
             most = ASSUMED_MOST_TOKENS
     if known is not None and known < most:

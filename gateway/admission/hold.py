@@ -14,7 +14,7 @@ from gateway.admission import bound
 from gateway.admission.call import Call
 from gateway.admission.expect import Expectations, least_input_tokens
 from gateway.admission.purse import Purse
-from gateway.dialects.surcharges import held_price, surcharges
+from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.protocols import Hold

@@ -16,11 +16,11 @@ from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record
 from gateway.api.idempotency import Idempotency
 from gateway.api.wire import Headers, Pace, by_name, check_json, check_length, decoded, secret
-from gateway.dialects.body_extent import check_extent
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
-from gateway.dialects.form import is_form
-from gateway.dialects.forwarding import check_forwarding
+from gateway.dialects.passthrough.form import is_form
+from gateway.dialects.requests.body_extent import check_extent
+from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls

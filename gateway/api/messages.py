@@ -17,9 +17,9 @@ from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import vendor_of
 from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.measure import sizes
-from gateway.dialects.body_extent import check_extent
-from gateway.dialects.forwarding import check_forwarding
-from gateway.dialects.messages_request import parse_prompt
+from gateway.dialects.anthropic_messages.request import parse_prompt
+from gateway.dialects.requests.body_extent import check_extent
+from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant

@@ -10,7 +10,7 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.query import whole_number
-from gateway.dialects.responses_request import RESULTS, kind_of
+from gateway.dialects.openai_responses.request import RESULTS, kind_of
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
 from gateway.responses.store import Item, Responses, StoredResponse

@@ -7,8 +7,8 @@ import asyncio
 import orjson
 
 from gateway.backends.over_http import OverHttp
-from gateway.dialects import splice
-from gateway.dialects.messages_to_messages import MessagesToMessages
+from gateway.dialects import json_splice
+from gateway.dialects.anthropic_messages.native import MessagesToMessages
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.errors import BackendError
 
@@ -22,7 +22,7 @@ class Anthropic(OverHttp):
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
         """Tokens of the prompt as the backend counts them, which it does for nothing; None when it does not say."""
         until = asyncio.get_running_loop().time() + _COUNT_S
-        body = splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
+        body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
         try:
             headers = MessagesToMessages().headers(request, self._key)
             upstream = await self._client.request(

@@ -13,7 +13,7 @@ from gateway.backends.holdback import Held
 from gateway.backends.plausible import estimate
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.upstream import Call
-from gateway.dialects.surcharges import surcharges
+from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Books, Clock, Hold

@@ -12,7 +12,7 @@ from gateway.backends.attempts import Attempts, Errand, together
 from gateway.backends.holdback import Held
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.signals import Reader
-from gateway.dialects import chat_sureness
+from gateway.dialects.openai_chat import logprobs
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
 from gateway.domain.routing.strategy import FAILED, Answered, Asking
@@ -238,9 +238,9 @@ class Cascade:
     async def _one(self, backend: Backend, errand: Errand, tokens: float, within_s: float) -> Obstacle | None:
         """Ask one and keep what it says; a stream up to `tokens`, and `within_s` of its beginning, or whole."""
         tells = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
-        muted = tells and chat_sureness.can_tell(errand.request)
+        muted = tells and logprobs.can_tell(errand.request)
         if muted:
-            errand = replace(errand, request=chat_sureness.sounded(errand.request))
+            errand = replace(errand, request=logprobs.sounded(errand.request))
         whole = tokens == math.inf
         try:
             async with asyncio.timeout(within_s if whole and within_s < math.inf else None):

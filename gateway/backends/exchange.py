@@ -14,13 +14,14 @@ from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers import limit_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
 from gateway.backends.upstream import Call, Kind, Upstream
-from gateway.dialects import messages_models, upstream_error
-from gateway.dialects.embedded_media import check_embedded
-from gateway.dialects.other_to_other import OtherToOther
-from gateway.dialects.output_limits import lowered, may_have_foreign, own_limit
-from gateway.dialects.upstream_error import UpstreamError
-from gateway.dialects.ways import ways
-from gateway.dialects.wire import StreamReader, Wire
+from gateway.dialects.answers import upstream_error
+from gateway.dialects.answers.upstream_error import UpstreamError
+from gateway.dialects.anthropic_messages import models
+from gateway.dialects.base import StreamReader, Wire
+from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.registry import ways
+from gateway.dialects.requests.embedded_media import check_embedded
+from gateway.dialects.requests.output_limits import lowered, may_have_foreign, own_limit
 from gateway.domain.backend import Backend
 from gateway.domain.money.pace import Pace
 from gateway.domain.protocols import Clock
@@ -163,7 +164,7 @@ class Exchange:
                 return most
             if not self._wants_limit:
                 return None
-            asked = messages_models.MOST_USUAL_OUTPUT
+            asked = models.MOST_USUAL_OUTPUT
         return most if most is not None and asked > most else None
 
     def _way(self, client: DialectName) -> Wire:

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from gateway.backends.relay import Relayed
-from gateway.dialects import chat_sureness
-from gateway.dialects.chat_plain import without_logprobs
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.openai_chat import logprobs
+from gateway.dialects.openai_chat.plain import without_logprobs
 from gateway.domain.answer import Take, delivered_at_most, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Hold
@@ -97,7 +97,7 @@ class Held:
     @property
     def ending(self) -> bytes:
         ending = self._unpoured + self._relayed.ending
-        return chat_sureness.without(ending) if self._muted else ending
+        return logprobs.without(ending) if self._muted else ending
 
     def said(self, dialect: DialectName) -> list[dict[str, Any]]:
         """A whole answer's choices, as in a chat completion; none of one that is too long to be put together."""
@@ -137,4 +137,4 @@ class Held:
 
 
 def _muting(take: Take) -> Take:
-    return lambda piece: take(chat_sureness.without(piece))
+    return lambda piece: take(logprobs.without(piece))

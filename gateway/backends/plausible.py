@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 from typing import Protocol
 
-from gateway.dialects.partial_body import characters_in, is_cut, reported_in
+from gateway.dialects.answers.partial_body import characters_in, is_cut, reported_in
 from gateway.domain.money.usage import Usage, interrupted
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.backends.health import Place
 from gateway.backends.plausible import believed
 from gateway.backends.upstream import Call, Upstream
-from gateway.dialects.wire import Plain, StreamReader
+from gateway.dialects.base import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt

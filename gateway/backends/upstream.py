@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.dialects.wire import Wire
+from gateway.dialects.base import Wire
 from gateway.domain.answer import Take
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer

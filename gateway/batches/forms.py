@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import orjson
 
 from gateway.dialects.clients import PATHS
-from gateway.dialects.splice import find
+from gateway.dialects.json_splice import find
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest, GatewayError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.batches.forms import Form
-from gateway.dialects.body_extent import check_extent
+from gateway.dialects.requests.body_extent import check_extent
 from gateway.errors import BadRequest, GatewayError
 
 MAX_PROBLEMS = 100

@@ -17,7 +17,7 @@ from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
-from gateway.dialects.forwarding import check_forwarding
+from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant

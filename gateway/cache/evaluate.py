@@ -16,7 +16,7 @@ from gateway.cache.minilm import MiniLM
 from gateway.cache.packing import pack
 from gateway.cache.verify import Scorer, Verifier
 from gateway.cache.words import load_words
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from gateway.dialects.chat_assembly import MAX_BYTES
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.openai_chat.assembly import MAX_BYTES
 from gateway.domain.answer import Answer
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import DialectName

@@ -13,7 +13,7 @@ from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy, Policy
 from gateway.domain.record import new_request_id

@@ -21,7 +21,7 @@ from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.money.pacing import pressure
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import ModelRule, Organisation, Policy

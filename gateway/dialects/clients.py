@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from gateway.dialects import (
-    anthropic_messages,
-    openai_chat,
-    openai_completions,
-    openai_embeddings,
-    openai_other,
-    openai_responses,
-)
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.openai_completions import dialect as openai_completions
+from gateway.dialects.openai_embeddings import dialect as openai_embeddings
+from gateway.dialects.openai_responses import dialect as openai_responses
+from gateway.dialects.passthrough import dialect as openai_other
 from gateway.domain.policy import PassThrough
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import GatewayError

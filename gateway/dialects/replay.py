@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.chat_message import generated_text, overall_finish
 from gateway.dialects.clients import DIALECTS
-from gateway.dialects.responses_replay import again
+from gateway.dialects.openai_chat.message import generated_text, overall_finish
+from gateway.dialects.openai_responses.replay import again
 from gateway.domain.answer import Take, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt

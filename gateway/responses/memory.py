@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.dialects import splice
-from gateway.dialects.body_extent import check_extent
-from gateway.dialects.responses_request import kind_of, read_needs, read_turns
+from gateway.dialects import json_splice
+from gateway.dialects.openai_responses.request import kind_of, read_needs, read_turns
+from gateway.dialects.requests.body_extent import check_extent
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.domain.text.truncation import cut_apart
@@ -127,7 +127,7 @@ def as_items(given: Any) -> list[Item]:
 def _change(request: CompletionRequest, changes: dict[str, Any], max_items: int) -> None:
     """Raises BodyTooLarge when that makes too many items."""
     body = request.body
-    request.raw = splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
+    request.raw = json_splice.splice(request.raw, body, {name: orjson.dumps(value) for name, value in changes.items()})
     check_extent(request.raw, max_items)
     request.body = body = {**{name: changes[name] for name in changes if name not in body}, **body, **changes}
     request.turns = read_turns(body)

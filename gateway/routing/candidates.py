@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gateway.dialects.ways import ways
+from gateway.dialects.registry import ways
 from gateway.domain.backend import Backend
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView

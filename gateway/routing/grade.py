@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import orjson
 
-from gateway.dialects.chat_turns import read_turns
+from gateway.dialects.openai_chat.turns import read_turns
 from gateway.domain.request import Turn
 from gateway.domain.routing.route import Grade
 from gateway.errors import BadRequest

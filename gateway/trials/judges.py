@@ -9,7 +9,7 @@ import orjson
 
 from gateway.backends.signals import Reader
 from gateway.backends.votes import folded
-from gateway.dialects import openai_chat
+from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.request import CompletionRequest, Controls
 
 Choices = Sequence[Mapping[str, Any]]

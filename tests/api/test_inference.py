@@ -156,7 +156,7 @@ async def test_what_nobody_expected_is_a_500_that_tells_nothing_but_its_id(
 async def test_what_nobody_expected_while_parsing_is_a_500_in_shape(building: Building) -> None:
     class Dialect:
         def __getattr__(self, name: str) -> Any:
-            from gateway.dialects import openai_chat
+            from gateway.dialects.openai_chat import dialect as openai_chat
 
             return getattr(openai_chat, name)
 

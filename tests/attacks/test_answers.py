@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from gateway.dialects.messages_assembly import MessageAssembly
+from gateway.dialects.anthropic_messages.assembly import MessageAssembly
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Raw
 

@@ -7,7 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects import anthropic_messages, openai_completions, openai_responses
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_completions import dialect as openai_completions
+from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.answer import Answer
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls

@@ -10,7 +10,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from gateway.dialects import responses_request
+from gateway.dialects.openai_responses import request as responses_request
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls

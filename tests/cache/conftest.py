@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from gateway.cache.found import Hit, Miss
 from gateway.cache.lookup import Cache
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage

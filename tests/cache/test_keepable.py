@@ -4,7 +4,7 @@ import orjson
 import pytest
 
 from gateway.cache.keepable import doubtful, keepable
-from gateway.dialects.chat_assembly import MAX_BYTES
+from gateway.dialects.openai_chat.assembly import MAX_BYTES
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Route
 from tests.cache.conftest import BACKEND, Given, completion, record, tenant

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.key import Keys, Question, scope
-from gateway.dialects import openai_responses
+from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from tests.cache.conftest import request, tenant

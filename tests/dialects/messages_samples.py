@@ -12,8 +12,8 @@ from anthropic.types import Message, RawMessageStreamEvent
 from anthropic.types.beta import BetaMessage
 from pydantic import BaseModel, TypeAdapter
 
-from gateway.dialects import sse
-from gateway.dialects.anthropic_messages import parse
+from gateway.dialects.anthropic_messages.dialect import parse
+from gateway.dialects.streams import sse
 from gateway.domain.request import CompletionRequest, Controls
 from tests.dialects.samples import USER
 

@@ -9,7 +9,7 @@ import orjson
 from anthropic.types import message_create_params
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.dialects.chat_to_messages import ChatToMessages
+from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.domain.routing.route import ContextPlan
 from tests.dialects.samples import chat
 from tests.dialects.sdk_types import misfits, unknown

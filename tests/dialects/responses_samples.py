@@ -10,10 +10,10 @@ import orjson
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.openai_responses import parse
-from gateway.dialects.responses_to_chat import ResponsesToChat
-from gateway.dialects.through import Through
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_responses.dialect import parse
+from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
+from gateway.dialects.via_chat import Through
 from gateway.domain.request import CompletionRequest, Controls
 from tests.dialects.samples import DONE, USAGE_ONLY, chunk, read
 

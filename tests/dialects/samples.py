@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 from hypothesis import HealthCheck, settings
 
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import StreamBroken
 

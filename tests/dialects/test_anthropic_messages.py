@@ -11,9 +11,9 @@ from anthropic.types import ErrorResponse, Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.anthropic_messages import choices, error_body, error_event, replayed, status
-from gateway.dialects.messages_request import parse_prompt
-from gateway.dialects.messages_turns import shortened
+from gateway.dialects.anthropic_messages.dialect import choices, error_body, error_event, replayed, status
+from gateway.dialects.anthropic_messages.request import parse_prompt
+from gateway.dialects.anthropic_messages.turns import shortened
 from gateway.domain.request import Controls, Turn
 from gateway.errors import (
     AllBackendsFailed,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects import body_extent
-from gateway.dialects.body_extent import KEYS_PER_ITEM, VALUES_PER_ITEM, check_extent
+from gateway.dialects.requests import body_extent
+from gateway.dialects.requests.body_extent import KEYS_PER_ITEM, VALUES_PER_ITEM, check_extent
 from gateway.errors import BodyTooLarge
 
 JSON = st.recursive(

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.chat_assembly import Assembly
+from gateway.dialects.openai_chat.assembly import Assembly
 from tests.dialects.samples import STOP, chunk, event, text
 
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.chat_chunks import ChatChunks
-from gateway.dialects.sse import payload
+from gateway.dialects.openai_chat.chunks import ChatChunks
+from gateway.dialects.streams.sse import payload
 from gateway.errors import BackendGarbage
 from tests.dialects.responses_samples import asked, wire
 from tests.dialects.samples import DONE, STOP, USAGE_ONLY, chunk, read, steady, text

@@ -5,9 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.chat_parts import flattened
 from gateway.dialects.clients import DIALECTS
-from gateway.dialects.ways import wire
+from gateway.dialects.openai_chat.content_parts import flattened
+from gateway.dialects.registry import wire
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from tests.dialects.samples import DONE, STOP, chunk, read
 

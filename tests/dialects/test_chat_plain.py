@@ -9,7 +9,7 @@ import orjson
 import pytest
 from openai.types.chat import ChatCompletion
 
-from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 from tests.dialects.samples import chat, golden

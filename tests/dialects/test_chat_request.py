@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.chat_request import MAX_DEPTH
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
+from gateway.dialects.openai_chat.request import MAX_DEPTH
 from gateway.domain.request import Controls
 from gateway.errors import BadRequest
 from tests.dialects.samples import USER, chat

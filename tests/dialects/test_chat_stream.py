@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.sse import events
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.streams.sse import events
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import (

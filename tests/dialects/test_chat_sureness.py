@@ -3,7 +3,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.dialects.chat_sureness import can_tell, sounded, without
+from gateway.dialects.openai_chat.logprobs import can_tell, sounded, without
 from tests.fakes.caller import chat
 
 LOGPROBS = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}], "refusal": None}

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.openai_chat import parse
-from gateway.dialects.ways import LIMITS
+from gateway.dialects.openai_chat.dialect import parse
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.registry import LIMITS
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from tests.dialects.samples import USER, chat, steady, streaming

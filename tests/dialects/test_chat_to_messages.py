@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest

@@ -13,8 +13,8 @@ from openai.types.chat import ChatCompletion
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gateway.dialects.chat_to_responses import ChatToResponses
-from gateway.dialects.openai_chat import parse
+from gateway.dialects.openai_chat.dialect import parse
+from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan

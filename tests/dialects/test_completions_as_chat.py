@@ -8,10 +8,10 @@ import orjson
 import pytest
 from openai.types import Completion
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.completions_as_chat import CompletionsAsChat
-from gateway.dialects.openai_completions import parse
-from gateway.dialects.through import Through
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
+from gateway.dialects.openai_completions.dialect import parse
+from gateway.dialects.via_chat import Through
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest, StreamBroken
 from tests.dialects.samples import DONE, STOP, USAGE, USAGE_ONLY, chunk, events_of, read, text

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from gateway.dialects.completions_to_completions import CompletionsToCompletions
-from gateway.dialects.openai_completions import choices, parse
-from gateway.dialects.sse import events
+from gateway.dialects.openai_completions.dialect import choices, parse
+from gateway.dialects.openai_completions.native import CompletionsToCompletions
+from gateway.dialects.streams.sse import events
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BackendGarbage, StreamBroken

@@ -8,7 +8,7 @@ import orjson
 import pytest
 
 from gateway.dialects.clients import PATHS
-from gateway.dialects.ways import wire
+from gateway.dialects.registry import wire
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from tests.dialects.samples import DONE, STOP, chunk, events_of, named, streaming, text

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.embedded_media import check_embedded
+from gateway.dialects.requests.embedded_media import check_embedded
 from gateway.errors import BadRequest
 
 PNG = "data:image/png;base64,iVBORw0KGgo="

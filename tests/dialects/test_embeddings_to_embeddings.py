@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.embeddings_to_embeddings import EmbeddingsToEmbeddings
-from gateway.dialects.openai_embeddings import parse
+from gateway.dialects.openai_embeddings.dialect import parse
+from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.errors import BackendGarbage

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.fields import Wanted, check, read_model
+from gateway.dialects.requests.fields import Wanted, check, read_model
 from gateway.errors import BadRequest
 
 WANTED = {"n": Wanted((int,), "a whole number from 1 to 3", 1, 3), "echo": Wanted((bool,), "true or false")}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects import form
+from gateway.dialects.passthrough import form
 from gateway.errors import BadRequest, UnsupportedMediaType
 from tests.dialects.samples import steady
 

@@ -5,8 +5,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects import anthropic_messages, openai_chat, openai_responses
-from gateway.dialects.forwarding import check_forwarding
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.openai_responses import dialect as openai_responses
+from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest, Forbidden

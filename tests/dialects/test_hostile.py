@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dialects.base import Wire
 from gateway.dialects.canonical import canonical
-from gateway.dialects.ways import wire
-from gateway.dialects.wire import Wire
+from gateway.dialects.registry import wire
 from gateway.errors import BackendError, BadRequest
 from tests.dialects.samples import STOP, chat, event, steady, streaming, text
 

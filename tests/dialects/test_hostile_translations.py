@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects.clients import DIALECTS
-from gateway.dialects.ways import wire
+from gateway.dialects.registry import wire
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import BackendError, BadRequest
 from tests.dialects.samples import STOP, chunk, event, steady, text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialects.messages_models import UNKNOWN, abilities
+from gateway.dialects.anthropic_messages.models import UNKNOWN, abilities
 
 
 @pytest.mark.parametrize(

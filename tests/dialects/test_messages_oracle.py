@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.messages_to_chat import MessagesToChat
+from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
 from gateway.domain.money.usage import Usage
 from gateway.settings.environment import keep_litellm_offline
 from tests.dialects.messages_samples import PNG, TOOL, asked

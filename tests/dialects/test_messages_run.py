@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.messages_run import DeltaRun
+from gateway.dialects.translate.chat_to_messages.run import DeltaRun
 from tests.dialects.samples import chunk, steady
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.messages_schema import enforceable
+from gateway.dialects.translate.chat_to_messages.schema import enforceable
 
 CLOSED = {"additionalProperties": False}
 

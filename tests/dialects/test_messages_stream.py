@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.chat_to_messages import ChatToMessages
-from gateway.dialects.messages_stream import MessagesStream
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.translate.chat_to_messages.stream import MessagesStream
+from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, cut, events_of, golden, read, read_until_broken, steady, streaming

@@ -10,10 +10,10 @@ from anthropic.types import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.messages_assembly import MessageAssembly
-from gateway.dialects.messages_thinking import UNSIGNED
-from gateway.dialects.messages_to_messages import MessagesToMessages
-from gateway.dialects.messages_usage import messages_usage
+from gateway.dialects.anthropic_messages.assembly import MessageAssembly
+from gateway.dialects.anthropic_messages.native import MessagesToMessages
+from gateway.dialects.anthropic_messages.thinking import UNSIGNED
+from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendGarbage, ContextTooLong, StreamBroken

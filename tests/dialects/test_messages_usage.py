@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.messages_usage import messages_usage
+from gateway.dialects.anthropic_messages.usage import messages_usage
 from gateway.domain.money.usage import Usage
 
 

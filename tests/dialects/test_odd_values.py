@@ -12,7 +12,7 @@ import pytest
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.clients import PATHS
-from gateway.dialects.ways import ways
+from gateway.dialects.registry import ways
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import GatewayError
 

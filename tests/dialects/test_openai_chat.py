@@ -7,7 +7,7 @@ import openai
 import orjson
 import pytest
 
-from gateway.dialects.openai_chat import error_body, error_event
+from gateway.dialects.openai_chat.dialect import error_body, error_event
 from gateway.errors import (
     AllBackendsFailed,
     BackendRefused,

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from openai.types import Completion
 
-from gateway.dialects.openai_completions import choices, parse, replayed
+from gateway.dialects.openai_completions.dialect import choices, parse, replayed
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 from tests.dialects.samples import DONE, USAGE, events_of

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.openai_embeddings import choices, parse
+from gateway.dialects.openai_embeddings.dialect import choices, parse
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 

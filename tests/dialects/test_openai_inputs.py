@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.openai_inputs import MAX_INPUTS, read_inputs
+from gateway.dialects.openai_completions.inputs import MAX_INPUTS, read_inputs
 from gateway.errors import BadRequest
 
 

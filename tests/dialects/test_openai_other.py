@@ -8,7 +8,7 @@ import httpx
 import orjson
 import pytest
 
-from gateway.dialects.openai_other import ENDPOINTS, Endpoint
+from gateway.dialects.passthrough.dialect import ENDPOINTS, Endpoint
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.other_stream import Events, Opaque
+from gateway.dialects.passthrough.stream import Events, Opaque
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, cut, event, read, steady

@@ -8,10 +8,10 @@ import httpx
 import orjson
 import pytest
 
-from gateway.dialects import form
-from gateway.dialects.openai_other import Endpoint
-from gateway.dialects.other_stream import Events, Opaque
-from gateway.dialects.other_to_other import OtherToOther
+from gateway.dialects.passthrough import form
+from gateway.dialects.passthrough.dialect import Endpoint
+from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.passthrough.stream import Events, Opaque
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.partial_body import characters_in, is_cut, reported_in
+from gateway.dialects.answers.partial_body import characters_in, is_cut, reported_in
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 from tests.dialects.samples import steady

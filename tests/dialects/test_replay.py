@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.dialects import sse
-from gateway.dialects.chat_replay import chunks
-from gateway.dialects.chat_to_chat import ChatToChat
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_chat.replay import chunks
 from gateway.dialects.replay import Replayed
+from gateway.dialects.streams import sse
 from gateway.domain.answer import Answer
 from tests.dialects.samples import DONE, chat, events_of, golden, read, steady, streaming
 from tests.dialects.sdk import accumulate

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.usage import openai_usage
+from gateway.dialects.answers.usage import openai_usage
 from tests.dialects.responses_samples import asked, said, translation
 
 REQUEST = """

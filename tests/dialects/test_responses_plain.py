@@ -8,7 +8,7 @@ import orjson
 import pytest
 from openai.types.responses import Response
 
-from gateway.dialects.openai_responses import choices
+from gateway.dialects.openai_responses.dialect import choices
 from gateway.domain.money.usage import Usage
 from tests.dialects.responses_samples import NOW, asked, translation, wire
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from openai.types.responses import Response
 
-from gateway.dialects.openai_responses import replayed
+from gateway.dialects.openai_responses.dialect import replayed
 from tests.dialects.responses_samples import accumulate, asked, final, translation, types
 
 BEGIN = ["created", "in_progress"]

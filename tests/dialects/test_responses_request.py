@@ -7,10 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.openai_responses import error_body, error_event, parse
-from gateway.dialects.responses_request import kept
-from gateway.dialects.responses_thinking import pack, unpack
-from gateway.dialects.responses_tools import known_tools
+from gateway.dialects.openai_responses.dialect import error_body, error_event, parse
+from gateway.dialects.openai_responses.request import kept
+from gateway.dialects.openai_responses.thinking import pack, unpack
+from gateway.dialects.openai_responses.tools import known_tools
 from gateway.domain.request import Controls
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest, StreamBroken

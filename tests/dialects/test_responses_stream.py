@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.chat_to_responses import ChatToResponses
-from gateway.dialects.responses_stream import ResponsesStream
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.translate.chat_to_responses.stream import ResponsesStream
+from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 from tests.dialects.samples import DONE, chat, cut, events_of, golden, read, read_until_broken, steady, streaming

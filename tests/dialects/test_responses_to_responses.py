@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from openai.types.responses import Response
 
-from gateway.dialects.responses_relay import ResponsesRelay
-from gateway.dialects.responses_request import parse
-from gateway.dialects.responses_thinking import pack
-from gateway.dialects.responses_to_responses import ResponsesToResponses
-from gateway.dialects.responses_transcript import ResponsesTranscript
-from gateway.dialects.sse import events
+from gateway.dialects.openai_responses.native import ResponsesToResponses
+from gateway.dialects.openai_responses.relay import ResponsesRelay
+from gateway.dialects.openai_responses.request import parse
+from gateway.dialects.openai_responses.thinking import pack
+from gateway.dialects.openai_responses.transcript import ResponsesTranscript
+from gateway.dialects.streams.sse import events
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import ContextPlan

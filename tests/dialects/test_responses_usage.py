@@ -7,8 +7,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects.chat_to_responses import ChatToResponses
-from gateway.dialects.responses_usage import fees_of, reported, so_far
+from gateway.dialects.openai_responses.usage import fees_of, reported, so_far
+from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.domain.money.usage import Usage
 from tests.dialects.samples import streaming
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.responses_thinking import unpack
+from gateway.dialects.openai_responses.thinking import unpack
 from tests.dialects.responses_samples import NOW, accumulate, asked, events, final, told, types, wire
 from tests.dialects.samples import DONE, STOP, USAGE_ONLY, chunk, cut, read, steady, text
 

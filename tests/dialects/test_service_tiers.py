@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialects.service_tiers import LONGEST, normalised
+from gateway.dialects.answers.service_tiers import LONGEST, normalised
 
 
 @pytest.mark.parametrize(

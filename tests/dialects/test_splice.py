@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.splice import elements, find, members, splice, string_end, value_end
+from gateway.dialects.json_splice import elements, find, members, splice, string_end, value_end
 from tests.dialects.samples import steady
 
 KEYS = st.sampled_from(["model", "messages", "model_", '"model"', "a\\", "é", ""]) | st.text(

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects import sse
+from gateway.dialects.streams import sse
 from gateway.errors import BackendGarbage
 from tests.dialects.samples import cut, steady
 

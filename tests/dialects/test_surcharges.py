@@ -7,8 +7,10 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.dialects import anthropic_messages, openai_chat, openai_responses
-from gateway.dialects.surcharges import Surcharges, held_price, surcharges
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.openai_responses import dialect as openai_responses
+from gateway.dialects.requests.surcharges import Surcharges, held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.request import CompletionRequest, Controls, DialectName

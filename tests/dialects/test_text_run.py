@@ -6,9 +6,9 @@ import orjson
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.chat_assembly import Assembly
-from gateway.dialects.text_run import TextRun
-from gateway.dialects.transcript import Transcript
+from gateway.dialects.openai_chat.assembly import Assembly
+from gateway.dialects.streams.text_run import TextRun
+from gateway.dialects.streams.transcript import Transcript
 from tests.dialects.samples import STOP, chunk, steady, text
 
 

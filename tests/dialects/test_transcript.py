@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialects.transcript import Transcript
+from gateway.dialects.streams.transcript import Transcript
 from tests.dialects.samples import STOP, chunk, text
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.dialects.chat_to_chat import ChatToChat
-from gateway.dialects.chat_to_messages import ChatToMessages
-from gateway.dialects.upstream_error import find_error
+from gateway.dialects.answers.upstream_error import find_error
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from tests.dialects.samples import golden
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.usage import any_usage, later, openai_usage
+from gateway.dialects.answers.usage import any_usage, later, openai_usage
 from gateway.domain.money.usage import Usage
 from tests.dialects.samples import steady
 

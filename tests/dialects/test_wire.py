@@ -6,8 +6,8 @@ from typing import Literal
 
 import pytest
 
-from gateway.dialects.ways import wire
-from gateway.dialects.wire import Plain, StreamReader, Wire
+from gateway.dialects.base import Plain, StreamReader, Wire
+from gateway.dialects.registry import wire
 from gateway.domain.request import DialectName
 from tests.dialects.samples import chat, golden, streaming
 

@@ -11,10 +11,11 @@ import pytest
 import yaml
 
 from gateway import errors
-from gateway.dialects import anthropic_messages, openai_chat
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
 from gateway.dialects.clients import PATHS
-from gateway.dialects.through import Through
-from gateway.dialects.ways import wire
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.registry import wire
+from gateway.dialects.via_chat import Through
 from gateway.domain.request import Controls, DialectName
 from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, BackendRateLimited, BadRequest
 from tests.docs.markdown import ROOT, table

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from gateway.backends.fleet import Fleet
-from gateway.dialects import openai_chat
+from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Policy

@@ -21,7 +21,7 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.lookup import Cache
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
-from gateway.dialects import openai_chat
+from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Books

@@ -6,7 +6,7 @@ from typing import Any
 
 import orjson
 
-from gateway.dialects.openai_responses import parse
+from gateway.dialects.openai_responses.dialect import parse
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant

@@ -14,7 +14,9 @@ import orjson
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, NameObject
 
-from gateway.dialects import anthropic_messages, openai_chat, openai_responses
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.request import CompletionRequest, Controls
 
 ASKED = "What does it say?"

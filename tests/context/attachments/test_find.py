@@ -8,7 +8,7 @@ import pytest
 from gateway.context import measure
 from gateway.context.attachments.find import find
 from gateway.context.count import Counter
-from gateway.dialects import openai_chat
+from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.request import CompletionRequest, Controls
 from tests.context.attachments.files import (
     ASKED,

@@ -1,0 +1,1 @@
+"""Plain answers, errors and usage as backends write them."""

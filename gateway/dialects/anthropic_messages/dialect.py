@@ -1,0 +1,63 @@
+"""Anthropic's messages dialect towards clients: requests in, errors and stored answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.anthropic_messages.replay import replayed
+from gateway.dialects.anthropic_messages.request import parse
+from gateway.dialects.translate.chat_to_messages.reply import chat_completion
+from gateway.errors import ContextTooLong, GatewayError
+
+__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+
+OVERLOADED = 529
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    OVERLOADED: "overloaded_error",
+}
+_TOO_LONG = "prompt is too long"
+"""Anthropic's words, by which coding agents know that they have to compact their context."""
+
+
+def status(error: GatewayError) -> int:
+    """The gateway's own, but 529 where it says 503: nobody can serve this now."""
+    return OVERLOADED if error.status == 503 else error.status
+
+
+def error_body(error: GatewayError, request_id: str) -> bytes:
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`; the message names the field that is to blame."""
+    code = status(error)
+    kind = _KINDS.get(code, "invalid_request_error" if code < 500 else "api_error")
+    said = {"type": kind, "message": _message(error)}
+    return orjson.dumps({"type": "error", "error": said, "request_id": request_id or None})
+
+
+def _message(error: GatewayError) -> str:
+    message = error.message
+    if error.param and error.param not in message:
+        message = f"{error.param}: {message}"
+    if error.code == ContextTooLong.code and _TOO_LONG not in message:
+        message = f"{_TOO_LONG}: {message}"
+    return message
+
+
+def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
+    """The last event of a stream that broke; no `message_stop` follows it."""
+    return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
+
+
+def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """A stored message as the one choice of a chat completion."""
+    found: list[dict[str, Any]] = chat_completion(body, None, 0)["choices"]
+    return found

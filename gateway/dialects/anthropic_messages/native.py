@@ -1,0 +1,112 @@
+"""Anthropic client over an Anthropic backend: the bytes go through, only changed keys are spliced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.anthropic_messages.relay import MessagesRelay
+from gateway.dialects.anthropic_messages.thinking import UNSIGNED
+from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.anthropic_messages.usage import messages_usage
+from gateway.dialects.openai_chat.native import content_headers, quoted
+from gateway.dialects.openai_chat.plain import load_reply
+from gateway.dialects.translate.chat_to_messages.reply import chat_completion
+from gateway.dialects.translate.chat_to_messages.translator import VERSION, ChatToMessages
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendRefused
+
+_MARK = UNSIGNED.encode()
+_LEAST_BUDGET = 1024
+"""Of thinking, as Anthropic demands; and `max_tokens` must be larger."""
+
+
+class MessagesToMessages:
+    client: DialectName = "anthropic_messages"
+    backend: DialectName = "anthropic_messages"
+    path = "/messages"
+
+    def __init__(self) -> None:
+        self._refusals = ChatToMessages()
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        """`logprobs` is ignored: there are none."""
+        changes: dict[str, bytes] = {}
+        if model != request.model:
+            changes["model"] = quoted(model)
+        if max_output_tokens is not None:
+            changes["max_tokens"] = b"%d" % max_output_tokens
+            changes |= _less_thinking(request.body.get("thinking"), max_output_tokens)
+        if (plan is not None and plan.touched) or request.raw.rfind(_MARK) >= 0:
+            changes["messages"] = _messages(request, plan or ContextPlan(0, 0))
+        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        headers = content_headers(request)
+        if b"anthropic-version" not in request.headers:
+            headers.append((b"anthropic-version", VERSION))
+        if api_key:
+            headers.append((b"x-api-key", api_key.encode()))
+        headers.extend(request.headers.items())
+        return headers
+
+    def reader(self, request: CompletionRequest) -> MessagesRelay:
+        return MessagesRelay()
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        message = load_reply(body)
+        usage = messages_usage(message.get("usage"))
+        choices = chat_completion(message, usage, 0)["choices"]
+        return Plain(body, usage, choices[0]["finish_reason"] or "", None, choices)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        """As any client of such a backend sees it."""
+        return self._refusals.refusal(status, body, backend)
+
+
+def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
+    """A budget for thinking that leaves room for an answer of `most` tokens in all; none where that cannot be."""
+    budget = thinking.get("budget_tokens") if type(thinking) is dict else None
+    if type(budget) is not int or budget < most:
+        return {}
+    if most <= _LEAST_BUDGET:
+        return {"thinking": b'{"type":"disabled"}'}
+    return {"thinking": orjson.dumps({**thinking, "budget_tokens": most - 1})}
+
+
+def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
+    """The messages that stay, in their own bytes; those that say something else are written anew."""
+    start, _ = json_splice.find(request.raw, "messages")[-1]
+    kept = []
+    for index, (begin, end) in enumerate(json_splice.elements(request.raw, start)):
+        if index in plan.drop:
+            continue
+        said = message = request.body["messages"][index]
+        if index in plan.replace:
+            said = shortened(message, plan.replace[index])
+        said = _signed(said)
+        if said is message:
+            kept.append(request.raw[begin:end])
+        elif said["content"]:
+            kept.append(orjson.dumps(said))
+    return b"[" + b",".join(kept) + b"]"
+
+
+def _signed(message: dict[str, Any]) -> dict[str, Any]:
+    """`message` without thoughts that no Anthropic model has had."""
+    content = message["content"]
+    if type(content) is not list or not any(block.get("signature") == UNSIGNED for block in content):
+        return message
+    return {**message, "content": [block for block in content if block.get("signature") != UNSIGNED]}

@@ -1,0 +1,61 @@
+"""A stored Anthropic message as the stream that it could have been."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from gateway.dialects.anthropic_messages import events
+from gateway.domain.request import CompletionRequest
+
+PIECE = 80
+"""Characters per event: about twenty tokens."""
+
+_LAST = ("stop_reason", "stop_sequence", "stop_details", "container")
+"""What a stream says only at its end."""
+
+
+def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """All events but the terminating one, and that one."""
+    usage = {"input_tokens": 1, "output_tokens": 1, **(body.get("usage") or {})}
+    begun = {**body, "content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
+    said = [events.message_start(begun)]
+    for index, block in enumerate(body["content"]):
+        said += _block(index, block)
+    last = {name: body[name] for name in _LAST if name in body}
+    said.append(events.message_delta(last, usage))
+    return b"".join(said), events.STOP
+
+
+def _block(index: int, block: dict[str, Any]) -> Iterator[bytes]:
+    begun = dict(block)
+    deltas = list(_deltas(index, begun))
+    yield events.block_start(index, begun)
+    yield from deltas
+    yield events.block_stop(index)
+
+
+def _deltas(index: int, block: dict[str, Any]) -> Iterator[bytes]:
+    """What is said after the beginning of a block, taken out of `block`. Blocks of unknown types are said at once."""
+    match block["type"]:
+        case "text":
+            for citation in block.pop("citations", None) or ():
+                yield events.delta(index, {"type": "citations_delta", "citation": citation})
+            for piece in _pieces(block, "text"):
+                yield events.text_delta(index, piece)
+        case "thinking":
+            for piece in _pieces(block, "thinking"):
+                yield events.thinking_delta(index, piece)
+            signature, block["signature"] = block.get("signature") or "", ""
+            yield events.signature_delta(index, signature)
+        case "tool_use" | "server_tool_use":
+            given, block["input"] = block.get("input"), {}
+            if given:
+                yield events.input_delta(index, orjson.dumps(given).decode())
+
+
+def _pieces(block: dict[str, Any], field: str) -> list[str]:
+    text, block[field] = block.get(field) or "", ""
+    return [text[at : at + PIECE] for at in range(0, len(text), PIECE)]

@@ -1,0 +1,92 @@
+"""A request of Anthropic's messages API as the client sent it: checked where the gateway acts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.dialects.anthropic_messages.turns import has_images, read_turns
+from gateway.dialects.openai_chat.request import load_object
+from gateway.dialects.requests.fields import Wanted, check, read_model
+from gateway.dialects.requests.output_limits import foreign_answers, longest
+from gateway.dialects.translate.chat_to_messages.translator import VERSION
+from gateway.domain.request import CompletionRequest, Controls, Turn
+from gateway.errors import BadRequest
+
+_FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
+"""What a backend may see. Keys, workspace and profile belong to the client's own account, so they stay here."""
+
+_WANTED = {
+    "max_tokens": Wanted((int,), "a whole number of at least 0", least=0),
+    "stream": Wanted((bool,), "true or false"),
+    "system": Wanted((str, list), "a string or an array of text blocks"),
+    "temperature": Wanted((int, float), "a number"),
+    "stop_sequences": Wanted((list,), "an array of strings"),
+    "tools": Wanted((list,), "an array"),
+    "tool_choice": Wanted((dict,), "an object with a type"),
+    "thinking": Wanted((dict,), "an object with a type"),
+    "output_config": Wanted((dict,), "an object"),
+    "output_format": Wanted((dict,), "an object with a type"),
+    "metadata": Wanted((dict,), "an object"),
+}
+
+
+def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    request = parse_prompt(body, request_id, controls, headers)
+    if request.body.get("max_tokens") is None:
+        raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
+    return request
+
+
+def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+    """The same for a request that may leave `max_tokens` out, because it wants its tokens counted and no answer."""
+    fields = load_object(body)
+    check(fields, _WANTED)
+    model = read_model(fields)
+    turns = read_turns(fields.get("system"), fields.get("messages"))
+    stream = fields.get("stream") is True
+    return CompletionRequest(
+        id=request_id,
+        dialect="anthropic_messages",
+        raw=body,
+        body=fields,
+        model=model,
+        turns=turns,
+        stream=stream,
+        max_output_tokens=longest(fields, "anthropic_messages"),
+        temperature=fields.get("temperature"),
+        needs=_needs(fields, turns),
+        wants_usage=stream,
+        controls=controls,
+        headers=_forwarded(headers),
+        parallel=foreign_answers(fields),
+    )
+
+
+def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
+    """Without the version that is sent anyway: who has nothing to say in headers is served from a prepared head."""
+    found = {name: value for name, value in headers.items() if name in _FORWARDED}
+    if found.get(b"anthropic-version") == VERSION:
+        del found[b"anthropic-version"]
+    return found
+
+
+def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
+    """Adaptive thinking and effort are no needs: whoever cannot think may answer without."""
+    needs = set()
+    if fields.get("tools") or any(turn.calls or turn.results for turn in turns):
+        needs.add("tools")
+    if any(turn.images for turn in turns) and has_images(fields["messages"]):
+        needs.add("vision")
+    if output_schema(fields) is not None:
+        needs.add("json_schema")
+    if (fields.get("thinking") or {}).get("type") == "enabled":
+        needs.add("reasoning")
+    return frozenset(needs)
+
+
+def output_schema(fields: Mapping[str, Any]) -> Any:
+    """The JSON schema that the answer has to obey; None when there is none."""
+    form = (fields.get("output_config") or {}).get("format") or fields.get("output_format")
+    return form.get("schema") if type(form) is dict and form.get("type") == "json_schema" else None

@@ -1,0 +1,156 @@
+"""Messages of an Anthropic request as turns, and how one of them is said with less text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from gateway.dialects.requests.asides import has_asides, in_parts
+from gateway.domain.attachment import FILE_PARTS
+from gateway.domain.request import Role, Turn
+from gateway.errors import BadRequest
+
+Block = dict[str, Any]
+
+_ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
+"""A role invented tomorrow counts as the user's and travels unchanged."""
+_HOLDERS = frozenset({"tool_result", "search_result"})
+"""Blocks whose content are blocks again."""
+_TEXTS = frozenset({"text"})
+_OF_MESSAGES = frozenset({"content"})
+_OF_BLOCKS = {
+    "text": frozenset({"text", "cache_control"}),
+    "tool_use": frozenset({"name", "input", "cache_control"}),
+    "tool_result": frozenset({"content", "is_error", "cache_control"}),
+}
+
+
+def read_turns(system: Any, messages: Any) -> list[Turn]:
+    """A turn for the system prompt, if there is one, and one per message. Raises BadRequest naming what is wrong."""
+    turns: list[Turn] = []
+    if system:
+        text = _joined({"content": system}, "system")
+        turns.append(Turn(-1, "system", text, asides=in_parts(system, _TEXTS, "image")))
+    if type(messages) is not list or not messages:
+        raise BadRequest("messages must be an array with at least one message.", param="messages")
+    return turns + [_turn(index, message) for index, message in enumerate(messages)]
+
+
+def has_images(messages: list[Block]) -> bool:
+    """Of messages that were read as turns."""
+    return any(block["type"] == "image" for message in messages for block, _ in _blocks(message["content"], ""))
+
+
+def shortened(message: Block, text: str) -> Block:
+    """`message` with `text`, which is its turn's with something cut out, in the places where the whole text was.
+
+    So every tool result keeps what is left of its own, and what is no text stays as it is.
+    """
+    copy: Block = orjson.loads(orjson.dumps(message))
+    whole = _joined(copy, "")
+    head = _alike(whole, text)
+    tail = _alike(whole[head:][::-1], text[head:][::-1])
+    marker, at = text[head : len(text) - tail], 0
+    for block, key in _texts(copy, ""):
+        end = at + len(block[key])
+        if end >= head and at <= len(whole) - tail:
+            left, right = whole[at : max(at, head)], whole[max(at, len(whole) - tail) : end]
+            block[key], marker = f"{left}{marker}{right}", ""
+        at = end + 1
+    _leave_out_empty(copy)
+    return copy
+
+
+def _alike(one: str, other: str) -> int:
+    """With how many characters both begin."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
+def _turn(index: int, message: Any) -> Turn:
+    where = f"messages[{index}]"
+    if type(message) is not dict:
+        raise BadRequest(f"{where} must be an object.", param=where)
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str:
+        raise BadRequest(f"{where}.role must be a string such as 'user'.", param=f"{where}.role")
+    kind = _ROLES.get(role, "user")
+    if type(content) is str:
+        return Turn(index, kind, content, asides=has_asides(message, _OF_MESSAGES))
+    text, where = _joined(message, where), f"{where}.content"
+    calls, results, images, files = [], [], 0, 0
+    asides = has_asides(message, _OF_MESSAGES)
+    for block, place in _blocks(content, where):
+        if block["type"] == "tool_use":
+            calls.append(_id(block, "id", place))
+        elif block["type"] == "tool_result":
+            results.append(_id(block, "tool_use_id", place))
+        elif block["type"] == "image":
+            images += 1
+        elif block["type"] in FILE_PARTS and (not _is_text(block) or block.get("title") or block.get("context")):
+            files += 1
+        if not asides and block["type"] != "image" and block["type"] not in FILE_PARTS:
+            known = _OF_BLOCKS.get(block["type"])
+            asides = known is None or has_asides(block, known)
+    if results and all(block["type"] == "tool_result" for block in content or ()):
+        kind = "tool"
+    return Turn(index, kind, text, tuple(calls), tuple(results), images, files, asides)
+
+
+def _id(block: Block, name: str, where: str) -> str:
+    value = block.get(name)
+    if type(value) is not str:
+        raise BadRequest(f"{where}.{name} must be a string.", param=f"{where}.{name}")
+    return value
+
+
+def _joined(message: Block, where: str) -> str:
+    return "\n".join([block[key] for block, key in _texts(message, where)])
+
+
+def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
+    """Where the texts of a message are: an object, and the key that one has there."""
+    if type(message.get("content")) is str:
+        yield message, "content"
+        return
+    for block, place in _blocks(message.get("content"), where if where == "system" else f"{where}.content"):
+        if block["type"] == "text":
+            if type(block.get("text")) is not str:
+                raise BadRequest(f"{place}.text must be a string.", param=f"{place}.text")
+            yield block, "text"
+        elif block["type"] == "tool_result" and type(block.get("content")) is str:
+            yield block, "content"
+        elif _is_text(block):
+            yield block["source"], "data"
+
+
+def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
+    """Every block of a message and its place; after one that holds blocks, these."""
+    if type(content) is str:
+        return
+    if type(content) is not list:
+        raise BadRequest(f"{where} must be a string or an array of content blocks.", param=where)
+    for number, block in enumerate(content):
+        place = f"{where}[{number}]"
+        if type(block) is not dict or type(block.get("type")) is not str:
+            raise BadRequest(f"{place} must be an object with a type.", param=place)
+        yield block, place
+        if block["type"] in _HOLDERS and block.get("content") is not None:
+            yield from _blocks(block["content"], f"{place}.content")
+
+
+def _is_text(block: Block) -> bool:
+    """Is this a document of plain text?"""
+    source = block.get("source")
+    return type(source) is dict and source.get("type") == "text" and type(source.get("data")) is str
+
+
+def _leave_out_empty(holder: Block) -> None:
+    """Anthropic refuses empty text blocks."""
+    content = holder.get("content")
+    if type(content) is list:
+        for block in content:
+            _leave_out_empty(block)
+        holder["content"] = [block for block in content if block.get("text") != ""]

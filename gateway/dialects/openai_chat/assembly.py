@@ -1,0 +1,303 @@
+"""Putting the chunks of a chat stream together again as the plain body that the backend would have sent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.content_parts import flattened
+from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, mean_probability, overall_finish
+from gateway.dialects.streams import sse
+
+MAX_BYTES = 256 * 2**10
+"""Largest plain body that is put together. Of a longer answer only the beginning is kept, the rest is counted."""
+
+_BEGINNING = 64 * 2**10
+"""Characters kept of a longer text."""
+
+_CHUNK_ONLY = frozenset({"object", "choices", "usage", "obfuscation"})
+_NEVER_JOINED = frozenset({"role", "id", "type", "name", "index", "format"})
+_APART = frozenset({"index", "delta"})
+
+
+class Assembly:
+    """Feed it whole events; ask any time. Unreadable events are counted, and then no plain body is made."""
+
+    def __init__(self) -> None:
+        self.usage: dict[str, Any] | None = None
+        """The last usage object as the backend sent it."""
+        self.unreadable = 0
+        self._top: dict[str, Any] = {}
+        self._known = set(_CHUNK_ONLY)
+        """Names at a chunk's top of which another one says nothing new."""
+        self._choices: dict[int, _Choice] = {}
+        self._size = 0
+        """Of what the choices keep, about."""
+        self._beginning: str | None = None
+        """Of a text that is not kept whole."""
+        self._sureness: float | None = None
+        self._gone = 0
+        """Characters that were counted and let go."""
+
+    def add(self, block: bytes) -> None:
+        """`block`: whole events."""
+        for event in sse.events(block):
+            data = sse.payload(event)
+            if data and data != b"[DONE]":
+                try:
+                    chunk = orjson.loads(data)
+                except orjson.JSONDecodeError:
+                    self.unreadable += 1
+                else:
+                    self.add_parsed(chunk, len(data))
+
+    def say(self, choice: int, field: str, text: bytes) -> None:
+        """More of a choice's text, as the inside of a JSON string."""
+        try:
+            said = orjson.loads(b'"%b"' % text)
+        except orjson.JSONDecodeError:
+            self.unreadable += 1
+        else:
+            self._choice(choice).say(field, said)
+            self._grow(len(said))
+
+    def add_parsed(self, chunk: Any, size: int) -> None:
+        """An event's data, which was `size` bytes."""
+        try:
+            self._add(chunk, size)
+        except (AttributeError, TypeError, KeyError, RecursionError):
+            self.unreadable += 1
+
+    def _add(self, chunk: dict[str, Any], size: int) -> None:
+        if type(chunk.get("usage")) is dict:
+            self.usage = chunk["usage"]
+        if not chunk.keys() <= self._known:
+            self._add_top(chunk)
+        for choice in chunk.get("choices") or ():
+            self._grow(self._choice(choice.get("index", 0)).add(choice, size))
+
+    def _add_top(self, chunk: dict[str, Any]) -> None:
+        """Of each field the first value that says something."""
+        top, known = self._top, self._known
+        for key, value in chunk.items():
+            if key not in known:
+                top[key] = value
+                if value:
+                    known.add(key)
+
+    def _choice(self, index: object) -> _Choice:
+        number = _number(index)
+        found = self._choices.get(number)
+        if found is None:
+            found = self._choices[number] = _Choice()
+        return found
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size > MAX_BYTES:
+            self._let_go()
+
+    def cut(self) -> dict[str, Any]:
+        """The chunk that says of every choice under way that it has reached its length."""
+        under_way = [index for index, choice in sorted(self._choices.items()) if not choice.finish]
+        last = [self._last(index) for index in under_way or [0]]
+        return {**self._top, "object": "chat.completion.chunk", "choices": last}
+
+    def _last(self, index: int) -> dict[str, Any]:
+        return {"index": index, "delta": {}, "logprobs": None, "finish_reason": "length"}
+
+    def _let_go(self) -> None:
+        """Too long for anybody to want it whole: what it said so far is counted."""
+        text = self._text()
+        if self._beginning is None:
+            self._beginning, self._sureness = text[:_BEGINNING], self.confidence
+        self._gone += len(text)
+        self._choices = {index: _Choice(choice.finish) for index, choice in self._choices.items()}
+        self._size = 0
+
+    @property
+    def finish(self) -> str:
+        return overall_finish(choice.finish for choice in self._choices.values())
+
+    @property
+    def finished(self) -> bool:
+        """Has every choice that began said why it ended?"""
+        for choice in self._choices.values():
+            if not choice.finish:
+                return False
+        return bool(self._choices)
+
+    @property
+    def confidence(self) -> float | None:
+        """Of its beginning, when it is long."""
+        if self._beginning is not None:
+            return self._sureness
+        return self._probability(choice.fields() for choice in self._choices.values())
+
+    _probability = staticmethod(mean_probability)
+
+    @property
+    def characters(self) -> int:
+        return self._gone + len(self._text())
+
+    def text(self) -> str:
+        """Only its beginning, when it is long."""
+        return self._text() if self._beginning is None else self._beginning
+
+    def _text(self) -> str:
+        texts = (generated_text(choice.message()) for _, choice in sorted(self._choices.items()))
+        return "\n".join(text for text in texts if text)
+
+    def completion(self, usage: dict[str, Any] | None) -> bytes | None:
+        """The plain body with `usage`; None when a choice is unfinished, an event unreadable, or it is too large."""
+        if not self.finished or self.unreadable or self._beginning is not None:
+            return None
+        body: dict[str, Any] = {**self._top, "object": "chat.completion"}
+        body["choices"] = [
+            {"index": index, "message": choice.message(), **choice.fields()}
+            for index, choice in sorted(self._choices.items())
+        ]
+        if usage is not None:
+            body["usage"] = usage
+        try:
+            rendered = orjson.dumps(self._rendered(body))
+        except orjson.JSONEncodeError:  # Nested deeper than can be written.
+            return None
+        return rendered if len(rendered) <= MAX_BYTES else None
+
+    def _rendered(self, completion: dict[str, Any]) -> dict[str, Any]:
+        """As the dialect has it."""
+        return completion
+
+
+class _Choice:
+    """One choice of the answer as it grows."""
+
+    def __init__(self, finish: str = "") -> None:
+        self.finish = finish
+        self._texts: dict[str, list[str]] = {}
+        self._message: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
+        self._logprobs: dict[str, Any] | None = None
+        self._calls: dict[int, _Call] = {}
+        self._function: _Call | None = None
+
+    def add(self, choice: dict[str, Any], size: int) -> int:
+        """How much of a chunk of `size` bytes is kept of it: its text, or all when there is more to it."""
+        kept = self._delta(choice.get("delta") or {}, size)
+        for key, value in choice.items():
+            if key == "finish_reason":
+                if type(value) is str and value:
+                    self.finish = value
+            elif key == "logprobs":
+                if value is not None:
+                    self._add_logprobs(value)
+                    kept = size if value else kept
+            elif key not in _APART and (value is not None or key not in self._fields):
+                self._fields[key] = value
+        return kept
+
+    def say(self, field: str, text: str) -> None:
+        texts = self._texts.get(field)
+        if texts is None:
+            self._texts[field] = [text]
+        else:
+            texts.append(text)
+
+    def _delta(self, delta: dict[str, Any], size: int) -> int:
+        """What `add` returns."""
+        characters, more = 0, False
+        if type(delta.get("content")) is list:
+            delta, more = flattened(delta), True
+        for key, value in delta.items():
+            if type(value) is str:
+                characters += len(value)
+            elif value:
+                more = True
+            if key in TEXT_FIELDS and type(value) is str:
+                self.say(key, value)
+            elif key == "tool_calls":
+                self._tool_calls(value or [])
+            elif key == "function_call" and value:
+                self._function = self._function or _Call()
+                self._function.add({"function": value})
+            elif value is not None or key not in self._message:
+                self._message[key] = _merged(self._message.get(key), value, key)
+        return size if more else characters
+
+    def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
+        for call in calls:
+            index = call.get("index")
+            if index is None:  # Some servers send whole calls without a number.
+                index = len(self._calls)
+            self._calls.setdefault(_number(index), _Call()).add(call)
+
+    def _add_logprobs(self, value: dict[str, Any]) -> None:
+        if self._logprobs is None:
+            self._logprobs = {}
+        for key, entries in value.items():
+            kept = self._logprobs.get(key)
+            self._logprobs[key] = kept + entries if kept and entries else entries or kept
+
+    def message(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": None, "refusal": None}
+        message |= {key: value for key, value in self._message.items() if value is not None or key not in message}
+        message |= {key: "".join(parts) for key, parts in self._texts.items()}
+        if self._calls:
+            message["tool_calls"] = [call.render() for _, call in sorted(self._calls.items())]
+        if self._function:
+            message["function_call"] = self._function.render()["function"]
+        if (self._calls or self._function) and not message["content"]:
+            message["content"] = None
+        return message
+
+    def fields(self) -> dict[str, Any]:
+        """What stands beside the message."""
+        return {**self._fields, "logprobs": self._logprobs, "finish_reason": self.finish or None}
+
+
+class _Call:
+    """One tool call as it grows: arguments are joined, everything else is kept as last said."""
+
+    def __init__(self) -> None:
+        self._fields: dict[str, Any] = {}
+        self._inner: dict[str, dict[str, Any]] = {}
+        self._texts: dict[tuple[str, str], list[str]] = {}
+
+    def add(self, call: dict[str, Any]) -> None:
+        for key, value in call.items():
+            if key in ("function", "custom") and type(value) is dict:
+                self._add_inner(key, value)
+            elif key != "index" and value:
+                self._fields[key] = value
+
+    def _add_inner(self, kind: str, inner: dict[str, Any]) -> None:
+        known = self._inner.setdefault(kind, {})
+        for key, value in inner.items():
+            if key in ("arguments", "input") and type(value) is str:
+                known.setdefault(key, "")
+                self._texts.setdefault((kind, key), []).append(value)
+            elif value:
+                known[key] = value
+
+    def render(self) -> dict[str, Any]:
+        inner = {kind: dict(known) for kind, known in self._inner.items()}
+        for (kind, key), parts in self._texts.items():
+            inner[kind][key] = "".join(parts)
+        return {**self._fields, **inner}
+
+
+def _merged(known: Any, value: Any, name: str = "") -> Any:
+    """How an unknown field of a delta grows: text and lists are joined, objects merged, anything else replaced."""
+    if type(known) is not type(value) or name in _NEVER_JOINED:
+        return value if value is not None else known
+    if type(known) is dict:
+        return known | {key: _merged(known.get(key), inner, key) for key, inner in value.items()}
+    return known + value if type(known) in (str, list) else value
+
+
+def _number(index: object) -> int:
+    if type(index) is not int:
+        raise TypeError("an index must be a number")
+    return index

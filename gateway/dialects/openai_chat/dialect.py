@@ -1,0 +1,40 @@
+"""OpenAI's chat dialect towards clients: requests in, errors and stored answers out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.replay import chat_stream
+from gateway.dialects.openai_chat.request import parse
+from gateway.domain.request import CompletionRequest
+from gateway.errors import GatewayError
+
+__all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"]
+
+
+def status(error: GatewayError) -> int:
+    return error.status
+
+
+def error_body(error: GatewayError, request_id: str) -> bytes:
+    """`{"error": {"message", "type", "param", "code"}}`; the request id is in the message when we are to blame."""
+    message = error.message
+    if error.status >= 500 and request_id:
+        message = f"{message} (request {request_id})"
+    return orjson.dumps({"error": {"message": message, "type": error.kind, "param": error.param, "code": error.code}})
+
+
+def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
+    """The last event of a stream that broke; no `[DONE]` follows it."""
+    return b"data: " + error_body(error, request_id) + b"\n\n"
+
+
+def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = body["choices"]
+    return found
+
+
+def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    return chat_stream(body, wants_usage=request.wants_usage)

@@ -1,0 +1,125 @@
+"""OpenAI chat client over an OpenAI chat backend: the bytes go through, only changed keys are spliced."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers import upstream_error
+from gateway.dialects.openai_chat import plain as chat_plain
+from gateway.dialects.openai_chat.stream import ChatStream
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendRefused
+
+_LIMITS = ("max_completion_tokens", "max_tokens")
+quoted = lru_cache(maxsize=256)(orjson.dumps)
+"""A backend's model as JSON; there are few."""
+
+
+class ChatToChat:
+    client: DialectName = "openai_chat"
+    backend: DialectName = "openai_chat"
+    path = "/chat/completions"
+
+    def __init__(self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")) -> None:
+        """`limits`: the fields that are sent when the gateway limits an answer, beside those that the client used."""
+        self._limits = limits
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        changes = self._changes(request, model, max_output_tokens)
+        if logprobs and not request.stream and not request.body.get("logprobs"):
+            changes["logprobs"] = b"true"
+        if plan is not None and plan.touched:
+            changes["messages"] = _messages(request, plan)
+        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+
+    def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
+        """Top-level keys → JSON."""
+        changes: dict[str, bytes] = {}
+        if model != request.model:
+            changes["model"] = quoted(model)
+        if request.stream and not request.wants_usage:
+            options = request.body.get("stream_options") or {}
+            changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
+        if max_output_tokens is not None:
+            given = tuple(key for key in _LIMITS if request.body.get(key) is not None)
+            # OpenAI takes either name, but refuses both at once.
+            known = bool(given) and self._limits == ("max_completion_tokens",)
+            fields = given if known else given + self._limits
+            changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
+        return changes
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        headers = content_headers(request)
+        if api_key:
+            headers.append((b"authorization", b"Bearer " + api_key.encode()))
+        headers.extend(request.headers.items())
+        return headers
+
+    def reader(self, request: CompletionRequest) -> ChatStream:
+        return ChatStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))
+
+    plain = staticmethod(chat_plain.read)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return upstream_error.refusal(status, upstream_error.error_in(body), backend)
+
+
+def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+    """What is sent, and what is wanted back."""
+    return [
+        (b"content-type", b"application/json"),
+        (b"accept", b"text/event-stream" if request.stream else b"application/json"),
+    ]
+
+
+def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
+    """The messages that stay, in their own bytes; shortened ones are written anew."""
+    start, _ = json_splice.find(request.raw, "messages")[-1]
+    messages = request.body["messages"]
+    kept = [
+        orjson.dumps(shortened(messages[index], plan.replace[index])) if index in plan.replace else request.raw[a:b]
+        for index, (a, b) in enumerate(json_splice.elements(request.raw, start))
+        if index not in plan.drop
+    ]
+    return b"[" + b",".join(kept) + b"]"
+
+
+def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[tuple[int, Any]]:
+    """The messages of a chat request that stay, with the numbers they had, shortened where `plan` says so."""
+    messages = enumerate(request.body["messages"])
+    if plan is None or not plan.touched:
+        return list(messages)
+    return [
+        (index, shortened(message, plan.replace[index]) if index in plan.replace else message)
+        for index, message in messages
+        if index not in plan.drop
+    ]
+
+
+def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:
+    """`message` with `text` instead of its own; parts that are no text stay where they are."""
+    content = message.get("content")
+    if type(content) is not list:
+        return {**message, "content": text}
+    parts: list[Any] = []
+    written = False
+    for part in content:
+        if type(part.get("text")) is not str:
+            parts.append(part)
+        elif not written:
+            parts.append({**part, "text": text})
+            written = True
+    return {**message, "content": parts if written else [*parts, {"type": "text", "text": text}]}

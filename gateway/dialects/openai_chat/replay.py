@@ -1,0 +1,65 @@
+"""A stored chat completion as the stream that it could have been."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.message import TEXT_FIELDS
+from gateway.dialects.openai_chat.reader import DONE
+
+WORDS_PER_CHUNK = 15
+"""About twenty tokens."""
+
+_PIECE = re.compile(rf"(?:\s*\S{{1,24}}){{1,{WORDS_PER_CHUNK}}}\s*|\s+")
+_EVERYWHERE = ("id", "created", "model", "system_fingerprint", "service_tier")
+_MESSAGE_ONLY = frozenset({*TEXT_FIELDS, "role", "tool_calls", "function_call"})
+_CHOICE_ONLY = frozenset({"index", "message", "logprobs", "finish_reason"})
+
+
+def chat_stream(body: dict[str, Any], *, wants_usage: bool) -> tuple[bytes, bytes]:
+    """All events but the terminating one, and that one."""
+    events = [b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks(body, wants_usage=wants_usage)]
+    return b"".join(events), DONE
+
+
+def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any]]:
+    """The chunks of a stream that says what the plain `body` says."""
+    shared = {name: body[name] for name in _EVERYWHERE if name in body} | {"object": "chat.completion.chunk"}
+    once = {name: value for name, value in body.items() if name not in shared and name not in ("choices", "usage")}
+    for position, choice in enumerate(body["choices"]):
+        for part in _choice(choice):
+            yield {**shared, **once, "choices": [{"index": choice.get("index", position), **part}]}
+            once = {}
+    if wants_usage and "usage" in body:
+        yield {**shared, "choices": [], "usage": body["usage"]}
+
+
+def _choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What each chunk says of one choice; its log-probabilities all come with the first words."""
+    logprobs = [None, choice.get("logprobs")]
+    for delta in _deltas(choice["message"]):
+        yield {"delta": delta, "logprobs": logprobs.pop(0) if logprobs else None, "finish_reason": None}
+    beside = {name: value for name, value in choice.items() if name not in _CHOICE_ONLY}
+    last = logprobs.pop() if logprobs else None
+    yield {"delta": {}, "logprobs": last, "finish_reason": choice.get("finish_reason"), **beside}
+
+
+def _deltas(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    extra = {name: value for name, value in message.items() if name not in _MESSAGE_ONLY}
+    content = None if message.get("content") is None else ""
+    yield {"role": message.get("role", "assistant"), "content": content, **extra}
+    for field in TEXT_FIELDS:
+        for piece in _PIECE.findall(message.get(field) or ""):
+            yield {field: piece}
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        kind, text = ("custom", "input") if "custom" in call else ("function", "arguments")
+        inner = call.get(kind) or {}
+        yield {"tool_calls": [{**call, "index": index, kind: {**inner, text: ""}}]}
+        for piece in _PIECE.findall(inner.get(text) or ""):
+            yield {"tool_calls": [{"index": index, kind: {text: piece}}]}
+    if function := message.get("function_call"):
+        yield {"function_call": function}

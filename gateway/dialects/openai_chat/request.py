@@ -1,0 +1,122 @@
+"""An OpenAI chat request as the client sent it: checked where the gateway acts on it, carried untouched elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.turns import needed_by, read_turns
+from gateway.dialects.requests.fields import Wanted, check, read_model
+from gateway.dialects.requests.output_limits import MAX_ANSWERS, answers, longest
+from gateway.domain.request import CompletionRequest, Controls, Turn
+from gateway.errors import BadRequest
+
+MAX_DEPTH = 128
+"""Levels of nesting that every JSON library on the way can write again."""
+
+FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
+"""What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
+
+_NONE: Mapping[bytes, bytes] = MappingProxyType({})
+
+
+def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    fields = load_object(body)
+    check(fields, WANTED)
+    model = read_model(fields)
+    turns = read_turns(fields.get("messages"))
+    stream = fields.get("stream") is True
+    forwarded = _NONE
+    if not FORWARDED.isdisjoint(headers):
+        forwarded = {name: headers[name] for name in headers if name in FORWARDED}
+    return CompletionRequest(
+        id=request_id,
+        dialect="openai_chat",
+        raw=body,
+        body=fields,
+        model=model,
+        turns=turns,
+        stream=stream,
+        max_output_tokens=longest(fields),
+        temperature=fields.get("temperature"),
+        needs=_needs(fields, turns),
+        wants_usage=stream and (fields.get("stream_options") or {}).get("include_usage") is True,
+        controls=controls,
+        headers=forwarded,
+        parallel=answers(fields),
+    )
+
+
+def load_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in `body`. Raises BadRequest for anything else, NaN and lone surrogates included."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"The body is not valid JSON: {error}.") from error
+    if type(fields) is not dict:
+        raise BadRequest("The body must be a JSON object.")
+    if not _few_brackets(body) and _depth_exceeds(fields, MAX_DEPTH):
+        raise BadRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
+    return fields
+
+
+def _few_brackets(body: bytes) -> bool:
+    """Too few to be nested too deep, as in most bodies. `replace` gets from one to the next much faster than `count`,
+    and stops once there are too many."""
+    without = body.replace(b"{", b"", MAX_DEPTH + 1).replace(b"[", b"", MAX_DEPTH + 1)
+    return len(body) - len(without) <= MAX_DEPTH
+
+
+def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
+    """Level by level, because recursion is what a hostile body would like."""
+    level: list[Any] = [fields]
+    for _ in range(limit):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if type(node) is dict else node)
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return False
+    return True
+
+
+_ANSWERS = Wanted((int,), f"a whole number from 1 to {MAX_ANSWERS}", 1, MAX_ANSWERS)
+WANTED = {
+    "stream": Wanted((bool,), "true or false"),
+    "stream_options": Wanted((dict,), "an object"),
+    "n": _ANSWERS,
+    "best_of": _ANSWERS,
+    "n_cmpl": _ANSWERS,
+    "temperature": Wanted((int, float), "a number"),
+    "max_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "max_completion_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "tools": Wanted((list,), "an array"),
+    "functions": Wanted((list,), "an array"),
+    "response_format": Wanted((dict,), "an object"),
+    "logprobs": Wanted((bool,), "true or false"),
+    "reasoning_effort": Wanted((str,), "a string such as 'low'"),
+}
+
+
+_NEEDY = frozenset({"tools", "functions", "response_format", "logprobs", "reasoning_effort"})
+
+
+def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
+    needs = needed_by(turns)
+    if _NEEDY.isdisjoint(fields):
+        return frozenset(needs)
+    if fields.get("tools") or fields.get("functions"):
+        needs.add("tools")
+    if (fields.get("response_format") or {}).get("type") == "json_schema":
+        needs.add("json_schema")
+    if fields.get("logprobs"):
+        needs.add("logprobs")
+    if fields.get("reasoning_effort") not in (None, "none"):
+        needs.add("reasoning")
+    return frozenset(needs)

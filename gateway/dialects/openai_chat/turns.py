@@ -1,0 +1,115 @@
+"""Messages of an OpenAI chat request as turns: role, text, tool calls and what they answer, images."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.dialects.requests.asides import has_asides, in_parts
+from gateway.domain.attachment import FILE_PARTS
+from gateway.domain.request import Role, Turn
+from gateway.errors import BadRequest
+
+_ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+"""A role invented tomorrow counts as the user's and travels unchanged."""
+_TEXTS = frozenset({"text"})
+_UNCALLED = frozenset({"content"})
+_COUNTED = _UNCALLED | {"tool_calls"}
+
+
+def read_turns(messages: Any) -> list[Turn]:
+    """One per message. Raises BadRequest naming the place of what has a wrong type."""
+    if type(messages) is not list or not messages:
+        raise BadRequest("messages must be an array with at least one message.", param="messages")
+    turns: list[Turn] = []
+    for index, message in enumerate(messages):
+        if type(message) is dict and len(message) == 2:  # by far the most common: nothing but a role and text
+            role, content = message.get("role"), message.get("content")
+            if type(content) is str and type(role) is str and role in _ROLES:
+                turns.append(Turn(index, _ROLES[role], content))
+                continue
+        turns.append(_turn(index, message))
+    return turns
+
+
+def needed_by(turns: list[Turn]) -> set[str]:
+    """What a backend must be capable of to be told these."""
+    needs = set()
+    for turn in turns:
+        if turn.calls or turn.results:
+            needs.add("tools")
+        if turn.images:
+            needs.add("vision")
+    return needs
+
+
+def _turn(index: int, message: Any) -> Turn:
+    if type(message) is not dict:
+        raise BadRequest(f"messages[{index}] must be an object.", param=f"messages[{index}]")
+    role, content = message.get("role"), message.get("content")
+    if type(role) is not str:
+        where = f"messages[{index}].role"
+        raise BadRequest(f"{where} must be a string such as 'user'.", param=where)
+    kind = _ROLES.get(role, "user")
+    where = f"messages[{index}]"
+    text, images, files = (content, 0, 0) if type(content) is str else _content(content, f"{where}.content")
+    if type(message.get("audio")) is dict:  # what the assistant said earlier, by its id
+        files += 1
+    calls, results = _calls(message, where), _answered(message, role)
+    asides = has_asides(message, _COUNTED if calls else _UNCALLED) or in_parts(content, _TEXTS, "image_url")
+    return Turn(index, kind, text, calls, results, images, files, asides)
+
+
+def _content(content: Any, where: str) -> tuple[str, int, int]:
+    return ("", 0, 0) if content is None else read_parts(content, where, _TEXTS, "image_url")
+
+
+def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int, int]:
+    """Text, number of images and of files in the content parts; their types depend on the dialect.
+
+    Raises BadRequest naming the place of what has a wrong type.
+    """
+    if type(content) is not list:
+        raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
+    texts, images, files = [], 0, 0
+    for number, part in enumerate(content):
+        if type(part) is not dict or type(part.get("type")) is not str:
+            raise BadRequest(f"{where}[{number}] must be an object with a type.", param=f"{where}[{number}]")
+        form = part["type"]
+        text = part.get("refusal") if form == "refusal" else part.get("text")
+        if type(text) is str:
+            texts.append(text)
+        elif form in texts_are:
+            raise BadRequest(f"{where}[{number}].text must be a string.", param=f"{where}[{number}].text")
+        if form == image_is:
+            images += 1
+        elif form in FILE_PARTS:
+            files += 1
+    return "\n".join(texts), images, files
+
+
+def _calls(message: dict[str, Any], where: str) -> tuple[str, ...]:
+    """Ids of the calls; the old `function_call` has none, so its name serves."""
+    calls, function = message.get("tool_calls"), message.get("function_call")
+    if calls is None:
+        return (_old_id(function.get("name")),) if type(function) is dict else ()
+    if type(calls) is not list or not all(type(call) is dict for call in calls):
+        raise BadRequest(f"{where}.tool_calls must be an array of objects.", param=f"{where}.tool_calls")
+    return tuple(call["id"] for call in calls if type(call.get("id")) is str)
+
+
+def _answered(message: dict[str, Any], role: str) -> tuple[str, ...]:
+    answered = message.get("tool_call_id")
+    if type(answered) is str:
+        return (answered,)
+    return (_old_id(message.get("name")),) if role == "function" else ()
+
+
+def _old_id(name: object) -> str:
+    return f"function_call:{name}"

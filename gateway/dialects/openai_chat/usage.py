@@ -1,0 +1,47 @@
+"""What a chat completion or a chunk of one reports beside its text: usage, service tier, searches of the web."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.dialects.answers.service_tiers import normalised
+from gateway.dialects.answers.usage import Fees, openai_usage
+from gateway.domain.money.usage import Usage
+
+SEARCHED: Fees = (("web_search", 1),)
+"""Models that search the web do so once for each answer."""
+_NONE: Fees = ()
+CITATION = b'"url_citation"'
+"""What only the annotations of an answer contain whose model has searched: inside a JSON string the quotes would be
+escaped."""
+
+
+def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
+    """The usage of a plain answer, which `body` is, where that is at hand; None when nothing was counted."""
+    usage, fees = reply.get("usage"), _NONE
+    if CITATION in body:
+        choices = reply.get("choices")
+        fees = SEARCHED if type(choices) is list and any(map(_cites, choices)) else _NONE
+    elif "service_tier" not in reply:
+        return openai_usage(usage)
+    return openai_usage(usage, tier=tier_of(reply), fees=fees)
+
+
+def tier_of(said: dict[str, Any]) -> str:
+    """As `Usage.service_tier` has it, of a completion or of a chunk; OpenAI repeats it in each."""
+    tier = said.get("service_tier")
+    return "" if tier is None or tier == "default" else normalised(tier)
+
+
+def usage_in(chunk: dict[str, Any]) -> Any:
+    """The usage object of a chunk; Groq puts it one level deeper."""
+    if (usage := chunk.get("usage")) is not None:
+        return usage
+    beside = chunk.get("x_groq")
+    return beside.get("usage") if type(beside) is dict else None
+
+
+def _cites(choice: Any) -> bool:
+    message = choice.get("message") if type(choice) is dict else None
+    notes = message.get("annotations") if type(message) is dict else None
+    return type(notes) is list and any(type(note) is dict and note.get("type") == "url_citation" for note in notes)

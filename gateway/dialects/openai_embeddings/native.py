@@ -1,0 +1,59 @@
+"""OpenAI's embeddings on both sides: the bytes go through, only the model's name is spliced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.answers.usage import counted, openai_usage
+from gateway.dialects.openai_chat import plain
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_embeddings.dialect import vectors
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendGarbage
+
+_USAGE = b'"usage"'
+
+
+class EmbeddingsToEmbeddings(ChatToChat):
+    """Headers and refusals are those of chat; nothing streams."""
+
+    client: DialectName = "openai_embeddings"
+    backend: DialectName = "openai_embeddings"
+    path = "/embeddings"
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        changes = self._changes(request, model, None)
+        return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        """Vectors are long and nobody here needs them, so of a body that has `usage` only that is parsed."""
+        usage = counted(openai_usage(_said(body)), request.estimated_tokens or 0)
+        return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
+
+
+def _said(body: bytes) -> Any:
+    """The usage object. Raises BackendGarbage unless the body holds embeddings."""
+    at = body.rfind(_USAGE)
+    if at >= 0 and body.startswith(b"{") and body.find(b'"data"') >= 0 and body.find(b'"error"') < 0:
+        try:
+            start = body.index(b"{", at)
+            return orjson.loads(body[start : json_splice.value_end(body, start)])
+        except (ValueError, IndexError):
+            pass  # `"usage": null`, or a key of that name somewhere else
+    reply = plain.load_reply(body)
+    if type(reply.get("data")) is not list:
+        raise BackendGarbage("The backend answered with JSON that holds no embeddings.")
+    return reply.get("usage")

@@ -1,0 +1,59 @@
+"""How a Responses stream ends that the gateway cuts: what was said so far, as an incomplete response."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_responses.response_object import Item, ended, shown_usage, text_part
+from gateway.domain.money.usage import Usage
+
+_NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
+
+
+class Begun:
+    """The response as it was announced, and where in the text its items begin."""
+
+    def __init__(self) -> None:
+        self._response: Item = {}
+        self._items: list[tuple[int, Item]] = []
+
+    def created(self, response: Any) -> None:
+        self._response = response if type(response) is dict else {}
+
+    def added(self, item: Any, characters: int) -> None:
+        """An item begins after so many characters of all the text."""
+        if type(item) is dict:
+            self._items.append((characters, item))
+
+    def cut(self, text: str, last: bytes, delivered: Usage) -> bytes:
+        """The events that remain. `last`: events relayed lately, for their numbers."""
+        number = max((int(found) for found in _NUMBER.findall(last)), default=delivered.all_output) + 1
+        ends = [*(begin for begin, _ in self._items[1:]), len(text)]
+        output = [_so_far(item, text[begin:end]) for (begin, item), end in zip(self._items, ends, strict=False)]
+        said = b""
+        if output:
+            done = {"type": "response.output_item.done", "output_index": len(output) - 1, "item": output[-1]}
+            said, number = _event(done, number), number + 1
+        whole = ended({**self._response, "usage": shown_usage(delivered)}, "length", delivered, output, 0)
+        return said + _event({"type": "response.incomplete", "response": whole}, number)
+
+
+def _so_far(item: Item, text: str) -> Item:
+    match item.get("type"):
+        case "message":
+            return {**item, "status": "incomplete", "content": [text_part(text, [])] if text else []}
+        case "function_call":
+            return {**item, "status": "incomplete", "arguments": text.removeprefix(f"\n{item.get('name')}\n")}
+        case "custom_tool_call":
+            return {**item, "status": "incomplete", "input": text.removeprefix(f"\n{item.get('name')}\n")}
+        case "reasoning":
+            return item
+    return {**item, "status": "incomplete"}
+
+
+def _event(said: Item, number: int) -> bytes:
+    kind: str = said["type"]
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({**said, "sequence_number": number}))

@@ -1,0 +1,204 @@
+"""The events of a Responses stream: numbered, and the items that they open, fill and close."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_responses.response_object import (
+    Item,
+    call_item,
+    custom_item,
+    input_of,
+    message_item,
+    reasoning_item,
+    refusal_part,
+    text_part,
+)
+from gateway.dialects.openai_responses.tools import Tool
+
+
+class Events:
+    """Numbers events from 0 and remembers the items of the output, each at its place."""
+
+    def __init__(self) -> None:
+        self.output: list[Item] = []
+        self._next = 0
+
+    def event(self, kind: str, **said: Any) -> bytes:
+        number, self._next = self._next, self._next + 1
+        data = orjson.dumps({"type": kind, **said, "sequence_number": number})
+        return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
+
+    def piece(self, before: bytes, text: str, after: bytes) -> bytes:
+        """An event of which only `text` is new: most of a stream is made of these."""
+        number, self._next = self._next, self._next + 1
+        return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
+
+    def place(self, item: Item) -> int:
+        """The index of a new item."""
+        self.output.append(item)
+        return len(self.output) - 1
+
+    def added(self, place: int) -> bytes:
+        return self.event("response.output_item.added", output_index=place, item=self.output[place])
+
+    def done(self, place: int, item: Item) -> bytes:
+        self.output[place] = item
+        return self.event("response.output_item.done", output_index=place, item=item)
+
+
+def _head(kind: str, where: dict[str, Any]) -> bytes:
+    """The event `kind` up to its `delta`."""
+    head = orjson.dumps({"type": kind, **where})
+    return b'event: %b\ndata: %b,"delta":' % (kind.encode(), head[:-1])
+
+
+class Message:
+    """What the assistant says: text, or why it refuses."""
+
+    def __init__(self, events: Events, item_id: str) -> None:
+        self._events, self._id = events, item_id
+        self.place = events.place(message_item(item_id, [], "in_progress"))
+        self._parts: list[Item] = []
+        self._kind = ""
+        self._texts: list[str] = []
+        self._logprobs: list[Item] = []
+        self._delta = b""
+
+    def open(self) -> bytes:
+        return self._events.added(self.place)
+
+    def text(self, piece: str, logprobs: Sequence[Item]) -> bytes:
+        opened = b"" if self._kind == "output_text" else self._open_part("output_text")
+        if not piece:
+            return opened
+        self._texts.append(piece)
+        if not logprobs:
+            return opened + self._events.piece(self._delta, piece, b',"logprobs":[]')
+        self._logprobs += logprobs
+        return opened + self._events.piece(self._delta, piece, b',"logprobs":' + orjson.dumps(logprobs))
+
+    def refuse(self, piece: str) -> bytes:
+        opened = self._open_part("refusal") if self._kind != "refusal" else b""
+        self._texts.append(piece)
+        return opened + self._events.piece(self._delta, piece, b"")
+
+    def close(self, status: str) -> bytes:
+        closed = self._close_part()
+        return closed + self._events.done(self.place, message_item(self._id, self._parts, status))
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        return {"item_id": self._id, "output_index": self.place, "content_index": len(self._parts)}
+
+    def _open_part(self, kind: str) -> bytes:
+        closed = self._close_part()
+        self._kind = kind
+        self._delta = _head(f"response.{kind}.delta", self._where)
+        part = text_part("", []) if kind == "output_text" else refusal_part("")
+        return closed + self._events.event("response.content_part.added", **self._where, part=part)
+
+    def _close_part(self) -> bytes:
+        if not self._kind:
+            return b""
+        where, text = self._where, "".join(self._texts)
+        if self._kind == "output_text":
+            part = text_part(text, self._logprobs)
+            said = self._events.event("response.output_text.done", **where, text=text, logprobs=self._logprobs)
+        else:
+            part = refusal_part(text)
+            said = self._events.event("response.refusal.done", **where, refusal=text)
+        self._kind, self._texts, self._logprobs = "", [], []
+        self._parts.append(part)
+        return said + self._events.event("response.content_part.done", **where, part=part)
+
+
+class Reasoning:
+    """What the model thought, as one summary, and what its vendor signed."""
+
+    def __init__(self, events: Events, item_id: str) -> None:
+        self._events, self._id = events, item_id
+        self.place = events.place(reasoning_item(item_id, "", []))
+        self._where = {"item_id": item_id, "output_index": self.place, "summary_index": 0}
+        self._texts: list[str] = []
+        self._blocks: list[Item] = []
+        self._delta = _head("response.reasoning_summary_text.delta", self._where)
+
+    def open(self) -> bytes:
+        return self._events.added(self.place)
+
+    def text(self, piece: str) -> bytes:
+        opened = b""
+        if not self._texts:
+            part = {"type": "summary_text", "text": ""}
+            opened = self._events.event("response.reasoning_summary_part.added", **self._where, part=part)
+        self._texts.append(piece)
+        return opened + self._events.piece(self._delta, piece, b"")
+
+    def sign(self, blocks: list[Item]) -> None:
+        self._blocks += blocks
+
+    def close(self) -> bytes:
+        text, said = "".join(self._texts), b""
+        if self._texts:
+            part = {"type": "summary_text", "text": text}
+            said = self._events.event("response.reasoning_summary_text.done", **self._where, text=text)
+            said += self._events.event("response.reasoning_summary_part.done", **self._where, part=part)
+        return said + self._events.done(self.place, reasoning_item(self._id, text, self._blocks))
+
+
+class Call:
+    """A call of a function. Its arguments go out as they come."""
+
+    def __init__(self, events: Events, item_id: str, call_id: str, tool: Tool) -> None:
+        self._events, self._id, self._call_id, self._tool = events, item_id, call_id, tool
+        self.place = events.place(self._item("", "in_progress"))
+        self._where = {"item_id": item_id, "output_index": self.place}
+        self._texts: list[str] = []
+        self._delta = _head("response.function_call_arguments.delta", self._where)
+
+    def _item(self, text: str, status: str) -> Item:
+        return call_item(self._id, self._call_id, self._tool, text, status)
+
+    def open(self) -> bytes:
+        return self._events.added(self.place)
+
+    def arguments(self, piece: str) -> bytes:
+        self._texts.append(piece)
+        return self._events.piece(self._delta, piece, b"")
+
+    @property
+    def whole(self) -> bool:
+        """Could nothing more come? Arguments are JSON."""
+        try:
+            orjson.loads("".join(self._texts))
+        except orjson.JSONDecodeError:
+            return False
+        return True
+
+    def close(self, status: str) -> bytes:
+        text = "".join(self._texts)
+        done = "response.function_call_arguments.done"
+        said = self._events.event(done, **self._where, arguments=text, name=self._tool.name)
+        return said + self._events.done(self.place, self._item(text, status))
+
+
+class CustomCall(Call):
+    """A call of a custom tool, which came as JSON around a text: the text is known when the JSON is whole."""
+
+    def _item(self, text: str, status: str) -> Item:
+        return custom_item(self._id, self._call_id, self._tool, text, status)
+
+    def arguments(self, piece: str) -> bytes:
+        self._texts.append(piece)
+        return b""
+
+    def close(self, status: str) -> bytes:
+        said = input_of("".join(self._texts))
+        events = self._events
+        told = events.event("response.custom_tool_call_input.delta", **self._where, delta=said)
+        told += events.event("response.custom_tool_call_input.done", **self._where, input=said)
+        return told + events.done(self.place, self._item(said, status))

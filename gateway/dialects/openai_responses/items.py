@@ -1,0 +1,212 @@
+"""Items of a Responses `input` as OpenAI chat messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_responses.request import CALLS, DECLARATIONS, RESULTS, SEARCHES, kind_of
+from gateway.dialects.openai_responses.thinking import unpack
+from gateway.dialects.openai_responses.tools import chat_name, custom_arguments
+from gateway.errors import BadRequest
+
+Item = dict[str, Any]
+Numbered = tuple[int, Item]
+"""An item and its place in the client's `input`."""
+Content = str | list[Item]
+_INSTRUCTING = ("system", "developer")
+
+
+def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[Item]:
+    """Raises BadRequest naming the item that chat cannot say."""
+    conversation = _Conversation()
+    if instructions:
+        conversation.add({"role": "system", "content": instructions})
+    for index, item in items:
+        conversation.take(item, f"input[{index}]")
+    conversation.show()
+    return conversation.messages
+
+
+def shortened(item: Item, text: str) -> Item:
+    """`item` with `text` instead of its own; parts that are no text stay where they are."""
+    name = "output" if kind_of(item) in RESULTS else "input" if kind_of(item) == "custom_tool_call" else "content"
+    given = item.get(name)
+    if type(given) is not list:
+        return {**item, name: text}
+    kind = "output_text" if item.get("role") == "assistant" else "input_text"
+    others = [part for part in given if type(part.get("text")) is not str]
+    return {**item, name: [{"type": kind, "text": text}, *others]}
+
+
+class _Conversation:
+    """Neighbouring items of the assistant become one message, as chat has it: thinking, text, calls."""
+
+    def __init__(self) -> None:
+        self.messages: list[Item] = []
+        self._speaking: Item | None = None
+        """The assistant's message that may still grow."""
+        self._thought: Item = {}
+        """Reasoning whose message is yet to come."""
+        self._shown: list[Item] = []
+        """What results held beside text, which only a user's message can hold; it follows the last of them."""
+
+    def add(self, message: Item) -> None:
+        if message["role"] != "tool":
+            self.show()
+        self._speaking, self._thought = None, {}
+        self.messages.append(message)
+
+    def take(self, item: Item, where: str) -> None:
+        kind = kind_of(item)
+        if kind == "message":
+            self._message(item, where)
+        elif kind == "reasoning":
+            self._reason(item)
+        elif kind in CALLS:
+            self._call(item)
+        elif kind in RESULTS:
+            self._result(item, f"{where}.output")
+        elif kind == "item_reference":
+            raise BadRequest(f"{where} refers to an item that is not stored here; send the item itself.", param=where)
+        elif kind not in DECLARATIONS and kind not in SEARCHES:
+            raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
+
+    def show(self) -> None:
+        """Let the user show what results held beside text."""
+        shown, self._shown = self._shown, []
+        if shown:
+            self.messages.append({"role": "user", "content": shown})
+
+    def _result(self, item: Item, where: str) -> None:
+        content, call_id = _content(item["output"], where), item["call_id"]
+        if not isinstance(content, str):
+            beside = [part for part in content if part["type"] != "text"]
+            content = [part for part in content if part["type"] == "text"]
+            if beside:
+                self._shown += [{"type": "text", "text": f"This is part of the result of {call_id}:"}, *beside]
+                content.append({"type": "text", "text": "(The user shows the rest of this result.)"})
+        self.add({"role": "tool", "tool_call_id": call_id, "content": content})
+
+    def _message(self, item: Item, where: str) -> None:
+        role, content = item["role"], _content(item.get("content"), f"{where}.content")
+        if role == "assistant":
+            self._say(content)
+        elif role not in _INSTRUCTING:
+            self.add({"role": role, "content": content})
+        else:
+            self._instruct(content)
+
+    def _instruct(self, content: Content) -> None:
+        """Chat templates of open models take one system message, at the beginning."""
+        if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
+            content = "\n\n".join(part["text"] for part in content)
+        first = self.messages[0] if len(self.messages) == 1 else {}
+        if first.get("role") == "system" and type(first["content"]) is str and type(content) is str:
+            first["content"] = f"{first['content']}\n\n{content}"
+        else:
+            self.add({"role": "system", "content": content})
+
+    def _say(self, content: Content) -> None:
+        """Text after calls joins them: their results have to follow the message that they are in."""
+        speaking = self._assistant(anew=self._speaking is not None and "tool_calls" not in self._speaking)
+        if speaking.get("content") is None:
+            speaking["content"] = content
+        else:
+            speaking["content"] = [*_as_parts(speaking["content"]), *_as_parts(content)]
+
+    def _reason(self, item: Item) -> None:
+        thought = self._thought
+        if self._speaking is not None and "tool_calls" in self._speaking:
+            thought = self._speaking
+        texts = [part.get("text") for part in (*(item.get("summary") or ()), *(item.get("content") or ()))]
+        if said := "\n\n".join(text for text in texts if type(text) is str and text):
+            before = thought.get("reasoning_content")
+            thought["reasoning_content"] = f"{before}\n\n{said}" if before else said
+        if blocks := unpack(item.get("encrypted_content")):
+            thought["thinking_blocks"] = [*thought.get("thinking_blocks", ()), *blocks]
+
+    def _call(self, item: Item) -> None:
+        arguments = item.get("arguments")
+        if item["type"] == "custom_tool_call":
+            arguments = orjson.dumps(custom_arguments(item["input"])).decode()
+        call = {
+            "id": item["call_id"],
+            "type": "function",
+            "function": {"name": chat_name(item["name"], item.get("namespace")), "arguments": arguments},
+        }
+        self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
+
+    def _assistant(self, *, anew: bool) -> Item:
+        """The message that grows; a new one takes along what was thought before it."""
+        if self._speaking is None or anew:
+            speaking = {"role": "assistant", "content": None, **self._thought}
+            self.add(speaking)
+            self._speaking = speaking
+        return self._speaking
+
+
+def _as_parts(content: Content) -> list[Item]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+
+def _content(content: Any, where: str) -> Content:
+    """Chat's content; a single text is a string, which every backend takes."""
+    if type(content) is not list:
+        text: str = content
+        return text
+    parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
+    if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
+        only: str = parts[0]["text"]
+        return only
+    return parts
+
+
+def _part(part: Item, where: str) -> Item:
+    kind = part["type"]
+    if kind in ("input_text", "output_text", "text", "summary_text"):
+        if type(part.get("text")) is not str:
+            raise BadRequest(f"{where}.text must be a string.", param=f"{where}.text")
+        said: Item = {"type": "text", "text": part["text"]}
+    elif kind == "refusal":
+        said = {"type": "refusal", "refusal": part.get("refusal") or ""}
+    elif kind == "input_image":
+        said = {"type": "image_url", "image_url": _image(part, where)}
+    elif kind == "input_file":
+        said = {"type": "file", "file": _file(part, where)}
+    elif kind == "input_audio":
+        said = {"type": "input_audio", "input_audio": part.get("input_audio")}
+    else:
+        raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
+    if type(part.get("prompt_cache_breakpoint")) is dict:
+        said["cache_control"] = {"type": "ephemeral"}
+    elif part.get("cache_control"):
+        said["cache_control"] = part["cache_control"]
+    return said
+
+
+def _image(part: Item, where: str) -> Item:
+    url = part.get("image_url")
+    if type(url) is not str:
+        if part.get("file_id"):
+            raise _stored_elsewhere(where)
+        raise BadRequest(f"{where}.image_url must be a string.", param=f"{where}.image_url")
+    return {"url": url, "detail": part["detail"]} if type(part.get("detail")) is str else {"url": url}
+
+
+def _file(part: Item, where: str) -> Item:
+    if part.get("file_id"):
+        raise _stored_elsewhere(where)
+    if type(part.get("file_data")) is not str:
+        name = f"{where}.file_url" if part.get("file_url") else f"{where}.file_data"
+        raise BadRequest(f"This model takes a file's bytes only: {where}.file_data must be a data URL.", param=name)
+    return {name: part[name] for name in ("filename", "file_data") if type(part.get(name)) is str}
+
+
+def _stored_elsewhere(where: str) -> BadRequest:
+    return BadRequest(
+        f"{where}.file_id names a file that this model's provider does not have; send its bytes.",
+        param=f"{where}.file_id",
+    )

@@ -1,0 +1,149 @@
+"""OpenAI Responses on both sides: the bytes go through, only changed keys are spliced."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.openai_chat.message import mean_probability
+from gateway.dialects.openai_chat.native import ChatToChat, quoted
+from gateway.dialects.openai_responses.echo import ToldRelay, differs, retold
+from gateway.dialects.openai_responses.items import shortened
+from gateway.dialects.openai_responses.relay import ResponsesRelay
+from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
+from gateway.dialects.openai_responses.thinking import unpack
+from gateway.dialects.openai_responses.usage import reported
+from gateway.dialects.translate.chat_to_responses.body import LOGPROBS
+from gateway.dialects.translate.chat_to_responses.reply import choices, finish_of, load_response
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendRefused, BadRequest
+
+_SEALED = "reasoning.encrypted_content"
+
+
+_CHAT = ChatToChat()
+"""The same vendor's, whose headers and refusals these are."""
+
+
+class ResponsesToResponses:
+    """Nothing is stored at the backend: what is kept between requests is kept by the gateway, which sends all of it."""
+
+    client: DialectName = "openai_responses"
+    backend: DialectName = "openai_responses"
+    path = "/responses"
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        body, changes = request.body, dict[str, bytes]()
+        if body.get("previous_response_id") is not None:  # the gateway puts its items in before
+            raise BadRequest(
+                "A stored response cannot be named here: send the conversation as input.", param="previous_response_id"
+            )
+        if model != request.model:
+            changes["model"] = quoted(model)
+        if max_output_tokens is not None:
+            changes["max_output_tokens"] = b"%d" % max_output_tokens
+        if body.get("store") is not False:
+            changes["store"] = b"false"
+        if more := _more_included(request, logprobs):
+            changes["include"] = orjson.dumps([*(body.get("include") or ()), *more])
+        changes |= _context(request, plan)
+        return json_splice.splice(request.raw, body, changes) if changes else request.raw
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        return _CHAT.headers(request, api_key)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return _CHAT.refusal(status, body, backend)
+
+    def reader(self, request: CompletionRequest) -> ResponsesRelay:
+        wanted = wants_logprobs(request.body)
+        if differs(request.told):
+            return ToldRelay(request.told, wants_logprobs=wanted)
+        return ResponsesRelay(wants_logprobs=wanted)
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        response = load_response(body)
+        said = choices(response)
+        confidence = mean_probability(said)
+        if confidence is not None and not wants_logprobs(request.body):
+            body = _without_logprobs(body)
+        if differs(request.told):
+            body = retold(body, request.told)
+        return Plain(body, reported(response), finish_of(response), confidence, said)
+
+
+def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
+    """What the client has to be told, or the gateway wants to know.
+
+    A client that left the storing to the provider sends items of reasoning back as it got them; where they are not
+    stored, they are only of use with what is sealed in them. Models that do not reason refuse to seal anything.
+    """
+    body = request.body
+    more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
+    if body.get("store") is not False and body.get("reasoning") and _SEALED not in (body.get("include") or ()):
+        more.append(_SEALED)
+    return more
+
+
+def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
+    """Instructions and input as far as they change: trimmed, or without reasoning that nobody there remembers."""
+    body = request.body
+    drop = plan.drop if plan else frozenset[int]()
+    replace = plan.replace if plan else dict[int, str]()
+    changes: dict[str, bytes] = {}
+    if INSTRUCTIONS in drop or INSTRUCTIONS in replace:
+        changes["instructions"] = orjson.dumps(None if INSTRUCTIONS in drop else replace[INSTRUCTIONS])
+    given = body.get("input")
+    if type(given) is str and 0 in replace:
+        changes["input"] = orjson.dumps(replace[0])
+    elif type(given) is list:
+        stay = [place for place in kept(given, drop) if not _forgotten(given[place])]
+        if replace.keys() - {INSTRUCTIONS} or len(stay) < len(given):
+            changes["input"] = _items(request, stay, replace)
+    return changes
+
+
+def _forgotten(item: dict[str, Any]) -> bool:
+    """Reasoning that is stored nowhere, or was sealed by another vendor."""
+    if kind_of(item) != "reasoning":
+        return False
+    sealed = item.get("encrypted_content")
+    return bool(unpack(sealed)) or not (sealed or item.get("content"))
+
+
+def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
+    """The items that stay, in their own bytes; shortened ones are written anew."""
+    start, _ = json_splice.find(request.raw, "input")[-1]
+    spans, given = list(json_splice.elements(request.raw, start)), request.body["input"]
+    written = [
+        orjson.dumps(shortened(given[place], replace[place])) if place in replace else request.raw[slice(*spans[place])]
+        for place in stay
+    ]
+    return b"[" + b",".join(written) + b"]"
+
+
+def _without_logprobs(body: bytes) -> bytes:
+    """Every part's `logprobs` becomes empty, as it is when nobody asked."""
+    spans = [
+        span
+        for output, _ in json_splice.find(body, "output")
+        for item, _ in json_splice.elements(body, output)
+        for field, (content, _) in json_splice.members(body, item)
+        if field == "content" and body[content : content + 1] == b"["
+        for part, _ in json_splice.elements(body, content)
+        for key, span in json_splice.members(body, part)
+        if key == "logprobs"
+    ]
+    return json_splice.replace(body, [(span, b"[]") for span in spans])

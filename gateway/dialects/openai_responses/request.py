@@ -1,0 +1,252 @@
+"""An OpenAI Responses request as the client sent it: checked where the gateway acts on it, its `input` as turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Set
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_chat.request import FORWARDED, load_object
+from gateway.dialects.openai_chat.turns import needed_by, read_parts
+from gateway.dialects.requests.asides import has_asides, in_parts
+from gateway.dialects.requests.fields import Wanted, check, read_model
+from gateway.dialects.requests.output_limits import foreign_answers, longest
+from gateway.domain.attachment import FILE_PARTS
+from gateway.domain.request import CompletionRequest, Controls, Role, Turn
+from gateway.errors import BadRequest
+
+INSTRUCTIONS = -1
+"""Index of the turn that `instructions` are."""
+CALLS = frozenset({"function_call", "custom_tool_call"})
+RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
+DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
+"""Items that offer tools, as `tools` does."""
+SEARCHES = frozenset({"tool_search_call", "web_search_call"})
+"""What was looked for; what was found stands in the items after it."""
+_TEXTS = frozenset({"input_text", "output_text"})
+_OF_MESSAGES = frozenset({"content"})
+_OF_CUSTOM_CALLS = frozenset({"input"})
+_OF_DECLARATIONS = frozenset({"tools"})
+_OF_RESULTS = frozenset({"output"})
+
+_ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ELSEWHERE = {
+    "conversation": "continue a response with previous_response_id, or send the conversation as input",
+    "prompt": "send the prompt's text as instructions and input",
+}
+"""What is kept in an account at OpenAI, which is the gateway's and one for all teams; and what to do instead."""
+
+
+def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
+    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    fields = load_object(body)
+    _check(fields)
+    model = read_model(fields)
+    stream = fields.get("stream") is True
+    turns = read_turns(fields)
+    return CompletionRequest(
+        id=request_id,
+        dialect="openai_responses",
+        raw=body,
+        body=fields,
+        model=model,
+        turns=turns,
+        stream=stream,
+        max_output_tokens=longest(fields, "openai_responses"),
+        temperature=fields.get("temperature"),
+        needs=read_needs(fields, turns),
+        wants_usage=stream,
+        controls=controls,
+        headers={name: headers[name] for name in headers if name in FORWARDED},
+        parallel=foreign_answers(fields),
+    )
+
+
+_WANTED: dict[str, Wanted] = {
+    "stream": Wanted((bool,), "true or false"),
+    "stream_options": Wanted((dict,), "an object"),
+    "background": Wanted((bool,), "true or false"),
+    "store": Wanted((bool,), "true or false"),
+    "parallel_tool_calls": Wanted((bool,), "true or false"),
+    "instructions": Wanted((str,), "a string"),
+    "previous_response_id": Wanted((str,), "the id of a response"),
+    "temperature": Wanted((int, float), "a number"),
+    "top_p": Wanted((int, float), "a number"),
+    "top_logprobs": Wanted((int,), "a whole number from 0 to 20", 0, 20),
+    "max_output_tokens": Wanted((int,), "a whole number of at least 1", 1),
+    "tools": Wanted((list,), "an array"),
+    "tool_choice": Wanted((str, dict), "a string or an object"),
+    "text": Wanted((dict,), "an object"),
+    "reasoning": Wanted((dict,), "an object"),
+    "include": Wanted((list,), "an array of strings"),
+    "metadata": Wanted((dict,), "an object"),
+}
+
+
+def _check(fields: dict[str, Any]) -> None:
+    check(fields, _WANTED)
+    if fields.get("background"):
+        raise BadRequest(
+            "Responses are not made in the background here: leave background out, or ask for a batch.",
+            param="background",
+        )
+    for name, remedy in _ELSEWHERE.items():
+        if fields.get(name) is not None:
+            raise BadRequest(f"{name} names what is kept at OpenAI, which is not read here: {remedy}.", param=name)
+    form = (fields.get("text") or {}).get("format")
+    if form is not None and type(form) is not dict:
+        raise BadRequest("text.format must be an object.", param="text.format")
+    _check_tools(fields.get("tools") or [], "tools")
+
+
+def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
+    """Instructions, then the items of `input`. Raises BadRequest naming the place of what is wrong.
+
+    Reasoning is no turn of its own: it goes or stays with what was said after it (`kept`).
+    """
+    turns: list[Turn] = []
+    if instructions := fields.get("instructions"):
+        turns.append(Turn(INSTRUCTIONS, "system", instructions))
+    given = fields.get("input")
+    if type(given) is str:
+        return [*turns, Turn(0, "user", given)]
+    continues = bool(fields.get("previous_response_id"))
+    if given is None and continues:
+        given = []
+    elif type(given) is not list or not (given or continues):
+        raise BadRequest("input must be a string or an array with at least one item.", param="input")
+    untold = False
+    for index, item in enumerate(given):
+        turn = _turn(index, item)
+        if turn is None:
+            untold = True
+            continue
+        turn.asides = turn.asides or untold
+        untold = False
+        turns.append(turn)
+    if untold and turns:
+        turns[-1].asides = True
+    return turns or [Turn(INSTRUCTIONS, "user", "", asides=untold)]
+
+
+def kind_of(item: Mapping[str, Any]) -> str:
+    """The item's type; messages and references may be written without one."""
+    kind = item.get("type")
+    if type(kind) is str:
+        return kind
+    return "message" if "role" in item else "item_reference"
+
+
+def _turn(index: int, item: Any) -> Turn | None:
+    where = f"input[{index}]"
+    if type(item) is not dict or not (item.get("type") is None or type(item["type"]) is str):
+        raise BadRequest(f"{where} must be an object with a type.", param=where)
+    kind = kind_of(item)
+    if kind == "message":
+        return _message(index, item, where)
+    if kind == "reasoning":
+        _check_reasoning(item, where)
+        return None
+    if kind in CALLS:
+        _need_text(item, where, "call_id", "name", "arguments" if kind == "function_call" else "input")
+        said = item["input"] if kind == "custom_tool_call" else ""  # arguments are counted as the call's
+        asides = kind == "custom_tool_call" and has_asides(item, _OF_CUSTOM_CALLS)
+        return Turn(index, "assistant", said, calls=(item["call_id"],), asides=asides)
+    if kind in RESULTS:
+        _need_text(item, where, "call_id")
+        text, images, files = _parts(item.get("output"), f"{where}.output")
+        asides = has_asides(item, _OF_RESULTS) or in_parts(item.get("output"), _TEXTS, "input_image")
+        return Turn(index, "tool", text, (), (item["call_id"],), images, files, asides)
+    if kind in DECLARATIONS:  # as the system's they are counted, and neither dropped nor shortened
+        _check_tools(item.get("tools"), f"{where}.tools")
+        return Turn(index, "system", orjson.dumps(item["tools"]).decode(), asides=has_asides(item, _OF_DECLARATIONS))
+    if kind == "tool_search_call":
+        return None
+    call = item.get("call_id")
+    ids = (call,) if type(call) is str else ()
+    if kind.endswith("_output"):
+        return Turn(index, "tool", "", results=ids, files=_shown(item.get("output")), asides=True)
+    return Turn(index, "assistant", "", calls=ids, files=int(kind == "image_generation_call"), asides=True)
+
+
+def _check_tools(tools: Any, where: str) -> None:
+    if type(tools) is not list:
+        raise BadRequest(f"{where} must be an array.", param=where)
+    for index, tool in enumerate(tools):
+        if type(tool) is not dict:
+            raise BadRequest(f"{where}[{index}] must be an object.", param=f"{where}[{index}]")
+
+
+def _need_text(item: Mapping[str, Any], where: str, *names: str) -> None:
+    for name in names:
+        if type(item.get(name)) is not str:
+            raise BadRequest(f"{where}.{name} must be a string.", param=f"{where}.{name}")
+
+
+def _check_reasoning(item: Mapping[str, Any], where: str) -> None:
+    for name in ("summary", "content"):
+        parts = item.get(name)
+        if parts is not None and not (type(parts) is list and all(type(part) is dict for part in parts)):
+            raise BadRequest(f"{where}.{name} must be an array of objects.", param=f"{where}.{name}")
+
+
+def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
+    _need_text(item, where, "role")
+    text, images, files = _parts(item.get("content"), f"{where}.content")
+    asides = has_asides(item, _OF_MESSAGES) or in_parts(item.get("content"), _TEXTS, "input_image")
+    return Turn(index, _ROLES.get(item["role"], "user"), text, images=images, files=files, asides=asides)
+
+
+def _shown(output: Any) -> int:
+    """Number of files in the output of a tool that OpenAI made, such as a screenshot."""
+    parts = output if type(output) is list else (output,)
+    return sum(1 for part in parts if type(part) is dict and part.get("type") in FILE_PARTS)
+
+
+def _parts(content: Any, where: str) -> tuple[str, int, int]:
+    """Text, number of images and of files in a message's content or a call's output."""
+    if type(content) is str:
+        return content, 0, 0
+    return read_parts(content, where, _TEXTS, "input_image")
+
+
+def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
+    """What a backend must be capable of."""
+    needs = needed_by(turns)
+    if next(declarations(fields), None):
+        needs.add("tools")
+    if ((fields.get("text") or {}).get("format") or {}).get("type") == "json_schema":
+        needs.add("json_schema")
+    if wants_logprobs(fields):
+        needs.add("logprobs")
+    if (fields.get("reasoning") or {}).get("effort") not in (None, "none"):
+        needs.add("reasoning")
+    return frozenset(needs)
+
+
+def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
+    """Every tool or namespace that is offered, and its place in the request."""
+    for index, tool in enumerate(fields.get("tools") or ()):
+        yield tool, f"tools[{index}]"
+    given = fields.get("input")
+    for place, item in enumerate(given) if type(given) is list else ():
+        if item.get("type") in DECLARATIONS:
+            for index, tool in enumerate(item["tools"]):
+                yield tool, f"input[{place}].tools[{index}]"
+
+
+def wants_logprobs(fields: Mapping[str, Any]) -> bool:
+    return bool(fields.get("top_logprobs")) or "message.output_text.logprobs" in (fields.get("include") or ())
+
+
+def kept(items: list[dict[str, Any]], dropped: Set[int]) -> list[int]:
+    """Places of the items that stay when those in `dropped` go: reasoning goes with what it led to."""
+    places: list[int] = []
+    follows = len(items)
+    for place in range(len(items) - 1, -1, -1):
+        if kind_of(items[place]) != "reasoning":
+            follows = place
+        if follows not in dropped:
+            places.append(place)
+    return places[::-1]

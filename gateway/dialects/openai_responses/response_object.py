@@ -1,0 +1,219 @@
+"""OpenAI's Response object: what it repeats of the request, its usage and status, and the items of its output."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_responses.thinking import pack
+from gateway.dialects.openai_responses.tools import Tool, custom_input, known_tools
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest
+
+Item = dict[str, Any]
+
+INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""OpenAI's chat word for why an answer ended → `incomplete_details.reason`."""
+
+MOST_KEPT_BYTES = 4 * 2**20
+"""Of a response that was streamed; of a longer one only the stream was ever there."""
+
+_REPEATED: dict[str, Any] = {
+    "background": False,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "service_tier": "default",
+    "store": False,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+    "user": None,
+}
+"""Fields of the request that its response repeats, and what it says where the client said nothing."""
+
+
+class Ids:
+    """Ids of a response and its items, made from the request's: a stream and what is kept of it must agree."""
+
+    def __init__(self, request_id: str) -> None:
+        self._stem = request_id.removeprefix("req_")
+
+    @property
+    def response(self) -> str:
+        return f"resp_{self._stem}"
+
+    def item(self, prefix: str, number: int) -> str:
+        """`prefix`: rs, msg, fc, ctc. `number`: among those of its kind."""
+        return f"{prefix}_{self._stem}{number:02x}"
+
+
+def repeated(request: CompletionRequest) -> Item:
+    """What a response tells of its own request; `request.told` has the last word."""
+    body = request.body
+    said = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
+    given, thinking = body.get("text") or {}, body.get("reasoning") or {}
+    text = {"format": {"type": "text"}, "verbosity": "medium"}
+    said["text"] = {**text, **{name: value for name, value in given.items() if value is not None}}
+    said["reasoning"] = {"effort": None, "summary": None, **thinking}
+    said["tools"] = [_shown(tool) for tool in body.get("tools") or ()]
+    return {**said, **request.told}
+
+
+def _shown(tool: Item) -> Item:
+    return {"parameters": None, "strict": None, **tool} if tool.get("type") == "function" else tool
+
+
+def response(
+    request: CompletionRequest, *, response_id: str, created: int, model: str, status: str, output: list[Item]
+) -> Item:
+    """A whole Response, without usage and without a reason for being incomplete."""
+    return {
+        "id": response_id,
+        "object": "response",
+        "created_at": created,
+        "status": status,
+        "error": None,
+        "incomplete_details": None,
+        "model": model,
+        "output": output,
+        **repeated(request),
+        "usage": None,
+    }
+
+
+def ended(begun: Item, finish: str, usage: Usage | None, output: list[Item], now: int) -> Item:
+    """`begun` once its answer is whole. `finish`: OpenAI's chat word."""
+    reason = INCOMPLETE.get(finish)
+    said = {
+        **begun,
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "output": output,
+        "usage": shown_usage(usage) if usage else None,
+    }
+    return said if reason else {**said, "completed_at": max(now, begun["created_at"])}
+
+
+def shown_usage(usage: Usage) -> Item:
+    """Cached tokens are part of the input, reasoning of the output."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    return {
+        "input_tokens": usage.all_input,
+        "input_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": written},
+        "output_tokens": usage.all_output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total,
+    }
+
+
+def reasoning_item(item_id: str, text: str, blocks: list[Item]) -> Item:
+    """`blocks`: what another vendor signed."""
+    item: Item = {"id": item_id, "type": "reasoning"}
+    item["summary"] = [{"type": "summary_text", "text": text}] if text else []
+    return {**item, "encrypted_content": pack(blocks)} if blocks else item
+
+
+def message_item(item_id: str, parts: list[Item], status: str) -> Item:
+    return {"id": item_id, "type": "message", "status": status, "role": "assistant", "content": parts}
+
+
+def text_part(text: str, logprobs: list[Item]) -> Item:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+
+
+def refusal_part(text: str) -> Item:
+    return {"type": "refusal", "refusal": text}
+
+
+def call_item(item_id: str, call_id: str, tool: Tool, arguments: str, status: str) -> Item:
+    """The arguments stay the string that the model wrote."""
+    item: Item = {"id": item_id, "type": "function_call", "status": status}
+    return {**item, "arguments": arguments, "call_id": call_id, **_named(tool)}
+
+
+def custom_item(item_id: str, call_id: str, tool: Tool, said: str, status: str) -> Item:
+    item: Item = {"id": item_id, "type": "custom_tool_call", "status": status}
+    return {**item, "call_id": call_id, **_named(tool), "input": said}
+
+
+def _named(tool: Tool) -> Item:
+    return {"name": tool.name, "namespace": tool.namespace} if tool.namespace else {"name": tool.name}
+
+
+def input_of(arguments: str) -> str:
+    """What a function that stands for a custom tool was given."""
+    try:
+        return custom_input(orjson.loads(arguments), arguments)
+    except orjson.JSONDecodeError:
+        return arguments
+
+
+def logprobs_of(choice: Mapping[str, Any]) -> list[Item]:
+    """A choice's log-probabilities; chat may leave out the bytes."""
+    given = choice.get("logprobs")
+    entries = given.get("content") if type(given) is dict else None
+    return [{**_entry(entry), "top_logprobs": _tops(entry)} for entry in entries or () if _is_entry(entry)]
+
+
+def _is_entry(entry: Any) -> bool:
+    return type(entry) is dict and type(entry.get("token")) is str and type(entry.get("logprob")) in (int, float)
+
+
+def _entry(entry: Item) -> Item:
+    token: str = entry["token"]
+    return {"token": token, "logprob": entry["logprob"], "bytes": entry.get("bytes") or list(token.encode())}
+
+
+def _tops(entry: Item) -> list[Item]:
+    return [_entry(top) for top in entry.get("top_logprobs") or () if _is_entry(top)]
+
+
+def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str) -> list[Item]:
+    """The items of a whole chat choice: thinking, what it says, its calls."""
+    message = choice["message"]
+    output: list[Item] = []
+    thought, blocks = thought_in(message), message.get("thinking_blocks") or []
+    if thought or blocks:
+        output.append(reasoning_item(ids.item("rs", 0), thought, blocks))
+    calls = message.get("tool_calls") or []
+    if parts := _parts(choice, anyway=not (output or calls)):
+        output.append(message_item(ids.item("msg", 0), parts, status))
+    known = known_tools(request.body)
+    return output + [_called(call, ids, number, known, status) for number, call in enumerate(calls)]
+
+
+def thought_in(message: Item) -> str:
+    """What a chat message or delta says of thinking, under either of the names that servers give it."""
+    return _text(message, "reasoning_content") or _text(message, "reasoning")
+
+
+def _text(message: Item, name: str) -> str:
+    value = message.get(name)
+    return value if type(value) is str else ""
+
+
+def _parts(choice: Item, *, anyway: bool) -> list[Item]:
+    """`anyway`: an answer that says nothing is an empty text."""
+    text, refusal = _text(choice["message"], "content"), _text(choice["message"], "refusal")
+    parts = [text_part(text, logprobs_of(choice))] if text or (anyway and not refusal) else []
+    return [*parts, refusal_part(refusal)] if refusal else parts
+
+
+def _called(call: Item, ids: Ids, number: int, known: Mapping[str, Tool], status: str) -> Item:
+    function = call.get("function") or {}
+    name, arguments = _text(function, "name"), _text(function, "arguments")
+    call_id = _text(call, "id") or ids.item("call", number)
+    tool = known.get(name) or Tool(name)
+    if tool.custom:
+        return custom_item(ids.item("ctc", number), call_id, tool, input_of(arguments), status)
+    return call_item(ids.item("fc", number), call_id, tool, arguments, status)

@@ -1,0 +1,55 @@
+"""What a response reports beside its text: usage, service tier, and the tools that its provider charges for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.dialects.answers.usage import Fees, openai_usage, usage_with
+from gateway.dialects.openai_chat.usage import tier_of
+from gateway.domain.money.usage import Usage
+
+_UNITS = {
+    "web_search_call": "web_search",
+    "code_interpreter_call": "code_execution",
+    "file_search_call": "file_search",
+    "image_generation_call": "image_generation",
+}
+"""Type of an item → the unit that is charged for it."""
+
+
+def reported(response: dict[str, Any], worked: Iterable[Any] = ()) -> Usage | None:
+    """The usage of a response; None when nothing was counted. `worked`: items that ended, where it lists none."""
+    fees = fees_of(response.get("output")) or fees_of(worked)
+    return openai_usage(response.get("usage"), tier=tier_of(response), fees=fees)
+
+
+def so_far(response: dict[str, Any], worked: Iterable[Any]) -> Usage | None:
+    """What is known of a response that has not come to its end; None: nothing."""
+    tier, fees = tier_of(response), fees_of(worked)
+    return usage_with(openai_usage(response.get("usage"), tier=tier, fees=fees), tier, fees)
+
+
+def is_charged(item: Any) -> bool:
+    """Is it the work of a tool that has a price of its own?"""
+    return type(item) is dict and type(kind := item.get("type")) is str and kind in _UNITS
+
+
+def fees_of(output: Any) -> Fees:
+    """Units and numbers of what was completed. Opening a page that a search found is free, and so is using a container
+    again."""
+    units: Counter[str] = Counter()
+    containers = set[str]()
+    for item in output if isinstance(output, list | tuple) else ():
+        if not is_charged(item) or item.get("status") not in ("completed", None):
+            continue
+        action, container = item.get("action"), item.get("container_id")
+        if type(action) is dict and action.get("type") not in ("search", None):
+            continue
+        if type(container) is str:
+            if container in containers:
+                continue
+            containers.add(container)
+        units[_UNITS[item["type"]]] += 1
+    return tuple(sorted(units.items()))

@@ -1,0 +1,109 @@
+"""OpenAI's other endpoints towards clients, passed through: of a request only the model's name is understood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gateway.dialects.openai_chat import dialect as openai_chat
+from gateway.dialects.openai_chat.request import FORWARDED, load_object
+from gateway.dialects.passthrough import form
+from gateway.dialects.requests.fields import read_model
+from gateway.domain.policy import PassThrough
+from gateway.domain.request import CompletionRequest, Controls, Turn
+from gateway.errors import GatewayError
+
+ENDPOINTS: Mapping[str, PassThrough] = {
+    "/audio/speech": "audio",
+    "/audio/transcriptions": "audio",
+    "/audio/translations": "audio",
+    "/images/generations": "images",
+    "/images/edits": "images",
+    "/images/variations": "images",
+    "/moderations": "moderations",
+    "/rerank": "rerank",
+}
+"""Path below `/v1` → what a policy has to allow."""
+
+_ASKED = ("input", "prompt", "query", "documents")
+"""Where these endpoints have their text."""
+_MOST_FIELD = 64 * 2**10
+"""Bytes of a form's field that is looked at."""
+_MOST_DIGITS = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Implements `ClientDialect` for one of the paths."""
+
+    path: str
+
+    def parse(
+        self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
+    ) -> CompletionRequest:
+        """Raises BadRequest when the body cannot be read or names no model."""
+        content_type = headers.get(b"content-type", b"")
+        fields = _form(body, content_type) if form.is_form(content_type) else load_object(body)
+        cache = controls.cache if controls.cache == "only" else "bypass"
+        kept = {name: headers[name] for name in headers if name in FORWARDED}
+        return CompletionRequest(
+            id=request_id,
+            dialect="openai_other",
+            raw=body,
+            body=fields,
+            model=read_model(fields),
+            turns=[Turn(0, "user", _text([fields.get(name) for name in _ASKED]))],
+            stream=fields.get("stream") in (True, "true") or fields.get("stream_format") == "sse",
+            max_output_tokens=None,
+            temperature=None,
+            needs=frozenset(),
+            controls=replace(controls, cache=cache, untouched=True),
+            headers={**kept, b"content-type": content_type or b"application/json"},
+            path=self.path,
+            parallel=_images(fields.get("n")) if self.path.startswith("/images/") else 1,
+            one_context=False,
+            one_model=True,
+        )
+
+    def status(self, error: GatewayError, /) -> int:
+        return openai_chat.status(error)
+
+    def error_body(self, error: GatewayError, request_id: str, /) -> bytes:
+        return openai_chat.error_body(error, request_id)
+
+    def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
+        return openai_chat.error_event(error, request_id)
+
+    def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
+        """Nothing that could be given again."""
+        return []
+
+    def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
+        """Never asked for: nothing is kept."""
+        return b"", b""
+
+
+def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
+    """The fields that are no files; of several with one name the last."""
+    found: dict[str, Any] = {}
+    for part in form.parts(body, content_type):
+        if not part.file and part.end - part.start <= _MOST_FIELD:
+            found[part.name] = body[part.start : part.end].decode("utf-8", "replace")
+    return found
+
+
+def _images(value: Any) -> int:
+    """How many are asked for; a form says it in digits. What no server understands is left to it to refuse."""
+    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
+        value = int(value)
+    return value if type(value) is int and value > 1 else 1
+
+
+def _text(value: Any) -> str:
+    """All text in it, to count."""
+    if type(value) is str:
+        return value
+    if type(value) is dict:
+        return _text([value.get("text"), value.get("content")])
+    return "\n".join(filter(None, map(_text, value))) if type(value) is list else ""

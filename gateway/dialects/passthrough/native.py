@@ -1,0 +1,66 @@
+"""OpenAI's other endpoints on both sides: whatever they answer goes through, and what it says of its usage is read."""
+
+from __future__ import annotations
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers import upstream_error
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.answers.usage import any_usage, counted
+from gateway.dialects.openai_chat.native import quoted
+from gateway.dialects.passthrough import form
+from gateway.dialects.passthrough.stream import Events, Opaque
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendRefused
+
+
+class OtherToOther:
+    """Implements `Wire`. The path is the request's; how an answer is read depends on what it turns out to be."""
+
+    client: DialectName = "openai_other"
+    backend: DialectName = "openai_other"
+    path = ""
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        if model == request.model:
+            return request.raw
+        content_type = request.headers[b"content-type"]
+        if not form.is_form(content_type):
+            return json_splice.splice(request.raw, request.body, {"model": quoted(model)})
+        named = [part for part in form.parts(request.raw, content_type) if part.name == "model" and not part.file]
+        return json_splice.replace(request.raw, [((part.start, part.end), model.encode()) for part in named])
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        auth = [(b"authorization", b"Bearer " + api_key.encode())] if api_key else []
+        return [*auth, *request.headers.items()]
+
+    def reader(self, request: CompletionRequest) -> Events:
+        return Events()
+
+    def reader_of(self, content_type: str) -> Events | Opaque | None:
+        """For an answer of this type; None: it is read whole."""
+        if content_type.startswith("text/event-stream"):
+            return Events()
+        return None if content_type.startswith(("application/json", "text/")) else Opaque()
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        """JSON or text. Nothing is expected of it."""
+        try:
+            said = orjson.loads(body)
+        except orjson.JSONDecodeError:
+            said = None
+        usage = any_usage(said.get("usage")) if type(said) is dict else None
+        return Plain(body, counted(usage, request.estimated_tokens or 0), "stop", None, [])
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return upstream_error.refusal(status, upstream_error.error_in(body), backend)

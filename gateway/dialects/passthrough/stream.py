@@ -1,0 +1,127 @@
+"""Relaying answers that flow and that nobody here has to understand: events of any kind, sound, pictures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects.answers.upstream_error import broken, find_error
+from gateway.dialects.answers.usage import any_usage, later
+from gateway.dialects.streams import sse
+from gateway.domain.money.usage import Usage
+from gateway.errors import BackendError, BackendGarbage, StreamBroken
+
+_LAST = (".done", ".completed")
+"""How the type of an event ends after which nothing of weight comes."""
+_WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
+
+
+class _Unread:
+    """What both kinds of `StreamReader` here have in common: they know of no text, and keep nothing."""
+
+    def __init__(self) -> None:
+        self.usage: Usage | None = None
+        self.finish = ""
+        self.ended = False
+        self.ending = b""
+        self.chunks = 0
+        self.silent = 0
+
+    @property
+    def reported(self) -> Usage | None:
+        return self.usage
+
+    @property
+    def confidence(self) -> float | None:
+        return None
+
+    def cut(self, delivered: Usage) -> bytes | None:
+        return None
+
+    def completion(self) -> bytes | None:
+        return None
+
+    def delivered_text(self) -> str:
+        return ""
+
+    def delivered_characters(self) -> int:
+        return 0
+
+
+class Opaque(_Unread):
+    """Bytes as they come. Whether they are whole is told by the connection alone."""
+
+    def feed(self, data: bytes) -> bytes:
+        self.chunks = self.silent = self.chunks + 1
+        return data
+
+    def eof(self) -> None:
+        """Raises BackendGarbage when there was nothing."""
+        if not self.chunks:
+            raise BackendGarbage("The backend answered with nothing.")
+        self.finish = "stop"
+
+
+class Events(_Unread):
+    """Server-sent events. The one that says that it was the last is kept back as the ending."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._framer = sse.Framer()
+        self._failure: BackendError | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        if self._failure:
+            raise self._failure
+        relayed = b"".join([self._relayed(event) for event in sse.events(self._framer.feed(data))])
+        if self._failure and not relayed:
+            raise self._failure
+        return relayed
+
+    def _relayed(self, event: bytes) -> bytes:
+        if self.ended or self._failure:
+            return b""
+        before, self.ending, self.finish = self.ending, b"", ""
+        self.chunks += 1
+        if any(word in event for word in _WORTH_READING) or b"[DONE]" in event:
+            self._read(event)
+        if self._failure:
+            return before
+        if not self.finish:
+            return before + event
+        self.ending = event
+        return before
+
+    def _read(self, event: bytes) -> None:
+        name, data = sse.fields(event)
+        if data == b"[DONE]":
+            self.ended, self.finish = True, "stop"
+            return
+        said = _parsed(data)
+        error = find_error(said)
+        if type(said) is dict:
+            inner = said.get("response")
+            counted = said.get("usage") or (inner.get("usage") if type(inner) is dict else None)
+            self.usage = later(any_usage(counted), self.usage)
+        if error or name == b"error":
+            self._failure = broken(error, data)
+        elif type(said) is dict:
+            self.finish = "stop" if str(said.get("type")).endswith(_LAST) else ""
+
+    def eof(self) -> None:
+        """Raises StreamBroken when the stream failed or ends inside an event, BackendGarbage when there was none."""
+        if self._failure:
+            raise self._failure
+        if self._framer.rest():
+            raise StreamBroken("The backend closed its stream in the middle of an event.")
+        if not self.chunks:
+            raise BackendGarbage("The backend ended its stream without an event.")
+        self.finish = "stop"
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return None

@@ -1,0 +1,69 @@
+"""Which ways lead from a client's dialect to a backend's, and which of them is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+
+from gateway.dialects.anthropic_messages.native import MessagesToMessages
+from gateway.dialects.base import Wire
+from gateway.dialects.openai_chat.native import ChatToChat
+from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
+from gateway.dialects.openai_completions.native import CompletionsToCompletions
+from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
+from gateway.dialects.openai_responses.native import ResponsesToResponses
+from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
+from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
+from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
+from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
+from gateway.dialects.via_chat import Through, Translation
+from gateway.domain.request import DialectName
+
+LIMITS = ("max_completion_tokens", "max_tokens")
+"""What OpenAI's chat dialect calls the most tokens of an answer. The later name counts reasoning too, and some of
+OpenAI's models refuse the earlier one; many other servers know that one alone."""
+_SAME: tuple[Wire, ...] = (
+    CompletionsToCompletions(),
+    EmbeddingsToEmbeddings(),
+    OtherToOther(),
+    ResponsesToResponses(),
+    MessagesToMessages(),
+)
+"""The same dialect on both sides: the bytes go through."""
+_TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat())
+
+_ORDER: tuple[DialectName, ...] = ("openai_chat", "anthropic_messages", "openai_responses")
+"""Of backend dialects that are not the client's own: from what says most of what there is to say, and is at home in
+most places."""
+
+
+@lru_cache(maxsize=16)
+def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Wire]:
+    wires: dict[tuple[DialectName, DialectName], Wire] = {}
+    from_chat: tuple[Wire, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
+    for wire in (*from_chat, *_SAME):
+        wires[wire.client, wire.backend] = wire
+    for translation in _TRANSLATIONS:
+        for inner in from_chat:
+            wires.setdefault((translation.client, inner.backend), Through(translation, inner, thinks=thinks))
+    return wires
+
+
+def wire(client: DialectName, backend: DialectName) -> Wire:
+    """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
+    return _table(True, LIMITS)[client, backend]
+
+
+@lru_cache(maxsize=1024)
+def ways(
+    client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
+) -> tuple[Wire, ...]:
+    """The ways from `client` to a backend that speaks `spoken` (hashable), the best one first; none: it cannot.
+
+    `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint. `limits`: those of `LIMITS`
+    that it knows; where a request's own limit is lowered, all of them are sent.
+    """
+    wires = _table(thinks, limits)
+    order = (client, *(dialect for dialect in _ORDER if dialect != client))
+    return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

@@ -1,0 +1,249 @@
+"""Whether a request may be sent on: what it names outside of itself, has run by a provider, or has stored there.
+
+A provider's account is one for all teams. An id of a file, a vector store, a container or a stored response there is
+nobody's in particular, so whoever knows or guesses one reads what another team keeps; and the address of a remote
+server makes the provider send the prompt there. `data.forward` of a policy opens these one by one.
+
+Most requests have none of it. Top-level fields are seen in the parsed body, which no escape hides; those further in by
+their bytes, and only a request that contains these, or escapes that could spell them, is walked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from json import JSONDecoder  # noqa: TID251 - orjson keeps only one of two equal keys and doesn't say so
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.dialects.answers.service_tiers import normalised
+from gateway.domain.policy import DataPolicy, Forwarded, Policy
+from gateway.domain.request import CompletionRequest
+from gateway.errors import BadRequest, Forbidden
+
+_TIERS = ("service_tier", "speed")
+_GEO = "inference_geo"
+_ADDRESSES = frozenset({"server_url", "connector_id", "mcp_servers", "data_sources"})
+_FILES = frozenset({"file_id", "file_ids"})
+_STORES = frozenset(
+    {
+        *("vector_store_id", "vector_store_ids", "collection_ids", "skill_id", "container", "container_id"),
+        *("conversation", "conversation_id", "previous_response_id", "cached_content", "cachedContent"),
+    }
+)
+_WORDS: dict[str, Forwarded] = {
+    **dict.fromkeys(_ADDRESSES, "mcp"),
+    **dict.fromkeys(_FILES, "files"),
+    **dict.fromkeys(_STORES, "stores"),
+}
+"""Name of a field → what `data.forward` has to allow."""
+_SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
+"""Fields beside `tools` that have a provider search the web."""
+_OFFERS = _SEARCHES | {"tools"}
+_TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
+_OPAQUE = frozenset(
+    {
+        *("parameters", "input_schema", "input_examples", "output_schema", "schema", "json_schema", "arguments"),
+        *("properties", "metadata", "client_metadata", "annotations", "citations", "results"),
+    }
+)
+"""Fields whose insides no provider acts on: schemas, arguments of the client's own tools, notes, and what was said."""
+_SAID = ("code_execution_output", "tool_use")
+"""How types of blocks end in which an answer told of a file it made, or of a call's arguments."""
+_ESCAPED = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
+"""An escape of a letter or `_`, which nobody needs, and which could spell any of the names."""
+_SPARED = ("web_search", "web_fetch", "image_generation")
+"""How types of tools begin that a model may do without as long as it has others."""
+_CLIENTS = (
+    *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
+    "tool_search",
+)
+"""How types of tools begin that the client runs, or that only choose among those."""
+
+
+def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
+    """Refuses, or takes out, what the team's policy does not let through.
+
+    Called before stored responses are put into the request: those are the team's own.
+
+    Raises Forbidden that names the field and the policy's key, and BadRequest where a body that names one of these has
+    a key twice: the provider might read the other one.
+    """
+    body, raw = request.body, request.raw
+    offers = not _OFFERS.isdisjoint(body) or request.dialect == "openai_responses"
+    if (
+        not _TOP.isdisjoint(body)
+        or raw.rfind(b"file_id") >= 0
+        or raw.rfind(b'"container') >= 0
+        or (offers and _tools_mention(raw))
+        or (raw.rfind(b"\\u00") >= 0 and _ESCAPED.search(raw))
+    ):
+        _check_named(request, policy)
+    if offers and (key := policy.data.closes_server_tools):
+        _close_tools(request, key)
+
+
+def _tools_mention(raw: bytes) -> bool:
+    return (
+        raw.rfind(b"server_url") >= 0
+        or raw.rfind(b'"mcp"') >= 0
+        or raw.rfind(b"connector_id") >= 0
+        or raw.rfind(b"vector_store") >= 0
+        or raw.rfind(b"skill_id") >= 0
+        or raw.rfind(b"collection_ids") >= 0
+        or raw.rfind(b"image_generation_call") >= 0
+    )
+
+
+def _check_named(request: CompletionRequest, policy: Policy) -> None:
+    body, data = request.body, policy.data
+    if body.get("store") not in (None, False) and not data.store_prompts:
+        raise Forbidden(
+            "store: nothing may be stored for this team; leave store out or send false, or have data.store_prompts set "
+            "in its policy.",
+            param="store",
+        )
+    _check_tier(request, policy)
+    given = body
+    if request.dialect == "openai_responses":  # the gateway's own id, which the provider never sees
+        given = {name: value for name, value in body.items() if name != "previous_response_id"}
+    for where, what in _named(given):
+        _check_one(where, what, data)
+    _check_once(request)
+
+
+def _check_once(request: CompletionRequest) -> None:
+    """Raises BadRequest for a key that an object has twice."""
+
+    def read(pairs: list[tuple[str, Any]]) -> None:
+        names = [name for name, _ in pairs]
+        if len(set(names)) < len(names):
+            name = next(name for name in names if names.count(name) > 1)[:64]
+            raise BadRequest(f"An object of the body has the key {name} twice; send it once.", param=name)
+
+    if not request.path or request.raw.lstrip().startswith(b"{"):  # else it is a form
+        JSONDecoder(object_pairs_hook=read, parse_int=str, parse_float=str).decode(request.raw.decode())
+
+
+def _check_one(where: str, what: Forwarded, data: DataPolicy) -> None:
+    if what == "mcp" and data.hosted == "forbidden":
+        raise Forbidden(
+            f"{where} names a server that the prompt would be sent to, and data.hosted in this team's policy forbids "
+            "that; leave it out.",
+            param=where,
+        )
+    if what not in data.forward:
+        raise Forbidden(
+            f"{where} names {_MEANT[what]}, which this team's requests may not do; leave it out, or have "
+            f"data.forward: [{what}] set in its policy.",
+            param=where,
+        )
+
+
+_MEANT: dict[Forwarded, str] = {
+    "mcp": "a server that the provider would call",
+    "files": "a file in the provider's account",
+    "stores": "what is stored in the provider's account",
+}
+
+
+def _check_tier(request: CompletionRequest, policy: Policy) -> None:
+    body, allowed, regions = request.body, policy.limits.service_tiers, policy.data.regions
+    if allowed is not None:
+        for name, tier in (
+            ("service_tier", normalised(body.get("service_tier"))),
+            ("speed", normalised(None, body.get("speed"))),
+        ):
+            if tier and tier not in allowed:
+                raise Forbidden(
+                    f"{name}: this team's requests may not ask for {tier}; leave {name} out, or have "
+                    "limits.service_tiers changed in its policy.",
+                    param=name,
+                )
+    geo = body.get(_GEO)
+    if regions and geo is not None and not (type(geo) is str and geo.lower() in regions):
+        raise Forbidden(
+            f"{_GEO} is none of data.regions in this team's policy ({', '.join(regions)}); leave it out.", param=_GEO
+        )
+
+
+def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
+    """Every place that names something outside of the request."""
+    waiting: list[tuple[str, Any]] = [("", node)]
+    while waiting:
+        where, node = waiting.pop()
+        if type(node) is list:
+            waiting += [(f"{where}[{at}]", each) for at, each in enumerate(node) if type(each) in (dict, list)]
+            continue
+        kind = node.get("type")
+        if kind == "mcp" or (kind == "image_generation_call" and not node.get("result")):
+            yield where, "mcp" if kind == "mcp" else "stores"
+        said = type(kind) is str and kind.endswith(_SAID)
+        for name, value in node.items():
+            place = f"{where}.{name}" if where else name
+            what = _WORDS.get(name)
+            if what is not None and not (said and what == "files") and _names(name, value, node):
+                yield place, what
+            if type(value) in (dict, list) and name not in _OPAQUE and not (said and name == "input"):
+                waiting.append((place, value))
+
+
+def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
+    """Does the field name anything? Empty ones don't, nor the wish for a new container, nor a provider's own skill."""
+    if name == "container" and type(value) is dict:
+        return value.get("id") is not None
+    if name == "skill_id":
+        return node.get("type") != "anthropic"
+    return value is not None and value != [] and value != ""
+
+
+def _close_tools(request: CompletionRequest, key: str) -> None:
+    """Takes out the searches that coding agents offer beside their own tools in every request, where the model is free
+    to do without. Raises Forbidden for any other tool that the provider runs."""
+    body = request.body
+    _check_once(request)
+    where = next((name for name in body if name in _SEARCHES and body[name]), None)
+    if where is None:
+        _spare(request)
+        where = next((place for tools, place in _offered(request.body) for place in _run_there(tools, place)), None)
+    if where is not None:
+        raise Forbidden(
+            f"{where} is a tool that the provider runs, and {key} in this team's policy forbids those; leave it out"
+            + (", or have data.server_tools: allowed set." if key == "data.regions" else "."),
+            param=where,
+        )
+
+
+def _spare(request: CompletionRequest) -> None:
+    body, tools = request.body, request.body.get("tools")
+    choice = body.get("tool_choice")
+    if type(tools) is not list or (choice.get("type") if type(choice) is dict else choice) not in (
+        None,
+        "auto",
+        "none",
+    ):
+        return
+    kept = [tool for tool in tools if not (type(tool) is dict and str(tool.get("type")).startswith(_SPARED))]
+    if kept and len(kept) < len(tools):
+        request.raw = json_splice.splice(request.raw, body, {"tools": orjson.dumps(kept)})
+        request.body = {**body, "tools": kept}
+
+
+def _offered(body: dict[str, Any]) -> Iterator[tuple[Any, str]]:
+    yield body.get("tools"), "tools"
+    given = body.get("input")
+    for place, item in enumerate(given) if type(given) is list else ():
+        if type(item) is dict and "tools" in item:
+            yield item["tools"], f"input[{place}].tools"
+
+
+def _run_there(tools: Any, where: str) -> Iterator[str]:
+    for place, tool in enumerate(tools) if type(tools) is list else ():
+        kind = tool.get("type") if type(tool) is dict else None
+        if type(kind) is not str or kind.startswith(_CLIENTS):
+            continue
+        local = tool.get("environment")
+        if not (kind == "shell" and type(local) is dict and local.get("type") == "local"):
+            yield f"{where}[{place}]"

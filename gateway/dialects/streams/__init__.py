@@ -1,0 +1,1 @@
+"""Server-sent events: framing, and reading what a stream has said."""

@@ -1,0 +1,156 @@
+"""Framing of server-sent events: whole events out of bytes that arrive cut anywhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+import orjson
+
+from gateway.dialects.answers.upstream_error import error_in
+from gateway.errors import BackendGarbage
+
+MAX_EVENT_BYTES = 8 * 2**20
+
+_BLANK_LINE = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
+_BEGINNINGS = (b"data:", b"event:", b"id:", b"retry:", b"error:", b":")
+_BOM = b"\xef\xbb\xbf"
+
+
+class Framer:
+    """Holds back the event that is not whole yet. Bytes are never changed, so a split character does not matter."""
+
+    def __init__(self) -> None:
+        self._tail: list[bytes] = []
+        self._held = 0
+        self._head: bytes | None = b""
+
+    @property
+    def empty(self) -> bool:
+        return not self._tail
+
+    def feed(self, data: bytes) -> bytes:
+        """Everything up to the last blank line. Raises BackendGarbage when this is no event stream."""
+        if self._head is not None:
+            self._check_beginning(data)
+        if self._tail and b"\n" not in data and b"\r" not in data:
+            self._hold(data)
+            return b""
+        if self._tail:
+            data = self.rest() + data
+        end = boundary(data)
+        if end < len(data):
+            self._hold(data[end:])
+        return data[:end]
+
+    def _check_beginning(self, data: bytes) -> None:
+        self._head = (self._head or b"") + data
+        begins = _begins(self._head)
+        if begins:
+            self._head = None
+        elif begins is False:
+            said = error_in(self._head)
+            words = f": {said.message}" if said else "."
+            raise BackendGarbage(f"The backend did not answer with an event stream{words}")
+
+    def _hold(self, data: bytes) -> None:
+        self._tail.append(data)
+        self._held += len(data)
+        if self._held > MAX_EVENT_BYTES:
+            raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
+
+    def rest(self) -> bytes:
+        """Take what is held back: a last event without its blank line, or nothing."""
+        rest = b"".join(self._tail)
+        self._tail, self._held = [], 0
+        return rest
+
+
+def boundary(data: bytes) -> int:
+    """Past the last blank line; 0 when there is none. A carriage return at the very end may yet become CRLF."""
+    if b"\r" not in data:
+        return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
+    end = 0
+    for match in _BLANK_LINE.finditer(data):
+        if match.end() < len(data) or not data.endswith(b"\r"):
+            end = match.end()
+    return end
+
+
+def sound(block: bytes) -> bool:
+    """Is every event of `block` one JSON object, as far as its ends tell? Others have to be read.
+
+    Inside a JSON string there is neither a line break nor a quote without its backslash.
+    """
+    if block.startswith(b'data: {"') and block.find(b"\n") == len(block) - 2 and block.endswith(b"}\n\n"):
+        return True  # most come alone
+    ends = block.count(b"\n\n")
+    return ends == block.count(b"}\n\n") == block.count(b'data: {"')
+
+
+def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
+    """Might there be something to read? `rfind` is the fastest search that bytes have."""
+    find = block.rfind
+    for mark in marks:  # noqa: SIM110 - any() with a generator costs more than the searches
+        if find(mark) >= 0:
+            return True
+    return False
+
+
+def next_boundary(block: bytes, at: int, returns: bool) -> int:
+    """Past the first blank line after `at`, else the length of `block`. `returns`: it has carriage returns."""
+    if not returns:
+        end = block.find(b"\n\n", at)
+        return len(block) if end < 0 else end + 2
+    match = _BLANK_LINE.search(block, at)
+    return match.end() if match else len(block)
+
+
+def events(block: bytes, at: int = 0) -> Iterator[bytes]:
+    """Single events with their blank lines, from `at` on."""
+    returns = b"\r" in block
+    while at < len(block):
+        end = next_boundary(block, at, returns)
+        yield block[at:end]
+        at = end
+
+
+def payload(event: bytes) -> bytes:
+    """The event's data, lines joined; empty for a comment."""
+    return fields(event)[1]
+
+
+def fields(event: bytes) -> tuple[bytes, bytes]:
+    """Name and data of an event. A line `error: …`, which some servers send instead, is an event named error."""
+    if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
+        return b"", event[6:].strip()
+    name, data = b"", []
+    for line in event.splitlines():
+        field, _, value = line.partition(b":")
+        if field in (b"data", _BOM + b"data"):
+            data.append(value.removeprefix(b" "))
+        elif field == b"event":
+            name = value.strip()
+        elif field == b"error":
+            name = b"error"
+            data.append(value)
+    return name, b"\n".join(data).strip()
+
+
+def lacks_only_its_end(rest: bytes) -> bool:
+    """Is this a whole event but for its blank line? Otherwise it was cut, or is nothing."""
+    name, data = fields(rest)
+    if data == b"[DONE]" or name == b"error":
+        return True
+    try:
+        return type(orjson.loads(data)) is dict
+    except orjson.JSONDecodeError:
+        return False
+
+
+def _begins(head: bytes) -> bool | None:
+    """Is this how an event stream begins? None while there is too little to tell."""
+    head = head.removeprefix(_BOM).lstrip(b"\r\n")
+    if head.startswith(_BEGINNINGS):
+        return True
+    return None if any(beginning.startswith(head) for beginning in _BEGINNINGS) or _BOM.startswith(head) else False

@@ -1,0 +1,1 @@
+"""From one dialect to another: requests forth, answers and streams back."""

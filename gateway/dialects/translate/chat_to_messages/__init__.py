@@ -1,0 +1,1 @@
+"""OpenAI chat clients over backends that speak Anthropic's messages."""

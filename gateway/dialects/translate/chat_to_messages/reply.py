@@ -1,0 +1,138 @@
+"""What Anthropic answers, in OpenAI's words: reasons, usage, a whole message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from gateway.dialects import json_splice
+from gateway.domain.money.usage import Usage
+from gateway.errors import BackendGarbage
+
+FINISH = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "pause_turn": "length",
+    "refusal": "content_filter",
+}
+"""A reason invented tomorrow keeps its own name. A turn that was paused is not finished, and chat cannot take it up."""
+
+Block = dict[str, Any]
+
+
+def finish_of(reason: object) -> str:
+    return FINISH.get(reason, reason) if type(reason) is str else ""
+
+
+def stopped_at(said: dict[str, Any]) -> dict[str, str]:
+    """Which stop sequence was met, under the name that vLLM gave it; OpenAI does not tell."""
+    sequence = said.get("stop_sequence")
+    return {"stop_reason": sequence} if type(sequence) is str else {}
+
+
+def refused_because(said: dict[str, Any]) -> str | None:
+    """Why the model's provider broke the answer off, if it says so."""
+    details = said.get("stop_details")
+    explanation = details.get("explanation") if type(details) is dict else None
+    return explanation if type(explanation) is str and explanation else None
+
+
+def chat_usage(usage: Usage) -> dict[str, Any]:
+    """An OpenAI usage object, whose prompt includes what was cached and whose completion includes reasoning."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    return {
+        "prompt_tokens": usage.all_input,
+        "completion_tokens": usage.all_output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens, "cache_write_tokens": written},
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+    }
+
+
+def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, raw: bytes = b"") -> dict[str, Any]:
+    """A chat completion from a whole Anthropic message. Raises BackendGarbage when it is none.
+
+    Out of its bytes, if they are given as `raw`, come the arguments of calls as they were written.
+    """
+    content = message.get("content")
+    if message.get("type") != "message" or type(content) is not list or not all(type(each) is dict for each in content):
+        raise BackendGarbage("The backend answered with JSON that is not a message.")
+    choice = {
+        "index": 0,
+        "message": _message(message, content, raw),
+        "logprobs": None,
+        "finish_reason": finish_of(message.get("stop_reason")) or None,
+        **stopped_at(message),
+    }
+    completion = {
+        "id": message.get("id") or "",
+        "object": "chat.completion",
+        "created": created,
+        "model": message.get("model") or "",
+        "choices": [choice],
+    }
+    return {**completion, "usage": chat_usage(usage)} if usage else completion
+
+
+def _message(message: dict[str, Any], blocks: list[Block], raw: bytes) -> dict[str, Any]:
+    said: dict[str, Any] = {
+        "role": "assistant",
+        "content": _joined(blocks, "text"),
+        "refusal": refused_because(message),
+    }
+    if thought := _joined(blocks, "thinking"):
+        said["reasoning_content"] = thought
+    if thoughts := [kept for block in blocks if (kept := kept_thought(block))]:
+        said["thinking_blocks"] = thoughts
+    uses = [(place, block) for place, block in enumerate(blocks) if block.get("type") == "tool_use"]
+    if uses:
+        inputs = _inputs(uses, raw)
+        said["tool_calls"] = [tool_call(block, given) for (_, block), given in zip(uses, inputs, strict=True)]
+    return said
+
+
+def _joined(blocks: list[Block], kind: str) -> str | None:
+    texts = [block[kind] for block in blocks if block.get("type") == kind and type(block.get(kind)) is str]
+    return "".join(texts) if texts else None
+
+
+def kept_thought(block: Block) -> Block | None:
+    """A block of thought that Anthropic would take back: signed, or redacted."""
+    if block.get("type") == "thinking" and block.get("signature"):
+        return {"type": "thinking", "thinking": block.get("thinking") or "", "signature": block["signature"]}
+    if block.get("type") == "redacted_thinking" and block.get("data"):
+        return {"type": "redacted_thinking", "data": block["data"]}
+    return None
+
+
+def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
+    """The `input` of each of the `uses` (place and block) as it was written; empty where there is none."""
+    compact = [orjson.dumps(block.get("input")) for _, block in uses]
+    for each in compact:
+        if raw and raw.find(b'"input":' + each) < 0:  # written with spaces, or with numbers that do not fit
+            written = _written(raw)
+            return [written[place] for place, _ in uses]
+    return compact
+
+
+def _written(raw: bytes) -> list[bytes]:
+    found = []
+    content, _ = json_splice.find(raw, "content")[-1]
+    for start, _ in json_splice.elements(raw, content):
+        spans = [span for name, span in json_splice.members(raw, start) if name == "input"]
+        found.append(raw[slice(*spans[-1])] if spans else b"")
+    return found
+
+
+def tool_call(block: Block, given: bytes) -> dict[str, Any]:
+    """A `tool_use` block as a call of a function; `given`: its input as JSON."""
+    arguments = given.decode() if given.startswith(b"{") else "{}"
+    return {
+        "id": block.get("id"),
+        "type": "function",
+        "function": {"name": block.get("name"), "arguments": arguments},
+    }

@@ -1,0 +1,103 @@
+"""A request of Anthropic's messages API said as an OpenAI chat request, and chat answers said as Anthropic messages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+import orjson
+
+from gateway.dialects.anthropic_messages import thinking
+from gateway.dialects.anthropic_messages.request import output_schema
+from gateway.dialects.anthropic_messages.turns import shortened
+from gateway.dialects.translate.messages_to_chat.answer import message
+from gateway.dialects.translate.messages_to_chat.parts import chat_messages, system_message
+from gateway.dialects.translate.messages_to_chat.tools import chat_tools
+from gateway.dialects.translate.messages_to_chat.writer import MessagesWriter
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BadRequest
+
+LONGEST_USER = 64
+"""Characters of a user's name, for OpenAI; coding agents send more."""
+
+
+class MessagesToChat:
+    """Implements `Translation`.
+
+    `top_k`, `service_tier`, `cache_control` and fields that nobody here has heard of are left out: hints, or features
+    that clients use with models of every kind.
+    """
+
+    client: DialectName = "anthropic_messages"
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        """Raises BadRequest naming the block, tool or field that chat has no words for."""
+        body = request.body
+        said: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
+        if request.stream:
+            said["stream"] = True
+        if body.get("max_tokens") == 0:
+            raise BadRequest("max_tokens must be at least 1: this model's cache cannot be warmed.", param="max_tokens")
+        if body.get("max_tokens"):
+            said["max_completion_tokens"] = body["max_tokens"]
+        said |= {name: body[name] for name in ("temperature", "top_p") if body.get(name) is not None}
+        if stop := body.get("stop_sequences"):
+            said["stop"] = stop
+        said |= chat_tools(body)
+        if (effort := thinking.effort(body)) is not None:
+            said["reasoning_effort"] = effort
+        if (schema := output_schema(body)) is not None:
+            said["response_format"] = _response_format(schema)
+        if user := _user(body.get("metadata") or {}):
+            said["user"] = user
+        return said
+
+    def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
+        return orjson.dumps(message(request, completion, usage))
+
+    def writer(self, request: CompletionRequest) -> MessagesWriter:
+        return MessagesWriter(request)
+
+
+def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[str, Any]]:
+    found = [system_message(body["system"])] if body.get("system") else []
+    for index, said in enumerate(body["messages"]):
+        if plan is not None and index in plan.drop:
+            continue
+        if plan is not None and index in plan.replace:
+            said = shortened(said, plan.replace[index])
+        found += chat_messages(said, f"messages[{index}]")
+    return found
+
+
+def _user(metadata: Mapping[str, Any]) -> str | None:
+    """A name that is too long becomes one that is as good at telling users apart."""
+    user = metadata.get("user_id")
+    if type(user) is not str or len(user) <= LONGEST_USER:
+        return user if type(user) is str else None
+    return sha256(user.encode()).hexdigest()
+
+
+def _response_format(schema: Any) -> dict[str, Any]:
+    """Anthropic always obeys the schema. OpenAI promises that for schemas of a certain kind, and refuses others."""
+    if type(schema) is not dict:
+        where = "output_config.format.schema"
+        raise BadRequest(f"{where} must be an object.", param=where)
+    form = {"name": "answer", "schema": schema, "strict": _strictly_possible(schema)}
+    return {"type": "json_schema", "json_schema": form}
+
+
+def _strictly_possible(schema: Any) -> bool:
+    """Does every object in it name all its properties as required, and allow no others?"""
+    if type(schema) is list:
+        return all(map(_strictly_possible, schema))
+    if type(schema) is not dict:
+        return True
+    if schema.get("type") == "object":
+        names, required = list(schema.get("properties") or ()), schema.get("required") or []
+        if schema.get("additionalProperties") is not False or type(required) is not list or set(names) - set(required):
+            return False
+    return all(map(_strictly_possible, schema.values()))

@@ -1,0 +1,166 @@
+"""Chat chunks as the events of an Anthropic stream: one open block at a time, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.dialects.anthropic_messages import events, thinking
+from gateway.dialects.openai_chat.message import TEXT_FIELDS
+from gateway.dialects.translate.messages_to_chat.answer import (
+    call_id,
+    ending,
+    expected_input,
+    objects,
+    opening,
+    usage_of,
+)
+from gateway.dialects.translate.messages_to_chat.calls import Call, Calls
+from gateway.dialects.translate.messages_to_chat.tools import long_names
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest
+
+
+class MessagesWriter:
+    """Implements `Writer`.
+
+    Chat may speak of several calls in turns, Anthropic finishes one block before it begins the next: what belongs to
+    another call than the open one waits until that is whole.
+    """
+
+    def __init__(self, request: CompletionRequest) -> None:
+        self._request = request
+        self._shows_thinking = thinking.shown(request.body)
+        self._names: dict[str, str] | None = None
+        self._begun = False
+        self._index = -1
+        """Of the last block that was begun."""
+        self._open = ""
+        """What kind of block is open: text, thinking or tool_use."""
+        self._calls = Calls()
+        self._said = 0
+        """Pieces written, about one token each."""
+        self._late: list[dict[str, Any]] = []
+        """What was said beside a call that was not whole yet."""
+        self._called = self._refused = False
+        self._sequence: object = None
+        """The stop sequence that was met, if the backend tells."""
+
+    def write(self, chunk: dict[str, Any]) -> bytes:
+        out: list[bytes] = []
+        if not self._begun:
+            self._begun = True
+            out.append(events.message_start(opening(self._request, chunk)))
+        for choice in objects(chunk["choices"])[:1]:
+            if type(delta := choice.get("delta")) is dict:
+                self._delta(delta, out)
+            self._sequence = choice.get("stop_reason") or self._sequence
+        return b"".join(out)
+
+    def _delta(self, delta: dict[str, Any], out: list[bytes]) -> None:
+        if self._open == "tool_use" and _says_text(delta) and not self._calls.whole:
+            self._late.append({**delta, "tool_calls": None})
+        else:
+            self._tell(delta, out)
+        if calls := objects(delta.get("tool_calls")):
+            for said in calls:
+                self._calls.add(said)
+            self._go_on(out)
+
+    def _tell(self, delta: dict[str, Any], out: list[bytes]) -> None:
+        if self._shows_thinking:
+            self._think(delta, out)
+        if type(text := delta.get("content")) is str and text:
+            self._text(text, out)
+        if type(refusal := delta.get("refusal")) is str and refusal:
+            self._refused = True
+            self._text(refusal, out)
+
+    def _text(self, text: str, out: list[bytes]) -> None:
+        self._become("text", {"type": "text", "text": ""}, out)
+        out.append(events.text_delta(self._index, text))
+        self._said += 1
+
+    def _think(self, delta: dict[str, Any], out: list[bytes]) -> None:
+        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if type(thought) is str and thought:
+            self._become("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
+            out.append(events.thinking_delta(self._index, thought))
+            self._said += 1
+        for block in objects(delta.get("thinking_blocks")):
+            if block.get("type") == "redacted_thinking":
+                self._begin("", block, out)
+                out.append(events.block_stop(self._index))
+            elif block.get("signature"):
+                self._sign(block, out)
+
+    def _sign(self, block: dict[str, Any], out: list[bytes]) -> None:
+        """The thought is over, and known in full; mostly it was told already, piece by piece."""
+        if self._open != "thinking":
+            self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
+            out.append(events.thinking_delta(self._index, block.get("thinking") or ""))
+        out += (events.signature_delta(self._index, block["signature"]), events.block_stop(self._index))
+        self._open = ""
+
+    def _go_on(self, out: list[bytes], *, to_the_end: bool = False) -> None:
+        """Write what calls have said, as far as it is their turn."""
+        while (call := self._calls.current) is not None:
+            if self._open != "tool_use":
+                if not call.ready and to_the_end:
+                    self._calls.done()
+                    continue
+                if not call.ready:
+                    return
+                self._begin("tool_use", self._tool_use(call), out)
+            for piece in call.take():
+                out.append(events.input_delta(self._index, piece))
+                self._said += 1
+            if not (to_the_end or (self._calls.waiting and self._calls.whole)):
+                return
+            self._end_block(out)
+
+    def _tool_use(self, call: Call) -> dict[str, Any]:
+        if self._names is None:
+            self._names = long_names(self._request.body)
+        self._called = True
+        given = call.id or call_id(self._request, call.number)
+        return {"type": "tool_use", "id": given, "name": self._names.get(call.name, call.name), "input": {}}
+
+    def _become(self, kind: str, block: dict[str, Any], out: list[bytes]) -> None:
+        if self._open != kind:
+            self._begin(kind, block, out)
+
+    def _begin(self, kind: str, block: dict[str, Any], out: list[bytes]) -> None:
+        self._end_block(out)
+        self._index += 1
+        self._open = kind
+        out.append(events.block_start(self._index, block))
+
+    def _end_block(self, out: list[bytes]) -> None:
+        if self._open == "thinking":
+            out.append(events.signature_delta(self._index, thinking.UNSIGNED))
+        elif self._open == "tool_use":
+            self._calls.done()
+        if self._open:
+            out.append(events.block_stop(self._index))
+        self._open = ""
+
+    def end(self, finish: str, usage: Usage | None) -> bytes:
+        out: list[bytes] = []
+        if not self._begun:
+            out.append(events.message_start(opening(self._request, {})))
+        self._go_on(out, to_the_end=True)
+        for delta in self._late:
+            self._tell(delta, out)
+        self._end_block(out)
+        counted = usage or Usage(input_tokens=expected_input(self._request), output_tokens=self._said)
+        why = {"finish_reason": finish, "stop_reason": self._sequence}
+        last = ending(self._request, why, calls=self._called, refused=self._refused)
+        out += (events.message_delta(last, usage_of(counted)), events.STOP)
+        return b"".join(out)
+
+    def whole(self) -> bytes | None:
+        return None
+
+
+def _says_text(delta: dict[str, Any]) -> bool:
+    return any(delta.get(name) for name in (*TEXT_FIELDS, "thinking_blocks"))

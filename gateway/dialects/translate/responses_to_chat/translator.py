@@ -1,0 +1,124 @@
+"""OpenAI's Responses said as OpenAI chat, and a chat completion as a Response object."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from gateway.dialects.openai_responses.items import chat_messages, shortened
+from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, wants_logprobs
+from gateway.dialects.openai_responses.response_object import INCOMPLETE, Ids, ended, output_items, response
+from gateway.dialects.openai_responses.tools import chat_format, chat_tools
+from gateway.dialects.translate.responses_to_chat.writer import ResponsesWriter
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BadRequest
+
+_TRANSLATED = frozenset(
+    {
+        *("model", "input", "instructions", "stream", "max_output_tokens", "top_logprobs", "include"),
+        *("tools", "tool_choice", "parallel_tool_calls", "text", "reasoning"),
+    }
+)
+_WITHOUT_EQUIVALENT = frozenset(
+    {
+        *("store", "metadata", "background", "client_metadata"),  # the gateway's own business
+        *("truncation", "context_management"),  # it trims by the team's policy
+        *("stream_options", "prompt_cache_options"),  # hints
+        "max_tool_calls",  # of built-in tools, of which there are none
+    }
+)
+_IMPOSSIBLE = {
+    "previous_response_id": "send the conversation as input",
+    "moderation": "leave it out",
+}
+"""What only OpenAI's own servers can do, and what to do instead."""
+
+
+_CHATS = frozenset(
+    {
+        *("messages", "n", "functions", "function_call", "response_format", "logprobs", "reasoning_effort"),
+        *("max_tokens", "max_completion_tokens", "modalities", "audio", "prediction", "web_search_options"),
+    }
+)
+"""Fields of chat that Responses does not have, or says otherwise."""
+
+
+class ResponsesToChat:
+    """Implements `Translation`."""
+
+    client: DialectName = "openai_responses"
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        """`clock`: unix seconds, for answers whose backend does not say when they were made."""
+        self._clock = clock
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        """Raises BadRequest naming the field of the client's that chat has no word for."""
+        body = request.body
+        for name, remedy in _IMPOSSIBLE.items():
+            if body.get(name) is not None:
+                raise BadRequest(f"This model's provider knows no {name}: {remedy}.", param=name)
+        said: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
+        if request.stream:
+            said["stream"] = True
+        if request.max_output_tokens is not None:
+            said["max_completion_tokens"] = request.max_output_tokens
+        said |= {**chat_tools(body), **chat_format(body), **_logprobs(body)}
+        effort = (body.get("reasoning") or {}).get("effort")
+        if effort is not None:
+            if type(effort) is not str:
+                raise BadRequest("reasoning.effort must be a string such as 'low'.", param="reasoning.effort")
+            said["reasoning_effort"] = effort
+        return said | _others(body)
+
+    def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
+        choice, ids = completion["choices"][0], Ids(request.id)
+        finish, created = choice.get("finish_reason") or "", completion.get("created")
+        status = "incomplete" if finish in INCOMPLETE else "completed"
+        begun = response(
+            request,
+            response_id=ids.response,
+            created=created if type(created) is int and created > 0 else int(self._clock()),
+            model=completion.get("model") or request.model,
+            status=status,
+            output=[],
+        )
+        output = output_items(request, choice, ids, status)
+        return orjson.dumps(ended(begun, finish, usage, output, int(self._clock())))
+
+    def writer(self, request: CompletionRequest) -> ResponsesWriter:
+        return ResponsesWriter(request, self._clock)
+
+
+def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[str, Any]]:
+    given, instructions = body.get("input"), body.get("instructions")
+    items = [{"role": "user", "content": given}] if type(given) is str else given or []
+    if plan is None or not plan.touched:
+        return chat_messages(instructions, enumerate(items))
+    if INSTRUCTIONS in plan.replace:
+        instructions = plan.replace[INSTRUCTIONS]
+    stays = [
+        (place, shortened(items[place], plan.replace[place]) if place in plan.replace else items[place])
+        for place in kept(items, plan.drop)
+    ]
+    return chat_messages(instructions, stays)
+
+
+def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
+    if not wants_logprobs(body):
+        return {}
+    top = body.get("top_logprobs")
+    return {"logprobs": True, "top_logprobs": top} if top else {"logprobs": True}
+
+
+def _others(body: Mapping[str, Any]) -> dict[str, Any]:
+    """What is said alike, and fields that nobody has heard of: an open model's server may."""
+    known = _TRANSLATED | _WITHOUT_EQUIVALENT
+    for name in _CHATS.intersection(body):
+        raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)
+    return {name: value for name, value in body.items() if name not in known and value is not None}

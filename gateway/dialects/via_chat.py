@@ -1,0 +1,281 @@
+"""A client's dialect over a backend's that is another one: both are said in OpenAI's chat dialect in between."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+import orjson
+
+from gateway.dialects.answers.plain import Plain
+from gateway.dialects.answers.usage import shown
+from gateway.dialects.base import StreamReader, Wire
+from gateway.dialects.openai_chat.chunks import ChatChunks
+from gateway.dialects.openai_chat.content_parts import flattened
+from gateway.dialects.openai_chat.request import WANTED
+from gateway.dialects.requests.fields import check
+from gateway.dialects.streams import sse
+from gateway.domain.money.usage import Usage
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.routing.route import ContextPlan
+from gateway.errors import BackendGarbage, BackendRefused, BadRequest
+
+
+class Writer(Protocol):
+    """One stream towards the client, out of chat chunks."""
+
+    def write(self, chunk: dict[str, Any]) -> bytes:
+        """What a parsed `chat.completion.chunk` with choices becomes; may be empty."""
+        ...
+
+    def end(self, finish: str, usage: Usage | None) -> bytes:
+        """What remains to be said of a whole answer, up to and with the terminating event. `finish`: OpenAI's word."""
+        ...
+
+    def whole(self) -> bytes | None:
+        """After `end`, where the dialect's last event says all of it again: the plain body that this was."""
+        ...
+
+
+class Translation(Protocol):
+    """A client's dialect said as OpenAI chat, with `reasoning_content`, `thinking_blocks` and `cache_control`."""
+
+    client: DialectName
+
+    def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
+        """The whole body, without stream options. `plan` names turns by their `index`.
+
+        Raises BadRequest naming the client's field for what chat cannot say.
+        """
+        ...
+
+    def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
+        """A chat completion as the client's plain body."""
+        ...
+
+    def writer(self, request: CompletionRequest) -> Writer: ...
+
+
+class Through:
+    """Implements `Wire`: `translation` on the client's side, `inner` (from chat) on the backend's."""
+
+    def __init__(self, translation: Translation, inner: Wire, *, thinks: bool = True) -> None:
+        """`thinks`: the backend can be told how hard to think."""
+        self._translation, self._inner, self._thinks = translation, inner, thinks
+        self.client, self.backend = translation.client, inner.backend
+        self.path = inner.path
+
+    def body(
+        self,
+        request: CompletionRequest,
+        model: str,
+        plan: ContextPlan | None,
+        *,
+        logprobs: bool = False,
+        max_output_tokens: int | None = None,
+    ) -> bytes:
+        if plan is None:
+            said = self._as_chat(request)
+        else:  # another backend may be sent more of it
+            said = self._said(request, self._translation.chat(request, plan))
+        if not self._thinks and _EFFORT in said.body:
+            body = {name: value for name, value in said.body.items() if name != _EFFORT}
+            said = replace(said, body=body, raw=orjson.dumps(body))
+        try:
+            return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+        except BadRequest as error:
+            raise self._in_clients_words(error) from None
+
+    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+        return self._inner.headers(self._as_chat(request), api_key)
+
+    def reader(self, request: CompletionRequest) -> Translated:
+        inner = self._inner.reader(self._as_chat(request))
+        return Translated(inner, self._translation, request)
+
+    def plain(self, request: CompletionRequest, body: bytes) -> Plain:
+        said = self._inner.plain(self._as_chat(request), body)
+        choices = [{**choice, "message": flattened(choice["message"])} for choice in said.choices]
+        completion = {**orjson.loads(said.body), "choices": choices}
+        translated = self._translation.plain(request, completion, shown(said.usage))
+        return Plain(translated, said.usage, said.finish, said.confidence, choices)
+
+    def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
+        return self._in_clients_words(self._inner.refusal(status, body, backend))
+
+    def _in_clients_words(self, error: Error) -> Error:
+        """`error` naming the client's field where it names one of chat's."""
+        chats = _FIELD.match(error.param or "")
+        if chats and (clients := _CLIENTS_FIELDS[self.client].get(chats[0])):
+            error.param = clients
+            error.message = re.sub(rf"\b{chats[0]}\b", clients, error.message, count=1)
+        return error
+
+    def _as_chat(self, request: CompletionRequest) -> CompletionRequest:
+        if request.as_chat is None:
+            request.as_chat = self._said(request, self._translation.chat(request, None))
+        return request.as_chat
+
+    def _said(self, request: CompletionRequest, body: dict[str, Any]) -> CompletionRequest:
+        if request.stream:
+            body["stream_options"] = {"include_usage": True}
+        if self._inner.backend == "openai_chat":
+            body = plain_chat(body)
+        try:
+            check(body, WANTED)
+        except BadRequest as error:
+            raise self._in_clients_words(error) from None
+        return CompletionRequest(
+            id=request.id,
+            dialect="openai_chat",
+            raw=orjson.dumps(body),
+            body=body,
+            model=request.model,
+            turns=request.turns,
+            stream=request.stream,
+            max_output_tokens=request.max_output_tokens,
+            temperature=body.get("temperature"),
+            needs=request.needs,
+            wants_usage=request.stream,
+            controls=request.controls,
+            headers={name: value for name, value in request.headers.items() if name in _TRACES},
+            parallel=request.parallel,
+        )
+
+
+Error = TypeVar("Error", BadRequest, BackendRefused)
+_FIELD = re.compile(r"\w+")
+_CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
+    "anthropic_messages": {
+        "max_completion_tokens": "max_tokens",
+        "reasoning_effort": "thinking",
+        "response_format": "output_config.format",
+        "stop": "stop_sequences",
+        "user": "metadata.user_id",
+    },
+    "openai_completions": {"messages": "prompt", "max_completion_tokens": "max_tokens"},
+    "openai_responses": {
+        "max_completion_tokens": "max_output_tokens",
+        "messages": "input",
+        "reasoning_effort": "reasoning.effort",
+        "response_format": "text.format",
+    },
+}
+"""Client dialect → chat's name of a field → the client's."""
+_EFFORT = "reasoning_effort"
+_TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
+"""Headers that mean the same in every dialect."""
+_NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
+
+
+def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """`body` without what only Anthropic's wire sends on: backends of the chat dialect refuse fields of parts and tools
+    that they don't know."""
+    found = dict(body)
+    for field in ("messages", "tools"):
+        if type(body.get(field)) is list:
+            found[field] = [_without(item) for item in body[field]]
+    return found
+
+
+def _without(item: Any) -> Any:
+    if type(item) is not dict:
+        return item
+    kept = {name: value for name, value in item.items() if name not in _NOT_CHAT}
+    if type(content := kept.get("content")) is list:
+        kept["content"] = [_without(part) for part in content]
+    return kept
+
+
+class Translated:
+    """Implements `StreamReader`: what another reader makes of the backend's stream, in the client's dialect."""
+
+    def __init__(self, inner: StreamReader, translation: Translation, request: CompletionRequest) -> None:
+        self._inner, self._translation, self._request = inner, translation, request
+        self._writer = translation.writer(request)
+        self._chunks = ChatChunks()
+        self._failure: BackendGarbage | None = None
+        self._cut = False
+        self.ending = b""
+
+    @property
+    def usage(self) -> Usage | None:
+        return self._inner.usage
+
+    @property
+    def reported(self) -> Usage | None:
+        return self._inner.reported
+
+    @property
+    def finish(self) -> str:
+        return self._inner.finish
+
+    @property
+    def ended(self) -> bool:
+        return self._inner.ended
+
+    @property
+    def chunks(self) -> int:
+        return self._inner.chunks
+
+    @property
+    def silent(self) -> int:
+        return self._inner.silent
+
+    @property
+    def confidence(self) -> float | None:
+        return self._inner.confidence
+
+    def feed(self, data: bytes) -> bytes:
+        if self._failure:
+            raise self._failure
+        events = self._inner.feed(data)
+        if self._cut:
+            return b""
+        if chunk := self._chunks.again(events):
+            return self._writer.write(chunk)
+        written = self._written(events)
+        if self._failure and not written:
+            raise self._failure
+        return written
+
+    def _written(self, events: bytes) -> bytes:
+        """What comes before an event that is no chunk; that is the stream's failure."""
+        written = b""
+        try:
+            for event in sse.events(events):
+                if chunk := self._chunks.read(event):
+                    written += self._writer.write(chunk)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            self._failure = BackendGarbage("The backend sent an event that is not a chunk of its answer.")
+        return written
+
+    def eof(self) -> None:
+        """Only now is it known that the answer is whole, so only now does it end."""
+        if self._failure:
+            raise self._failure
+        self._inner.eof()
+        last = self._written(self._inner.ending)
+        if self._failure:
+            raise self._failure
+        self.ending = last + self._writer.end(self._inner.finish, shown(self._inner.usage))
+
+    def cut(self, delivered: Usage) -> bytes | None:
+        if (events := self._inner.cut(delivered)) is None:
+            return None
+        self._cut = True
+        return self._written(events) + self._writer.end("length", delivered)
+
+    def completion(self) -> bytes | None:
+        if (told := self._writer.whole()) is not None:
+            return told
+        said = self._inner.completion()
+        return None if said is None else self._translation.plain(self._request, orjson.loads(said), shown(self.usage))
+
+    def delivered_text(self) -> str:
+        return self._inner.delivered_text()
+
+    def delivered_characters(self) -> int:
+        return self._inner.delivered_characters()
