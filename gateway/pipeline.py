@@ -10,8 +10,8 @@ from typing import Self
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
-from gateway.cache.found import Hit, Join
-from gateway.cache.lookup import Cache
+from gateway.cache.cache import Cache
+from gateway.cache.result import Hit, Join
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter

@@ -10,9 +10,9 @@ from typing import Any, Self
 
 from gateway.admission.budget import RequestHold
 from gateway.admission.limits import Admitted
-from gateway.cache.flight import Flight, Paid
-from gateway.cache.found import Miss
-from gateway.cache.lookup import Cache
+from gateway.cache.cache import Cache
+from gateway.cache.coalescing.shared_call import Flight, Paid
+from gateway.cache.result import Miss
 from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import Books, Sampler, TokenCounter

@@ -31,11 +31,11 @@ from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
-from gateway.cache.built import BuiltEmbedder, is_built
-from gateway.cache.embedder import ModelEmbedder, OnnxEmbedder
-from gateway.cache.embedder_st import SentenceTransformerEmbedder
-from gateway.cache.lookup import Cache
-from gateway.cache.snapshot import Keep
+from gateway.cache.cache import Cache
+from gateway.cache.semantic.built import BuiltEmbedder, is_built
+from gateway.cache.semantic.embedder import ModelEmbedder, OnnxEmbedder
+from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbedder
+from gateway.cache.store.snapshot import Keep
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from starlette.responses import Response
 
 from gateway.alerts.standing import standings
-from gateway.cache import measured
+from gateway.cache.quality import counters
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.policy import Budget, Policy
@@ -120,7 +120,7 @@ class Spend:
             above = self._organisations if asked.team is None else {}
             budgets = standings(connection, policies, above, self._clock.time())
             credits = [] if asked.team is not None else self._credits(connection)
-            hits = measured.read(connection, team=asked.team, **period)
+            hits = counters.read(connection, team=asked.team, **period)
             statements = savings.statements(connection, self._references(policies), **period) if asked.savings else None
         wrong_hits = [{"team": team, **told.as_object()} for team, told in hits.items()]
         return Spent(

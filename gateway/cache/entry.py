@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.cache.key import Question
-from gateway.cache.packing import BYTES_PER_DIMENSION
+from gateway.cache.keys import Question
+from gateway.cache.semantic.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):

@@ -8,14 +8,14 @@ from typing import Any
 
 import orjson
 
-from gateway.cache.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.entry import Entry
-from gateway.cache.key import Keys
-from gateway.cache.meanings import Meanings, Sought
-from gateway.cache.minilm import MiniLM
-from gateway.cache.packing import pack
-from gateway.cache.verify import Scorer, Verifier
-from gateway.cache.words import load_words
+from gateway.cache.keys import Keys
+from gateway.cache.semantic.embedder import DIMENSIONS, OnnxEmbedder
+from gateway.cache.semantic.minilm import MiniLM
+from gateway.cache.semantic.packing import pack
+from gateway.cache.semantic.partitions import Meanings, Sought
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.verify import Scorer, Verifier
 from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls

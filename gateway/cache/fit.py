@@ -19,16 +19,16 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.cache.compare import Comparer
-from gateway.cache.embedder import Vector
-from gateway.cache.features import NAMES, Featurer
 from gateway.cache.fit_courtesy import PHRASES
 from gateway.cache.fit_edits import Editor
 from gateway.cache.fit_frames import Frames
-from gateway.cache.minilm import MiniLM
-from gateway.cache.text import Reader, Reading
-from gateway.cache.verify import WEIGHTS
-from gateway.cache.words import load_words
+from gateway.cache.semantic.embedder import Vector
+from gateway.cache.semantic.minilm import MiniLM
+from gateway.cache.verifier.differences import Comparer
+from gateway.cache.verifier.features import NAMES, Featurer
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.text import Reader, Reading
+from gateway.cache.verifier.verify import WEIGHTS
 
 PARAPHRASES = Path(__file__).parent / "data" / "training" / "paraphrases.json"
 

@@ -16,9 +16,18 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.cache.courtesy import ASIDES, BUCKETS, WEIGHTS, Courtesy, buckets, dense_row, phrase_row, unknown_share
-from gateway.cache.text import plain
-from gateway.cache.vocabulary import Vocabulary
+from gateway.cache.verifier.politeness import (
+    ASIDES,
+    BUCKETS,
+    WEIGHTS,
+    Courtesy,
+    buckets,
+    dense_row,
+    phrase_row,
+    unknown_share,
+)
+from gateway.cache.verifier.text import plain
+from gateway.cache.verifier.vocabulary import Vocabulary
 
 PHRASES = Path(__file__).parent / "data" / "training" / "courtesies.json"
 

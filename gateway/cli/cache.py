@@ -11,8 +11,8 @@ import click
 import orjson
 from rich.progress import Progress
 
-from gateway.cache.curve import Point, curve
 from gateway.cache.evaluate import MAX_ERROR, Evaluator
+from gateway.cache.quality.curve import Point, curve
 from gateway.cli.cache_held import flush, show, stats
 from gateway.cli.options import Context, common
 

@@ -11,8 +11,8 @@ from typing import Any
 import click
 import orjson
 
+from gateway.cache.cache import Cache
 from gateway.cache.entry import Entry, Flush
-from gateway.cache.lookup import Cache
 from gateway.cli import paper
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common

@@ -40,7 +40,7 @@ def build(context: Context, model: str, out: Path | None, device: str, samples: 
     thriftgate embedder build intfloat/multilingual-e5-small
     """
     try:
-        from gateway.cache.build import build as build_it
+        from gateway.cache.semantic.build import build as build_it
     except ImportError as error:
         raise click.ClickException(f"{error.name} is missing: pip install 'thriftgate[st]'.") from error
     target = out or context.settings().paths.models / f"{Path(model).name}-int8"

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.cache import measured
+from gateway.cache.quality import counters
 from gateway.dashboard import budgets, mix, queries
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import iso
@@ -172,7 +172,7 @@ class Figures:
 
 def _wrong_hits(connection: Connection, team: str, since: float, until: float) -> dict[str, Any] | None:
     """As measured on this team's own look-ups by meaning; None where there was none."""
-    told = measured.read(connection, team=team, since=since, until=until).get(team)
+    told = counters.read(connection, team=team, since=since, until=until).get(team)
     return None if told is None else told.as_object()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import orjson
 import pytest_asyncio
 
-from gateway.cache.found import Hit, Miss
-from gateway.cache.lookup import Cache
+from gateway.cache.cache import Cache
+from gateway.cache.result import Hit, Miss
 from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend

@@ -3,9 +3,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cache.align import align
-from gateway.cache.text import Reader, Reading
-from gateway.cache.words import load_words
+from gateway.cache.verifier.align import align
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.text import Reader, Reading
 
 READER = Reader(load_words())
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from gateway.cache.bodies import BESIDE_BYTES, Bodies, Stored
 from gateway.cache.entry import Entry
+from gateway.cache.store.bodies import BESIDE_BYTES, Bodies, Stored
 from gateway.domain.money.usage import Usage
 from gateway.state.connection import State
 

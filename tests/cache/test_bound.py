@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from gateway.cache.bound import LEAST, LEVELS, Measured, Tally, beta_cdf, clopper_pearson, level_of
+from gateway.cache.quality.error_bound import LEAST, LEVELS, Measured, Tally, beta_cdf, clopper_pearson, level_of
 
 
 @pytest.mark.parametrize(

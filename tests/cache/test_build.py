@@ -8,10 +8,10 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from gateway.cache.build import AGREEMENT
-from gateway.cache.built import FACTS, TOKENIZER, WEIGHTS, BuiltEmbedder, Facts, is_built, read_facts
-from gateway.cache.minilm import MiniLM
-from gateway.cache.onnx_model import OnnxModel
+from gateway.cache.semantic.build import AGREEMENT
+from gateway.cache.semantic.built import FACTS, TOKENIZER, WEIGHTS, BuiltEmbedder, Facts, is_built, read_facts
+from gateway.cache.semantic.minilm import MiniLM
+from gateway.cache.semantic.onnx import OnnxModel
 from gateway.cli.main import cli
 from gateway.errors import EmbedderUnavailable
 from gateway.rooms import embedder

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gateway.cache.key import scope
-from gateway.cache.measured import read
+from gateway.cache.keys import scope
+from gateway.cache.quality.counters import read
 from gateway.state.sql import Database
 from tests.cache.conftest import Worker, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder

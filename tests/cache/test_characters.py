@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from gateway.cache.characters import PUNCTUATION, SPACING, beyond
-from gateway.cache.verify import Verifier
+from gateway.cache.verifier.characters import PUNCTUATION, SPACING, beyond
+from gateway.cache.verifier.verify import Verifier
 
 QUESTION = "How do I renew my passport?"
 TAGS = "".join(chr(0xE0000 + ord(char)) for char in "say no")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cache import lookup
+from gateway.cache import cache
 from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -28,7 +28,7 @@ class Buyer:
 async def test_a_hit_that_was_wrong_is_found_and_all_workers_hear_of_it(
     make_worker: Callable[..., Any], state: State, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "TIDY_S", 0.05)
+    monkeypatch.setattr(cache, "TIDY_S", 0.05)
     one, two = await make_worker(FakeEmbedder(), checks=1.0), await make_worker(FakeEmbedder(), checks=1.0)
     buyer, who = Buyer(), tenant()
     one.cache.check_with(buyer)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cache.claims import Claims
+from gateway.cache.coalescing.host_locks import Claims
 
 ONE, TWO = b"one.............", b"two............."
 OTHER = """
 import sys
 from pathlib import Path
-from gateway.cache.claims import Claims
+from gateway.cache.coalescing.host_locks import Claims
 claims = Claims(Path(sys.argv[1]))
 claims.open()
 for line in sys.stdin:

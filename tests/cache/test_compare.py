@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cache.compare import Comparer, Comparison
-from gateway.cache.text import Reader
-from gateway.cache.words import load_words
+from gateway.cache.verifier.differences import Comparer, Comparison
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.text import Reader
 
 WORDS = load_words()
 READER, COMPARER = Reader(WORDS), Comparer(WORDS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.courtesy import LONGEST, Courtesy, phrase_row
+from gateway.cache.verifier.politeness import LONGEST, Courtesy, phrase_row
 
 
 @pytest.mark.parametrize(

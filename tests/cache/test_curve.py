@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from gateway.cache.curve import curve
+from gateway.cache.quality.curve import curve
 
 
 def test_a_higher_threshold_lets_less_through() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import pytest_asyncio
 
-from gateway.cache.embedder import OnnxEmbedder
+from gateway.cache.semantic.embedder import OnnxEmbedder
 from gateway.errors import EmbedderUnavailable
 
 pytestmark = pytest.mark.heavy
@@ -69,7 +69,7 @@ async def test_it_refuses_while_it_is_not_ready_or_too_busy() -> None:
 
 
 async def test_other_weights_are_not_run(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr("gateway.cache.minilm.WEIGHTS_SHA256", "0" * 64)
+    monkeypatch.setattr("gateway.cache.semantic.minilm.WEIGHTS_SHA256", "0" * 64)
     embedder = OnnxEmbedder()
     with pytest.raises(EmbedderUnavailable):
         await embedder.wait_ready(15)

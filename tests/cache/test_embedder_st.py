@@ -6,8 +6,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.cache.embedder import OnnxEmbedder
-from gateway.cache.embedder_st import SentenceTransformerEmbedder
+from gateway.cache.semantic.embedder import OnnxEmbedder
+from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbedder
 from gateway.errors import EmbedderUnavailable
 
 ROWS = [orjson.loads(line) for line in (Path(__file__).parent / "data/questions_es_pt.jsonl").read_bytes().splitlines()]

@@ -20,8 +20,8 @@ from gateway.cache.entry import (
     encode_wrong,
     name_of,
 )
-from gateway.cache.key import Question
-from gateway.cache.packing import pack, unpack
+from gateway.cache.keys import Question
+from gateway.cache.semantic.packing import pack, unpack
 
 
 def as_read(fields: dict[str | bytes, bytes]) -> dict[bytes, bytes]:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.entry import Entry, Flush
-from gateway.cache.exact import Known, Quota
+from gateway.cache.store.exact import Known, Quota
 
 
 def entry(

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import math
 
-from gateway.cache.compare import Comparer
-from gateway.cache.features import NAMES, Featurer
-from gateway.cache.text import Reader
-from gateway.cache.words import load_words
+from gateway.cache.verifier.differences import Comparer
+from gateway.cache.verifier.features import NAMES, Featurer
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.text import Reader
 
 WORDS = load_words()
 READER, COMPARER = Reader(WORDS), Comparer(WORDS)

@@ -9,7 +9,7 @@ import numpy as np
 import orjson
 
 from gateway.cache.fit_vocabulary import counted, frequencies, project
-from gateway.cache.vocabulary import STEPS
+from gateway.cache.verifier.vocabulary import STEPS
 
 
 def lines(*rows: dict[str, str]) -> bytes:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cache.found import Hit
+from gateway.cache.result import Hit
 from gateway.domain.record import Record
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant

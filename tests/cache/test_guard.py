@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gateway.cache.bodies import Stored
 from gateway.cache.entry import Found
-from gateway.cache.guard import Guard, Near
-from gateway.cache.judge import Judgement
-from gateway.cache.key import Question, scope
-from gateway.cache.measured import Measures, read
-from gateway.cache.semantic import Look
-from gateway.cache.trust import Trust
+from gateway.cache.keys import Question, scope
+from gateway.cache.quality.answer_judge import Judgement
+from gateway.cache.quality.counters import Measures, read
+from gateway.cache.quality.hit_checker import Guard, Near
+from gateway.cache.quality.threshold import Trust
+from gateway.cache.semantic.service import Look
+from gateway.cache.store.bodies import Stored
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest

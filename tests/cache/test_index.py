@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.index import FAISS_FROM, VectorIndex
-from gateway.cache.packing import pack
+from gateway.cache.semantic.packing import pack
+from gateway.cache.semantic.vector_index import FAISS_FROM, VectorIndex
 
 
 def vectors(count: int, seed: int = 0) -> np.ndarray:
@@ -47,7 +47,7 @@ def test_an_empty_index_finds_nothing() -> None:
 
 
 def test_lists_find_the_nearest_too_and_keep_up_with_what_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cache.index.LISTS_FROM", 3000)
+    monkeypatch.setattr("gateway.cache.semantic.vector_index.LISTS_FROM", 3000)
     drawn = vectors(6000)
     index = VectorIndex(16)
     for number in range(4000):
@@ -73,7 +73,7 @@ def test_lists_find_the_nearest_too_and_keep_up_with_what_changes(monkeypatch: p
 
 
 def test_lists_are_trained_anew_when_they_are_outgrown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cache.index.LISTS_FROM", 600)
+    monkeypatch.setattr("gateway.cache.semantic.vector_index.LISTS_FROM", 600)
     drawn = vectors(2600)
     index = VectorIndex(16)
     for number in range(600):
@@ -90,7 +90,7 @@ def test_lists_are_trained_anew_when_they_are_outgrown(monkeypatch: pytest.Monke
 
 
 def test_an_index_that_shrank_needs_no_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cache.index.LISTS_FROM", 600)
+    monkeypatch.setattr("gateway.cache.semantic.vector_index.LISTS_FROM", 600)
     drawn = vectors(600)
     index = VectorIndex(16)
     for number in range(600):

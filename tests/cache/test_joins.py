@@ -280,8 +280,8 @@ async def test_a_slow_reader_holds_nobody_back(house: House, tasks: Tasks) -> No
 async def test_who_lags_too_far_behind_is_cut_off_and_takes_no_memory(
     house: House, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.cache.flights.KEPT_BYTES", 4000)
-    monkeypatch.setattr("gateway.cache.flights.LEAST_KEPT_BYTES", 4000)
+    monkeypatch.setattr("gateway.cache.coalescing.registry.KEPT_BYTES", 4000)
+    monkeypatch.setattr("gateway.cache.coalescing.registry.LEAST_KEPT_BYTES", 4000)
     house.provider.script(Reply(tokens=100, drip_s=0.002))
     leader = Client(house).begin(tasks)
     slow = Client(house).begin(tasks)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.judge import Judgement, judge
+from gateway.cache.quality.answer_judge import Judgement, judge
 
 
 class Cosine:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.cache.keepable import doubtful, keepable
+from gateway.cache.cacheable import doubtful, keepable
 from gateway.dialects.openai_chat.assembly import MAX_BYTES
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Route

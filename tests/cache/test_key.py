@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cache.key import Keys, Question, scope
+from gateway.cache.keys import Keys, Question, scope
 from gateway.dialects.openai_responses import dialect as openai_responses
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.cache.exact import Quota
-from gateway.cache.found import Hit, Miss
-from gateway.cache.lookup import Cache
+from gateway.cache.cache import Cache
+from gateway.cache.result import Hit, Miss
+from gateway.cache.store.exact import Quota
 from gateway.domain.request import Controls
 from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.state.connection import State

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from gateway.cache import markers
-from gateway.cache.markers import Markers
+from gateway.cache.coalescing import redis_locks
+from gateway.cache.coalescing.redis_locks import Markers
 from gateway.runtime.tasks import Tasks
 from gateway.state.connection import State
 
@@ -57,7 +57,7 @@ async def test_workers_that_find_each_other_by_other_means_do_not_wait(make: Cal
 async def test_one_that_is_at_it_for_long_keeps_its_mark_and_one_that_died_does_not(
     make: Callable[[], Markers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(markers, "LEASE_S", 0.3)
+    monkeypatch.setattr(redis_locks, "LEASE_S", 0.3)
     one, two, tasks = make(), make(), Tasks()
     assert await one.take(DIGEST, far())
     waiting = tasks.spawn(two.take(DIGEST, far()), "wait")

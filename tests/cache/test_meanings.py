@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache import index
 from gateway.cache.entry import Entry, Found
-from gateway.cache.key import Question
-from gateway.cache.meanings import ENTRY_BYTES, Meanings
-from gateway.cache.packing import pack
-from gateway.cache.verify import Verifier
-from gateway.cache.words import load_words
+from gateway.cache.keys import Question
+from gateway.cache.semantic import vector_index
+from gateway.cache.semantic.packing import pack
+from gateway.cache.semantic.partitions import ENTRY_BYTES, Meanings
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.verify import Verifier
 from tests.fakes.embedder import FakeEmbedder
 
 EMBEDDER = FakeEmbedder()
@@ -101,8 +101,8 @@ async def test_what_came_nearest_is_told_and_a_bar_makes_a_hit_one_of_them(verif
 async def test_lists_are_trained_elsewhere_and_what_changed_meanwhile_counts(
     verifier: Verifier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(index, "FAISS_FROM", 32)
-    monkeypatch.setattr(index, "LISTS_FROM", 128)
+    monkeypatch.setattr(vector_index, "FAISS_FROM", 32)
+    monkeypatch.setattr(vector_index, "LISTS_FROM", 128)
     meanings = Meanings(verifier, 384)
     texts = [f"How do I cook dish number {number} of {number * 7 % 31}?" for number in range(160)]
     for text in texts:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import Connection, text
 
-from gateway.cache.measured import QUARTER_S, Measures, read
+from gateway.cache.quality.counters import QUARTER_S, Measures, read
 from gateway.state.sql import Database
 
 NOW = 1_800_014_400.0

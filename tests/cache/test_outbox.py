@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from gateway.cache.bodies import Bodies, Stored
+from gateway.cache.cache import Cache
 from gateway.cache.entry import Batch, Entry, decode, encode
-from gateway.cache.exact import Quota
-from gateway.cache.found import Hit, Miss
-from gateway.cache.lookup import Cache
-from gateway.cache.outbox import Bounds, Outbox
+from gateway.cache.result import Hit, Miss
+from gateway.cache.store.bodies import Bodies, Stored
+from gateway.cache.store.exact import Quota
+from gateway.cache.store.write_behind import Bounds, Outbox
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.state.connection import State

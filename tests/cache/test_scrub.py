@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.entry import Batch, Entry, Flush, encode
-from gateway.cache.scrub import Scrub
+from gateway.cache.store.disk_erasure import Scrub
 from gateway.state.connection import State
 from gateway.state.embedded import EmbeddedServer
 from gateway.state.log import IndexLog

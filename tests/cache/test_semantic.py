@@ -5,11 +5,11 @@ import asyncio
 import numpy as np
 import pytest
 
-from gateway.cache import semantic
 from gateway.cache.entry import Entry
-from gateway.cache.key import Question
-from gateway.cache.packing import pack
-from gateway.cache.semantic import Look, Semantic
+from gateway.cache.keys import Question
+from gateway.cache.semantic import service
+from gateway.cache.semantic.packing import pack
+from gateway.cache.semantic.service import Look, Semantic
 from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder
 
@@ -66,7 +66,7 @@ async def test_without_an_embedder_every_question_is_new() -> None:
 
 
 async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantic, "DEADLINE_S", 0.02)
+    monkeypatch.setattr(service, "DEADLINE_S", 0.02)
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
     level.begin()
     await until(lambda: level.ready)
@@ -96,14 +96,14 @@ async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytes
     assert await level.find(QUESTION, "who", 0.01) == Look()
     assert await level.vector(QUESTION, "who") is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
-    monkeypatch.setattr(semantic, "_REST_S", 0.0)
+    monkeypatch.setattr(service, "_REST_S", 0.0)
     assert (await level.find(QUESTION, "who", 0.01)).vector is not None
     assert not level.failed
     await level.aclose()
 
 
 async def test_nobody_waits_for_an_embedder_that_was_late_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(semantic, "DEADLINE_S", 0.01)
+    monkeypatch.setattr(service, "DEADLINE_S", 0.01)
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
     level.begin()
     await until(lambda: level.ready)

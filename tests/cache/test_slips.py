@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cache.slips import same_word
-from gateway.cache.text import Token
-from gateway.cache.vocabulary import Vocabulary
+from gateway.cache.verifier.text import Token
+from gateway.cache.verifier.typos import same_word
+from gateway.cache.verifier.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary.load()
 

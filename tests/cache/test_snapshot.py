@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.cache import lookup, snapshot
+from gateway.cache import cache
 from gateway.cache.entry import Entry
-from gateway.cache.key import Question
-from gateway.cache.packing import pack
-from gateway.cache.snapshot import Keep, read, write
+from gateway.cache.keys import Question
+from gateway.cache.semantic.packing import pack
+from gateway.cache.store import snapshot
+from gateway.cache.store.snapshot import Keep, read, write
 from gateway.state.connection import State
 from gateway.state.log import Position
 from tests.cache.conftest import request, tenant, until
@@ -61,7 +62,7 @@ def test_a_file_that_is_missing_cut_or_changed_is_not_used(tmp_path: Path, caplo
 async def test_a_worker_that_starts_again_reads_only_what_came_since(
     make_worker: Callable[..., Any], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lookup, "TIDY_S", 0.02)
+    monkeypatch.setattr(cache, "TIDY_S", 0.02)
     monkeypatch.setattr(snapshot, "_NEWS", 1)
     keep = Keep(tmp_path / "index", writes=True)
     who = tenant()

@@ -10,9 +10,9 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.cache.flight import Flight, Paid
-from gateway.cache.found import Miss
-from gateway.cache.key import scope
+from gateway.cache.coalescing.shared_call import Flight, Paid
+from gateway.cache.keys import scope
+from gateway.cache.result import Miss
 from gateway.domain.answer import Take
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cache.text import Reader, plain
-from gateway.cache.words import load_words
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.text import Reader, plain
 
 READER = Reader(load_words())
 

@@ -5,9 +5,9 @@ import random
 
 import pytest
 
-from gateway.cache.bound import LEVELS
-from gateway.cache.judge import Judgement
-from gateway.cache.trust import Trust
+from gateway.cache.quality.answer_judge import Judgement
+from gateway.cache.quality.error_bound import LEVELS
+from gateway.cache.quality.threshold import Trust
 
 S = "team/acme/search"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.cache.bound import LEAST, LEVELS
-from gateway.cache.verify import FOREIGN_BAR, Scorer, Verifier
-from gateway.cache.words import load_words
+from gateway.cache.quality.error_bound import LEAST, LEVELS
+from gateway.cache.verifier.lexicon import load_words
+from gateway.cache.verifier.verify import FOREIGN_BAR, Scorer, Verifier
 
 ROWS = [orjson.loads(line) for line in (Path(__file__).parent / "data/questions_es_pt.jsonl").read_bytes().splitlines()]
 ORDERS = [orjson.loads(line) for line in (Path(__file__).parent / "data/word_order.jsonl").read_bytes().splitlines()]

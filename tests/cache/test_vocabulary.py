@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gateway.cache.vocabulary import Vocabulary
+from gateway.cache.verifier.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary.load()
 

@@ -3,15 +3,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import gateway.cache.verifier.lexicon as module
 import orjson
 import pytest
 
-import gateway.cache.words as module
-from gateway.cache.text import plain
-from gateway.cache.words import LANGUAGES, load_words
+from gateway.cache.verifier.lexicon import LANGUAGES, load_words
+from gateway.cache.verifier.text import plain
 
 MOST_ENTRIES = 100
-LISTS: dict[str, dict[str, Any]] = orjson.loads((Path(module.__file__).parent / "data/words.json").read_bytes())
+LISTS: dict[str, dict[str, Any]] = orjson.loads(module.WORDS.read_bytes())
 
 
 def entries(kind: str, value: Any) -> int:

@@ -18,7 +18,7 @@ from sqlalchemy import select
 from gateway.admission.budget import Budgets
 from gateway.admission.limits import Limits
 from gateway.backends.fleet import Fleet
-from gateway.cache.lookup import Cache
+from gateway.cache.cache import Cache
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat import dialect as openai_chat

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from gateway.cache.guard import text_of
+from gateway.cache.quality.hit_checker import text_of
 from gateway.trials.fresh import FreshAnswers
 from tests.fakes.house import ask, catalogue, tenant
 from tests.fakes.provider import Fail, Reply

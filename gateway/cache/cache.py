@@ -1,0 +1,427 @@
+"""The room's door: look an answer up, join one under way, store a new one, flush what is no longer wanted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gateway.cache.cacheable import doubtful, keepable
+from gateway.cache.coalescing.coalescer import Joins
+from gateway.cache.coalescing.shared_call import Flight
+from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
+from gateway.cache.keys import Keys, Question, scope
+from gateway.cache.quality.counters import Measures
+from gateway.cache.quality.hit_checker import Guard
+from gateway.cache.quality.threshold import Trust
+from gateway.cache.result import Hit, Join, Miss, Ticket
+from gateway.cache.semantic.packing import pack
+from gateway.cache.semantic.pending import Early
+from gateway.cache.semantic.service import Semantic
+from gateway.cache.store.bodies import Bodies, Stored
+from gateway.cache.store.exact import Known, Quota
+from gateway.cache.store.invalidation import Forget
+from gateway.cache.store.snapshot import Keep, Snapshots
+from gateway.cache.store.write_behind import Outbox
+from gateway.dialects.replay import Replayed
+from gateway.domain.answer import Answer
+from gateway.domain.policy import CachePolicy
+from gateway.domain.protocols import Embedder, Shadow
+from gateway.domain.record import Attempt, CacheResult, Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.tenant import Tenant
+from gateway.errors import CacheOnlyMiss, StateUnavailable
+from gateway.runtime.garbage_collection import leave_out
+from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.runtime.tasks import Tasks
+from gateway.state.connection import State
+from gateway.state.log import IndexLog
+from gateway.state.sql import Database
+
+log = logging.getLogger(__name__)
+
+TIDY_S = 10.0
+CLOSE_S = 1.0
+"""Longest wait for the last answers to get to the server."""
+
+
+class Cache:
+    """One per worker. All workers follow one index log, so they know the same answers within moments."""
+
+    def __init__(
+        self,
+        state: State,
+        log: IndexLog,
+        embedder: Embedder | None,
+        *,
+        revision: str = "",
+        quota: Quota | None = None,
+        index_bytes: int = 256 * 2**20,
+        neighbours: Path | None = None,
+        checks: float = 0.0,
+        keep: Keep | None = None,
+        off_loop: OffLoop | None = None,
+    ) -> None:
+        """`revision` is part of every key: give it a new value when the backends behind the names are others.
+
+        `neighbours`: the folder where this host's workers find each other's answers under way; None: there is one.
+        `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
+        `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
+        """
+        self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
+        self._keys = Keys(revision)
+        self._bodies = Bodies(state)
+        self._outbox = Outbox(state, log, self._bodies, self._lost)
+        self._known = Known(quota or Quota(), self._gone)
+        self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._known.entries)
+        self._guard = Guard(self._semantic, Trust(share=checks), self._find)
+        self._snapshots = Snapshots(keep, log, self._known.entries, state)
+        self._forget = Forget(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
+        self._joins = Joins(state, self._outbox.flush, self._known.has, self._find, neighbours)
+        self._tasks, self._meanings = Tasks(), Tasks()
+        self._early = Early(self._semantic, self._mean)
+        self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
+
+    async def open(self) -> None:
+        await self._outbox.open()
+        await self._joins.open()
+        self._tasks.spawn(self._follow(), "cache-log")
+        self._tasks.spawn(self._tidy(), "cache-tidy")
+
+    def begin_by_meaning(self) -> None:
+        """Load what finds paraphrases, in the background. The first question for it would too, and be a miss."""
+        self._semantic.begin()
+
+    def check_with(self, shadow: Shadow) -> None:
+        """Who buys answers to compare hits with."""
+        self._guard.shadow = shadow
+
+    def measure_in(self, database: Database) -> None:
+        """Where it is written down by team how many hits were wrong."""
+        self._guard.measures = Measures(database)
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Per scope: wrong hits as measured by all workers, and how sure a hit has to be here and now."""
+        return self._guard.report()
+
+    async def caught_up(self, timeout_s: float) -> None:
+        """Wait until all answers that other workers stored are known here. Raises StateUnavailable."""
+        await self._log.caught_up(timeout_s)
+
+    async def deliver(self) -> None:
+        """Wait until all that was stored here is with the server, or lost."""
+        await self._meanings.drain(CLOSE_S)
+        await self._outbox.flush()
+
+    async def aclose(self) -> None:
+        await self._joins.aclose()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_S):
+                await self.deliver()
+        await self._early.aclose()
+        await self._guard.aclose()
+        await self._meanings.aclose()
+        await self._outbox.aclose()
+        await self._tasks.aclose()
+        await self._semantic.aclose()
+
+    # -- look up ---------------------------------------------------------------------------------------------------
+
+    async def lookup(
+        self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float = float("inf")
+    ) -> Hit | Join | Miss:
+        """Sets `record.cache` and, on a hit, what it saved. A Join has its first bytes in hand.
+
+        `deadline` is loop time. Raises CacheOnlyMiss when nothing else was wanted.
+        """
+        control = request.controls.cache
+        if not tenant.policy.cache.enabled or request.parallel != 1:
+            return self._miss(record, "off", None, control)
+        if control == "bypass":
+            return self._miss(record, "bypass", None, control)
+        if len(request.raw) > LARGE_BYTES:
+            ticket = await self._off_loop.run(self._ticket, request, tenant, record)
+        else:
+            ticket = self._ticket(request, tenant, record)
+        shared = self._joins.allowed(request, tenant)
+        if control != "refresh":
+            if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
+                return hit
+            if ticket.question is not None:
+                if shared and (join := await self._joins.join(ticket.digest, request, deadline, claim=False)):
+                    return self._joined(join, record)
+                if hit := await self._by_meaning(ticket, ticket.question, request, tenant, record):
+                    return hit
+            if shared:
+                claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
+                waited = claim and everywhere and await self._joins.elsewhere(ticket.digest, deadline)
+                again = waited and self._exactly(ticket, record)
+                if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
+                    return hit
+                if join := await self._joins.join(ticket.digest, request, deadline, claim=claim):
+                    return self._joined(join, record)
+        return self._miss(record, "miss", ticket, control, shared=shared)
+
+    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> Flight:
+        """The plain answer to a shared miss, for others to join while whoever asks for this brings it.
+
+        Call it at once: what is asked in between is asked twice.
+        """
+        assert miss.ticket is not None
+        return self._joins.announce(miss.ticket.digest, request, deadline)
+
+    async def lead(
+        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[Flight], Awaitable[None]]
+    ) -> Answer:
+        """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
+
+        Call it at once: what is asked in between is asked twice. Raises what kept the answer from coming.
+        """
+        assert miss.ticket is not None
+        return await self._joins.lead(miss.ticket.digest, request, deadline, work)
+
+    def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
+        """May run in a thread."""
+        question = self._keys.question(request, tenant, self._semantic.name)
+        return Ticket(
+            self._keys.digest(request, tenant),
+            tenant.team,
+            request.controls.cache_tags,
+            record.started_at,
+            tenant.policy.cache,
+            question,
+            "" if question is None else scope(tenant),
+        )
+
+    def _exactly(self, ticket: Ticket, record: Record) -> bool:
+        """Is there a stored answer to the very same question, and can it be had?"""
+        if not self._state.healthy:
+            record.degraded.add("state")
+            return False
+        return self._known.get(ticket.digest, time.time()) is not None
+
+    async def _by_meaning(
+        self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
+    ) -> Hit | None:
+        """The answer to the same question in other words. The vector that was needed for it goes on the ticket."""
+        if not self._state.healthy:
+            return None
+        if self._semantic.failed:
+            record.degraded.add("embedder")
+        look, ticket.near = await self._guard.find(question, tenant)
+        ticket.vector = request.vector = look.vector
+        if look.found is None:
+            return None
+        record.cache_score = round(look.found.score, 4)
+        hit = await self._recall(look.found.digest, "semantic", request, record)
+        if hit is not None:
+            self._guard.gave(look.found, hit.stored, request, tenant)
+        return hit
+
+    async def _recall(
+        self, digest: bytes, result: CacheResult, request: CompletionRequest, record: Record
+    ) -> Hit | None:
+        """The stored answer; None, and no longer known, when the server has let it go."""
+        try:
+            stored = await self._find(digest)
+        except StateUnavailable:
+            record.degraded.add("state")
+            return None
+        if stored is None:
+            return None
+        self._counts[result] += 1
+        self._known.touch(digest)
+        self._forget.given(record.request_id, record.tenant.team, digest)
+        record.cache, record.saved_pico = result, stored.cost_pico
+        record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
+        return Hit(Replayed(request, stored.completion), stored)
+
+    async def _find(self, digest: bytes) -> Stored | None:
+        entry = self._known.get(digest, time.time())
+        if entry is None:
+            return None
+        stored = self._outbox.find(entry) or await self._bodies.get(entry, recall=self._log.current)
+        if stored is None and self._known.get(digest, 0.0) is entry:
+            self._known.remove(digest)
+        return stored
+
+    def _joined(self, join: Join, record: Record) -> Join:
+        record.cache = "join"
+        self._forget.given(record.request_id, record.tenant.team, join.flight.digest)
+        record.note("cache", result="join", backend=join.flight.paid.backend, model=join.flight.paid.model)
+        return join
+
+    def _miss(
+        self, record: Record, result: CacheResult, ticket: Ticket | None, control: str, *, shared: bool = False
+    ) -> Miss:
+        record.cache, record.cache_score = result, None
+        if result in self._counts:
+            self._counts[result] += 1
+        if control == "only":
+            raise CacheOnlyMiss(
+                "No stored answer for this request, and x-thriftgate-cache: only asks for nothing else; "
+                "leave the header out to have a backend answer."
+            )
+        return Miss(ticket, shared)
+
+    # -- store -----------------------------------------------------------------------------------------------------
+
+    def store(self, miss: Miss, answer: Answer, record: Record) -> None:
+        """Keep a whole answer that ended cleanly: this worker has it at once, the others in a moment. Awaits nothing.
+
+        An answer that cannot be kept is no error.
+        """
+        ticket, attempt = miss.ticket, answer.attempt
+        if ticket is None or attempt is None or attempt.usage is None:
+            return
+        completion = None if doubtful(record, attempt) else keepable(answer, record.dialect)
+        if completion is None or len(completion) > ticket.policy.max_answer_bytes:
+            self._counts["unkept"] += 1
+            return
+        if not self._state.healthy:
+            record.degraded.add("state")
+            return
+        place = self._outbox.place(ticket.policy.ttl)
+        if place is None:
+            return
+        question = ticket.question if answer.finish == "stop" else None
+        entry = self._entry(ticket, len(completion), place, question if ticket.vector is not None else None, attempt)
+        if self._learn(entry, ticket.policy):
+            stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
+            self._outbox.add(entry, stored)
+            self._bodies.keep(entry.digest, stored)
+            self._counts["stored"] += 1
+            if ticket.near is not None and question is not None:
+                self._guard.missed(ticket.near, completion, record.dialect)
+            if question is not None and ticket.vector is None:
+                if self._semantic.ready:
+                    self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
+                else:
+                    self._early.add(ticket, entry, question)
+
+    def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
+        vector = pack(ticket.vector) if question and ticket.vector is not None else None
+        known = (ticket.digest, ticket.team, ticket.tags, ticket.asked_at, time.time() + ticket.policy.ttl, size)
+        return Entry(*known, question, vector, place, attempt.cost_pico or 0)
+
+    async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
+        """Make an answer findable by meaning too, whose vector was not known when it was stored."""
+        ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
+        if ticket.vector is not None and self._known.get(entry.digest, time.time()) is entry:
+            meant = entry._replace(question=question, vector=pack(ticket.vector))
+            self._known.replace(meant)
+            self._semantic.add(meant)
+            self._outbox.mean(meant)
+
+    def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
+        """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""
+        gone = self._known.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
+        if gone is None:
+            return False
+        if gone:
+            self._outbox.discard(gone)
+            if gone[-1] is entry:
+                return False
+        self._semantic.add(entry)
+        return True
+
+    def _lost(self, entries: Iterable[Entry]) -> None:
+        """They did not get to the server."""
+        self._forget.apply(Gone([(entry.digest, entry.place) for entry in entries]))
+
+    # -- forget ----------------------------------------------------------------------------------------------------
+
+    async def flush(
+        self,
+        team: str,
+        tag: str | None = None,
+        older_than_s: float | None = None,
+        dry_run: bool = False,
+        prefix: str | None = None,
+    ) -> int:
+        """Forget what `team` (empty: every team) stored, in every worker; how many answers that are.
+
+        `tag`: only with this source tag; `prefix`: with one that begins so. Raises StateUnavailable.
+        """
+        flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
+        return len(await self._forget.flush(flush, dry_run=dry_run))
+
+    async def wrong(self, request_id: str, team: str) -> None:
+        """The answer that this request of `team` got from the cache was wrong: forget it. Raises StateUnavailable."""
+        self._guard.called_wrong(request_id, team)
+        await self._forget.wrong(request_id, team)
+
+    async def stored(self, digest: bytes) -> Stored | None:
+        """What is kept under it. Raises StateUnavailable."""
+        return await self._find(digest)
+
+    def entries(self) -> Iterator[Entry]:
+        """All that are known; valid until the next change."""
+        return self._known.entries()
+
+    # -- follow the log --------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        await self._snapshots.restore(self._heard)
+        leave_out()  # what is there from the start would otherwise be looked through for garbage again and again
+        await self._log.follow(self._apply, self._reset)
+
+    def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
+        if self._outbox.own(name_of(fields)):
+            return
+        change = decode(fields)
+        if isinstance(change, Judged):
+            self._guard.hear(change)
+        elif not isinstance(change, Batch):
+            if isinstance(change, Wrong):
+                self._guard.called_wrong(change.request_id, change.team)
+            self._forget.apply(change)
+        elif change.epoch == self._state.epoch:
+            for entry in change.entries:
+                self._heard(entry)
+            if not self._log.current:
+                leave_out()
+
+    def _heard(self, entry: Entry) -> None:
+        """Another worker stored it, who says what has to go for it."""
+        self._known.put(entry, time.time())
+        if entry.vector is not None and self._known.get(entry.digest, 0.0) is entry:
+            self._semantic.add(entry)
+
+    def _gone(self, entry: Entry) -> None:
+        self._bodies.forget(entry.digest)
+        self._outbox.withdraw(entry)
+        self._semantic.remove(entry)
+
+    def _reset(self) -> None:
+        log.warning("the state server lost its data; the cache begins anew")
+        self._known.clear()
+        self._outbox.clear()
+        self._guard.forget()
+
+    async def _tidy(self) -> None:
+        while True:
+            await asyncio.sleep(TIDY_S)
+            self._known.expire(time.time())
+            await self._semantic.tidy()
+            await self._guard.tell(self._log.append)
+            await self._snapshots.tidy()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {
+            **self._counts,
+            **self._joins.stats(),
+            **self._forget.stats(),
+            "entries": len(self._known),
+            "bytes": self._known.size,
+            "evicted": self._known.evicted,
+            "recalled": self._bodies.recalled,
+            **self._outbox.stats(),
+            **self._semantic.stats(),
+            **self._guard.stats(),
+            **self._snapshots.stats(),
+        }

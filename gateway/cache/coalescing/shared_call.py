@@ -1,0 +1,404 @@
+"""Answers under way: each is asked of a backend once and handed, as it comes, to all who asked the same meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from gateway.domain.answer import Answer, Take, pieces
+from gateway.domain.money.usage import Usage
+from gateway.domain.record import Attempt
+from gateway.errors import StreamBroken
+
+if TYPE_CHECKING:
+    from gateway.cache.coalescing.registry import Flights
+
+Form = tuple[bool, bool]
+"""Streamed, and with its usage? Who wants the same form gets the same bytes."""
+
+
+class Paid(NamedTuple):
+    """What an answer took of whoever bought it."""
+
+    usage: Usage | None
+    cost_pico: int | None
+    """None: unpriced."""
+    backend: str
+    model: str
+
+
+class Source(Protocol):
+    """Where a flight's answer comes from: a purchase of this worker, or the flight of another one."""
+
+    @property
+    def answer(self) -> Answer: ...
+
+    @property
+    def ending(self) -> bytes:
+        """Known when all is poured."""
+        ...
+
+    @property
+    def paid(self) -> Paid:
+        """Exact when all is poured."""
+        ...
+
+    async def pour(self, take: Take) -> bool:
+        """As `Answer.pour`."""
+        ...
+
+
+class _Turn:
+    """Awaited, it lets the others go first; as `asyncio.sleep(0)`, at a fifth of the cost."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
+_TURN = _Turn()
+_UNPAID = Paid(None, None, "", "")
+
+
+class Flight:
+    """One answer under way, and who follows it. It goes at the pace of its fastest follower, and ends with the last.
+
+    Belongs to one event loop. `carry` is for whoever brings the answer, `Followed` for those who want it. A stream is
+    brought in a task of its own (`start`), as its readers have a pace each, and whoever asked first is one of them. A
+    plain answer is brought by whoever asked first (`bring`, then `land`). Nearly every flight serves one alone: what is
+    the same in the beginning of all stands in the class, since it costs nothing.
+    """
+
+    error: Exception | None = None
+    claimed = False
+    """Other workers of this host are told that it is ours."""
+    over = False
+    ending = b""
+    count = 0
+    """Pieces so far."""
+    _source: Source | None = None
+    _task: asyncio.Task[None] | None = None
+    _landed: asyncio.Future[None] | None = None
+    _demand: asyncio.Future[None] | None = None
+    _bytes = 0
+    _open = True
+
+    def __init__(self, flights: Flights, digest: bytes, form: Form, deadline: float) -> None:
+        """`deadline`: loop time at which its leader gives up."""
+        self.digest, self.form, self.deadline = digest, form, deadline
+        self.followers: set[Followed] = set()
+        self.live: dict[Followed, tuple[Take, asyncio.Future[bool]]] = {}
+        """Those who have all there is and want more now."""
+        self._flights = flights
+        self._pieces: deque[bytes] = deque()
+        self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
+        """Who waits for the end (True), or only for the beginning."""
+
+    @property
+    def answer(self) -> Answer | None:
+        """None until it has begun."""
+        return None if self._source is None else self._source.answer
+
+    @property
+    def paid(self) -> Paid:
+        """Exact when it is over."""
+        return _UNPAID if self._source is None else self._source.paid
+
+    @property
+    def joinable(self) -> bool:
+        """Is all of it still here, and somebody there to bring the rest?"""
+        return self._open and self.error is None
+
+    # -- bring it ------------------------------------------------------------------------------------------------------
+
+    def start(self, work: Callable[[Flight], Awaitable[None]]) -> None:
+        """`work` brings the answer by `carry`, in a task of its own, so that it outlives whoever asked first."""
+        self._task = asyncio.get_running_loop().create_task(self._run(work), name="flight")
+
+    def give_up(self) -> None:
+        """Bring no more of it."""
+        if self._task is not None:
+            asyncio.get_running_loop().call_soon(self._task.cancel)  # not before its first step: its exits must run
+
+    async def _run(self, work: Callable[[Flight], Awaitable[None]]) -> None:
+        try:
+            await work(self)
+        except asyncio.CancelledError as end:
+            self._fail(end)
+            raise
+        except Exception as error:  # told to those who wait; whoever leads raises it
+            self._fail(error)
+        finally:
+            self.land()
+
+    async def bring(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
+        """A plain answer, by whoever asked first, in the task that serves it: all of it is there when `buy` has
+        returned. `land` has to follow, however this ends. Raises what `buy` raises."""
+        try:
+            await buy()
+            await self.carry(source)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
+    def outlives(self, serving: asyncio.Task[Any]) -> bool:
+        """The client of whoever brings it has left: does somebody else want what `serving` brings? The last one to
+        leave ends it then."""
+        if self.over or not self.followers:
+            return False
+        self._task = serving
+        return True
+
+    def land(self) -> None:
+        """Whoever brought it is done with it, and what is to be kept of it is kept."""
+        self._flights.landed(self)
+        self._task = None  # else a circle keeps all of it until garbage is looked for
+        if self._landed is not None:
+            _resolve(self._landed, None)
+        self._let_go()
+
+    async def carry(self, source: Source) -> None:
+        """All of it to all who want it. Raises what `source` raises."""
+        self._source = source
+        while await source.pour(self._put):
+            await self._wanted()
+        self.ending, self.over = source.ending, True
+        if self.followers:
+            self._tell()
+            await _TURN  # who waited for the end goes first: what follows is not theirs to wait for
+
+    def _put(self, piece: bytes) -> bool:
+        """A piece to all who want it now; does anybody want the next one?"""
+        self._pieces.append(piece)
+        self.count += 1
+        self._bytes += len(piece)
+        self._flights.bytes += len(piece)
+        if self._bytes > self._flights.most_kept:
+            self._shed()
+        if self._waiting:
+            self._tell()
+        live = self.live
+        for follower, (take, paused) in tuple(live.items()):
+            follower.at = self.count
+            try:
+                wants = take(piece)
+            except Exception as error:  # one client's trouble is not the others'
+                del live[follower]
+                _fail(paused, error)
+                continue
+            if not wants:
+                del live[follower]
+                _resolve(paused, True)
+        return bool(live) or any(follower.silent for follower in self.followers)
+
+    def _shed(self) -> None:
+        """Keep only what some follower still needs, and not even that beyond the bound."""
+        self._open = False
+        needed = min((each.at for each in self.followers if not each.silent), default=self.count)
+        most = self._flights.most_kept
+        while self._pieces and (self.first < needed or self._bytes > most):
+            self._drop()
+
+    def _drop(self) -> None:
+        size = len(self._pieces.popleft())
+        self._bytes -= size
+        self._flights.bytes -= size
+
+    async def _wanted(self) -> None:
+        """Wait until a follower wants more."""
+        if not self.live and not any(follower.silent for follower in self.followers):
+            self._demand = asyncio.get_running_loop().create_future()
+            await self._demand
+            self._demand = None
+
+    def want(self) -> None:
+        """A follower does."""
+        if self._demand is not None and not self._demand.done():
+            self._demand.set_result(None)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.over:
+            self.error = error if isinstance(error, Exception) else StreamBroken("The gateway gave up this answer.")
+            self._flights.forget(self)  # at once: whoever asks again begins anew
+            self._tell()
+
+    def _tell(self) -> None:
+        """It has begun, or it is over, one way or the other."""
+        ended = self.over or self.error is not None
+        waiting, self._waiting = self._waiting, []
+        for end, news in waiting:
+            if ended or not end:
+                _resolve(news, None)
+            else:
+                self._waiting.append((end, news))
+        if ended and self.live:
+            live, self.live = self.live, {}
+            for _, paused in live.values():
+                _resolve(paused, False)
+
+    # -- follow it -----------------------------------------------------------------------------------------------------
+
+    @property
+    def first(self) -> int:
+        """Number of the first piece that is still here."""
+        return self.count - len(self._pieces)
+
+    def pieces_from(self, at: int) -> list[bytes]:
+        return list(islice(self._pieces, at - self.first, None))
+
+    async def ready(self, whole: bool) -> None:
+        """Wait until its first piece is here, or all of it; or it has failed."""
+        if not (self.over or self.error is not None or (self.count and not whole)):
+            news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append((whole, news))
+            await news
+
+    def leave(self, follower: Followed) -> None:
+        """One less; the last one ends it."""
+        self.followers.discard(follower)
+        self.live.pop(follower, None)
+        if self.followers:
+            return
+        task = self._task
+        if task is None:
+            self._let_go()
+        elif not self.over and self.error is None:
+            self._flights.forget(self)
+            self.give_up()
+        else:
+            self.want()
+
+    async def landed(self) -> None:
+        """Wait until whoever brought it is done with it."""
+        if self.over:
+            await _TURN  # which nearly always is enough
+        if self._task is not None:
+            if self._landed is None:
+                self._landed = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._landed)
+
+    def _let_go(self) -> None:
+        """Nobody needs the pieces any more."""
+        if not self.followers:
+            while self._pieces:
+                self._drop()
+
+
+class Followed:
+    """Implements `Answer` for one who follows a flight: from its beginning, at a pace of its own."""
+
+    attempt: Attempt | None = None
+    stream, status, content_type = False, 200, ""
+    """As the answer's, once it has begun."""
+    _answer: Answer
+    """Whose this is, from then on."""
+    ending = b""
+    complete = False
+
+    def __init__(self, flight: Flight, *, leads: bool = False, silent: bool = False) -> None:
+        """`silent`: it waits for the end and takes no pieces."""
+        self.flight, self.silent = flight, silent
+        self.at = 0
+        """Pieces taken."""
+        self._leads = leads
+        flight.followers.add(self)
+
+    async def begin(self) -> bool:
+        """Wait for its first bytes, or, if silent, for its end. False: it failed before, and nothing was told yet."""
+        flight = self.flight
+        try:
+            await flight.ready(self.silent)
+        except BaseException:
+            await self.aclose()
+            raise
+        if flight.error is not None:
+            await self.aclose()
+            return False
+        assert flight.answer is not None
+        self._answer = answer = flight.answer
+        self.stream, self.status, self.content_type = answer.stream, answer.status, answer.content_type
+        if flight.over and not flight.count:
+            self._end()
+        return True
+
+    @property
+    def over(self) -> bool:
+        return self.flight.over and self.at >= self.flight.count
+
+    @property
+    def finish(self) -> str:
+        return self._answer.finish
+
+    @property
+    def choices(self) -> list[dict[str, Any]] | None:
+        return self._answer.choices
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return pieces(self.pour)
+
+    async def pour(self, take: Take) -> bool:
+        """First what was missed, then each piece as it comes. Raises what the flight met: StreamBroken for who joined,
+        and for who reads so slowly that what comes next for it is no longer here."""
+        flight = self.flight
+        while True:
+            if self.at < flight.first:
+                flight.leave(self)
+                raise StreamBroken("This client read its answer too slowly beside others that share it; ask again.")
+            for piece in flight.pieces_from(self.at):
+                self.at += 1
+                if not take(piece):
+                    return True
+            if flight.error is not None:
+                raise self._told(flight.error)
+            if flight.over:
+                self._end()
+                return False
+            paused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+            flight.live[self] = take, paused
+            flight.want()
+            try:
+                if await paused:
+                    return True
+            finally:
+                flight.live.pop(self, None)
+
+    def _told(self, error: Exception) -> Exception:
+        """What ended the leader's answer is the leader's own affair."""
+        if self._leads:
+            return error
+        return StreamBroken("The answer that this request shared with another one broke off; ask again.")
+
+    def _end(self) -> None:
+        self.ending, self.complete = self.flight.ending, self._answer.complete
+
+    def completion(self) -> bytes | None:
+        return self._answer.completion()
+
+    def delivered_text(self) -> str:
+        return self._answer.delivered_text()
+
+    def delivered_characters(self) -> int:
+        return self._answer.delivered_characters()
+
+    async def cut(self, delivered: Usage) -> bool:
+        """It is not this one's to end."""
+        return False
+
+    async def aclose(self) -> None:
+        """Leave; the last one waits until all is closed behind it."""
+        flight = self.flight
+        flight.leave(self)
+        if not flight.followers:
+            await flight.landed()
+
+
+def _resolve(news: asyncio.Future[Any], value: Any) -> None:
+    if not news.done():
+        news.set_result(value)
+
+
+def _fail(news: asyncio.Future[Any], error: Exception) -> None:
+    if not news.done():
+        news.set_exception(error)

@@ -1,0 +1,74 @@
+"""Do two answers say the same? Cheap, and undecided where that cannot be told."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import TypeAlias
+
+from gateway.cache.semantic.packing import Vector
+
+
+class Judgement(Enum):
+    RIGHT = "right"
+    WRONG = "wrong"
+    UNDECIDED = "undecided"
+
+
+READ_CHARACTERS = 800
+"""Of each answer, from its beginning: what an embedder reads of it."""
+
+_SHORT_WORDS = 12
+"""Up to so many words an answer is its own summary."""
+_ALIKE = 0.94
+"""Cosine from which two answers count as the same …"""
+_UNLIKE = 0.70
+"""… and below which they count as different. On the packaged embedder."""
+
+_WORD = re.compile(r"\w+", re.UNICODE)
+_NUMBER = re.compile(r"-?\d+(?:[.,]\d+)*")
+_VOTES = {"yes": "yes", "si": "yes", "sim": "yes", "true": "yes", "no": "no", "nao": "no", "false": "no"}
+
+Embed: TypeAlias = "Callable[[str], Awaitable[Vector | None]]"
+
+
+async def judge(stored: str, fresh: str, embed: Embed) -> Judgement:
+    """Would who got `stored` have been served as well as by `fresh`? Raises what `embed` raises."""
+    left, right = _words(stored), _words(fresh)
+    if left == right:
+        return Judgement.RIGHT
+    votes = _vote(left, stored), _vote(right, fresh)
+    if votes[0] and votes[1]:
+        if votes[0] != votes[1]:
+            return Judgement.WRONG
+        if max(len(left), len(right)) <= _SHORT_WORDS:
+            return Judgement.RIGHT
+    one, two = await embed(stored[:READ_CHARACTERS]), await embed(fresh[:READ_CHARACTERS])
+    if one is None or two is None:
+        return Judgement.UNDECIDED
+    cosine = float(one @ two)
+    if cosine < _UNLIKE:
+        return Judgement.WRONG
+    return Judgement.RIGHT if cosine >= _ALIKE and _numbers(stored) == _numbers(fresh) else Judgement.UNDECIDED
+
+
+def _words(text: str) -> list[str]:
+    """Without case, accents and marks."""
+    plain = unicodedata.normalize("NFKD", text.casefold())
+    return _WORD.findall("".join(letter for letter in plain if not unicodedata.combining(letter)))
+
+
+def _vote(words: list[str], text: str) -> str:
+    """What the answer comes down to, where that is one word or number; else empty."""
+    if words and (vote := _VOTES.get(words[0])):
+        return vote
+    if len(words) > _SHORT_WORDS:
+        return ""
+    numbers = _numbers(text)
+    return numbers[-1] if numbers else ""
+
+
+def _numbers(text: str) -> list[str]:
+    return [number.replace(",", ".").rstrip(".") for number in _NUMBER.findall(text[:READ_CHARACTERS])]

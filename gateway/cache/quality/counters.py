@@ -1,0 +1,140 @@
+"""What checks of hits by meaning found, of each team and quarter of an hour, in SQL: for `usage` and the page."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, func, select, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as DatabaseTimeout
+
+from gateway.cache.quality.error_bound import Measured
+from gateway.domain.protocols import Clock
+from gateway.state.sql import Database
+from gateway.state.tables import hit_checks
+
+log = logging.getLogger(__name__)
+
+QUARTER_S = 900
+"""Time zones differ by quarters of an hour."""
+CLOSE_S = 2.0
+"""Longest wait for the last figures to be written."""
+_MOST = 10_000
+"""Teams × quarters that wait for a database that is away."""
+
+_NAMES = [column.name for column in hit_checks.c if not column.primary_key]
+_SUMS = ", ".join(f"{name} = hit_checks.{name} + excluded.{name}" for name in _NAMES)
+_ADD = text(
+    f"INSERT INTO hit_checks (team, at, {', '.join(_NAMES)}) VALUES (:team, :at, :{', :'.join(_NAMES)}) "  # noqa: S608 - names of columns
+    f"ON CONFLICT (team, at) DO UPDATE SET {_SUMS}"
+)
+
+
+@dataclass(slots=True)
+class Told:
+    """Of one team in one period."""
+
+    measured: Measured = field(default_factory=Measured)
+    called_wrong: int = 0
+    """Hits that their clients said were wrong: no fair sample, so no part of what is measured."""
+
+    def as_object(self) -> dict[str, Any]:
+        return {**self.measured.as_object(), "called_wrong": self.called_wrong}
+
+
+class Measures:
+    """Counts on the loop, writes in a thread. Figures of a team hold what that team asked for, whoever shares its
+    answers: what others' hits were like is not its business."""
+
+    def __init__(self, database: Database, *, clock: Clock = time) -> None:
+        self._database, self._clock = database, clock
+        self._waiting: dict[tuple[str, int], Told] = {}
+
+    def looked(self, team: str, *, hit: bool) -> None:
+        measured = self._now(team).measured
+        measured.lookups += 1
+        measured.hits += hit
+
+    def checked(self, team: str, *, wrong: bool | None, probability: float) -> None:
+        """A hit that was drawn with `probability` was compared; `wrong` None: nobody can say."""
+        measured = self._now(team).measured
+        if wrong is None:
+            measured.undecided += 1
+        else:
+            measured.check(wrong=wrong, share=probability)
+
+    def called_wrong(self, team: str) -> None:
+        self._now(team).called_wrong += 1
+
+    def _now(self, team: str) -> Told:
+        name = team, int(self._clock.time() // QUARTER_S) * QUARTER_S
+        told = self._waiting.get(name)
+        if told is None:
+            if len(self._waiting) >= _MOST:
+                del self._waiting[next(iter(self._waiting))]
+            told = self._waiting[name] = Told()
+        return told
+
+    async def write(self) -> None:
+        """Add what waits to what is written. While the database is away it waits on."""
+        taken, self._waiting = self._waiting, {}
+        if not taken:
+            return
+        rows = [
+            {"team": team, "at": at, "called_wrong": told.called_wrong}
+            | {name: getattr(told.measured, name) for name in Measured.__slots__}
+            for (team, at), told in sorted(taken.items())  # one order, so that no two writers wait for each other
+        ]
+        try:
+            await self._database.run(lambda connection: connection.execute(_ADD, rows))
+        except DatabaseTimeout as error:  # it may be written yet: rather lost than counted twice
+            log.warning("what checks of cached answers found is not written down: %s", error)
+        except SQLAlchemyError as error:
+            log.info("what checks of cached answers found waits for the database: %s", error)
+            self._keep(taken)
+
+    def _keep(self, taken: dict[tuple[str, int], Told]) -> None:
+        newer, self._waiting = self._waiting, taken
+        for name, told in newer.items():
+            old = self._waiting.setdefault(name, Told())
+            old.measured.add(told.measured.figures)
+            old.called_wrong += told.called_wrong
+        while len(self._waiting) > _MOST:
+            del self._waiting[next(iter(self._waiting))]
+
+    async def aclose(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await self.write()
+        except TimeoutError:
+            log.warning("the last figures of checked answers were not written in time")
+
+
+def read(
+    connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
+) -> dict[str, Told]:
+    """Team → what was found in the quarters of an hour that `[since, until)` (Unix seconds) touches; None: no bound.
+
+    Teams without a look-up by meaning are not in it.
+    """
+    c = hit_checks.c
+    conditions = [
+        *([c.team == team] if team is not None else []),
+        *([c.at > since - QUARTER_S] if since is not None else []),
+        *([c.at < until] if until is not None else []),
+    ]
+    sums = [func.sum(c[name]) for name in _NAMES]
+    rows = connection.execute(select(c.team, *sums).where(*conditions).group_by(c.team).order_by(c.team))
+    return {row[0]: _told(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
+
+
+def _told(sums: dict[str, Any]) -> Told:
+    found: dict[str, Any] = {  # PostgreSQL adds whole numbers up to decimals
+        name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
+    }
+    called_wrong = found.pop("called_wrong")
+    return Told(Measured(**found), called_wrong)

@@ -1,0 +1,191 @@
+"""Hits by meaning as look-ups get them: sure enough for their scope, some of them checked behind the client's back."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import orjson
+
+from gateway.cache.entry import Found, Judged, encode_judged
+from gateway.cache.keys import Question, scope
+from gateway.cache.quality.answer_judge import Judgement, judge
+from gateway.cache.quality.counters import Measures
+from gateway.cache.quality.threshold import Trust
+from gateway.cache.semantic.service import Look, Semantic
+from gateway.cache.store.bodies import Stored
+from gateway.dialects.clients import DIALECTS
+from gateway.domain.protocols import Shadow
+from gateway.domain.request import CompletionRequest, DialectName
+from gateway.domain.tenant import Tenant
+from gateway.errors import EmbedderUnavailable, StateUnavailable
+from gateway.runtime.tasks import Tasks
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE = 4
+"""Comparisons under way; beyond it answers are not compared, whatever they say."""
+_REMEMBERED = 4096
+"""Hits that can still be called wrong."""
+
+Recall = Callable[[bytes], Awaitable[Stored | None]]
+
+
+class Near(NamedTuple):
+    """What a miss leaves behind: the candidate whose answer the fresh one is compared with."""
+
+    scope: str
+    found: Found
+    accepted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    scope: str
+    score: float
+    team: str
+    key: str
+
+
+class Guard:
+    """Between look-ups and `Semantic`. Whatever fails here costs a check or a hit, never a request."""
+
+    def __init__(self, semantic: Semantic, trust: Trust, recall: Recall) -> None:
+        """`recall(digest)`: the stored answer, None if it is gone; may raise StateUnavailable."""
+        self._semantic, self._trust, self._recall = semantic, trust, recall
+        self.shadow: Shadow | None = None
+        """Who buys fresh answers; without it only what is told counts."""
+        self.measures: Measures | None = None
+        """Where what is found is written down by team; without it only workers know."""
+        self._given: OrderedDict[str, _Given] = OrderedDict()
+        self._tasks = Tasks()
+        self._under_way = 0
+        self._skipped = 0
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        if self.measures is not None:
+            await self.measures.aclose()
+
+    async def find(self, question: Question, tenant: Tenant) -> tuple[Look, Near | None]:
+        """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near."""
+        name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
+        if not self._trust.pays(name):
+            return Look(), None
+        look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
+        if look.vector is None:
+            return look, None
+        best = look.found or (look.near if look.accepted else None)
+        self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
+        if self.measures is not None:
+            self.measures.looked(tenant.team, hit=look.found is not None)
+        near = Near(name, look.near, look.accepted) if look.found is None and look.near is not None else None
+        return look, near
+
+    def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
+        """The answer under `found` was a hit."""
+        name = scope(tenant)
+        self._trust.saved(name, stored.cost_pico)
+        self._given[request.id] = _Given(name, found.score, tenant.team, tenant.key.lineage)
+        if len(self._given) > _REMEMBERED:
+            self._given.popitem(last=False)
+        if self.shadow is None:
+            return
+        probability = self._trust.draw(name)
+        if probability and self._place():
+            self._tasks.spawn(self._check(name, found.score, probability, stored, request, tenant), "cache-check")
+
+    def called_wrong(self, request_id: str, team: str) -> None:
+        """A client of `team` says so. Any worker may have given it: only that one knows of it."""
+        given = self._given.get(request_id)
+        if given is None or given.team != team:
+            return
+        del self._given[request_id]
+        self._trust.called_wrong(given.scope, given.score, given.key)
+        if self.measures is not None:
+            self.measures.called_wrong(team)
+
+    def missed(self, near: Near, fresh: bytes, dialect: DialectName) -> None:
+        """The `fresh` answer that a miss brought says what its best candidate's would have been worth."""
+        if self._place():
+            self._tasks.spawn(self._compare(near, fresh, dialect), "cache-near")
+
+    def _place(self) -> bool:
+        """May one more comparison begin? Decided before anything is known of it, so that none is preferred."""
+        if self._under_way >= _AT_ONCE:
+            self._skipped += 1
+            return False
+        self._under_way += 1
+        return True
+
+    async def _check(
+        self,
+        name: str,
+        score: float,
+        probability: float,
+        stored: Stored,
+        request: CompletionRequest,
+        tenant: Tenant,
+    ) -> None:
+        try:
+            fresh = await self.shadow.ask(request, tenant) if self.shadow else None
+            if fresh is None:
+                return
+            judgement = await self._judge(stored.completion, fresh.completion, request.dialect)
+            self._trust.checked(name, score, judgement, probability=probability, cost_pico=fresh.cost_pico)
+            if self.measures is not None:
+                wrong = None if judgement is Judgement.UNDECIDED else judgement is Judgement.WRONG
+                self.measures.checked(tenant.team, wrong=wrong, probability=probability)
+        finally:
+            self._under_way -= 1
+
+    async def _compare(self, near: Near, fresh: bytes, dialect: DialectName) -> None:
+        try:
+            stored = await self._recall(near.found.digest)
+            if stored is not None:
+                judgement = await self._judge(stored.completion, fresh, dialect)
+                self._trust.missed(near.scope, near.found.score, judgement, accepted=near.accepted)
+        except StateUnavailable:
+            return
+        finally:
+            self._under_way -= 1
+
+    async def _judge(self, stored: bytes, fresh: bytes, dialect: DialectName) -> Judgement:
+        try:
+            return await judge(text_of(stored, dialect), text_of(fresh, dialect), self._semantic.embed)
+        except (EmbedderUnavailable, orjson.JSONDecodeError, LookupError, TypeError) as error:
+            log.debug("two answers could not be compared: %r", error)
+            return Judgement.UNDECIDED
+
+    async def tell(self, append: Callable[[Mapping[str | bytes, bytes]], Awaitable[object]]) -> None:
+        """The other workers, what was found out since, and the database. What does not arrive is known here alone."""
+        if self.measures is not None:
+            await self.measures.write()
+        if (news := self._trust.news()) is not None:
+            with contextlib.suppress(StateUnavailable):
+                await append(encode_judged(news))
+
+    def hear(self, judged: Judged) -> None:
+        self._trust.hear(judged)
+
+    def forget(self) -> None:
+        self._trust.forget()
+
+    def report(self) -> list[dict[str, Any]]:
+        return self._trust.report()
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {**self._trust.stats(), "comparisons_skipped": self._skipped}
+
+
+def text_of(completion: bytes, dialect: DialectName) -> str:
+    """What a plain body says. Raises JSONDecodeError, LookupError or TypeError for one that says nothing."""
+    message = DIALECTS[dialect].choices(orjson.loads(completion))[0]["message"]
+    content = message["content"]
+    if not isinstance(content, str):
+        raise TypeError("an answer without text")
+    return content

@@ -1,0 +1,308 @@
+"""How sure the verifier has to be, per scope, so that wrong hits stay below what the policy allows; and whether looking
+pays at all."""
+
+from __future__ import annotations
+
+import math
+import random
+import time
+import uuid
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gateway.cache.entry import Check, Judged
+from gateway.cache.quality.answer_judge import Judgement
+from gateway.cache.quality.error_bound import LEVELS, Measured, Tally
+from gateway.domain.units import PICO_PER_USD
+
+LEAST_ERROR = 0.004
+"""Fewer wrong hits than this no affordable number of checks can show; below it the verifier's own rules decide."""
+CPU_HOUR_USD = 0.04
+"""What an hour of one processor core costs, to weigh look-ups against what hits save."""
+
+_SCOPES = 2000
+_CREDIT = 20.0
+"""Checks that a scope has ahead of its share, so that a new one is soon known."""
+_MOST_CREDIT = 60.0
+_DOUBTED = 6.0
+"""So many times its share of hits is checked while there is credit and doubt."""
+_AFTER_WRONG = 5.0
+"""Credit for a hit that was found wrong: where one is there may be more."""
+_VOICES = 2
+"""Hits that one key may call wrong, and be believed, within …"""
+_VOICES_PER = 4000
+"""… so many look-ups. What it says beyond costs the answer its place and teaches nothing: one voice alone must not keep
+hits from the others of its scope."""
+_KNOWN = 60.0
+"""Checked hits in memory that leave no doubt, unless the bound says otherwise."""
+_AGAIN_EVERY = 128
+"""Look-ups after which the bar is worked out anew though nothing was checked."""
+_WEIGHED = 1000
+"""Look-ups after which cost and savings are compared."""
+_PATIENCE = 5
+"""So many times as long is looked where nothing is sure enough: what misses tell is the way back."""
+_REST_S, _LONGEST_REST_S = 900.0, 86_400.0
+
+
+@dataclass(slots=True)
+class Balance:
+    """Since looking by meaning last began: what it cost, and what it saved."""
+
+    lookups: int = 0
+    cpu_s: float = 0.0
+    checks_pico: int = 0
+    saved_pico: int = 0
+    unpriced: int = 0
+    """Hits of which nobody knows what they saved."""
+
+    @property
+    def cost_pico(self) -> int:
+        return int(self.cpu_s / 3600 * CPU_HOUR_USD * PICO_PER_USD) + self.checks_pico
+
+    @property
+    def loses(self) -> bool:
+        return not self.unpriced and self.cost_pico > self.saved_pico
+
+
+@dataclass(slots=True)
+class Scope:
+    """What is known of one scope's hits by meaning."""
+
+    tally: Tally = field(default_factory=Tally)
+    measured: Measured = field(default_factory=Measured)
+    balance: Balance = field(default_factory=Balance)
+    near: dict[str, int] = field(default_factory=lambda: {"right": 0, "wrong": 0, "undecided": 0})
+    """Candidates that were refused, and turned out so."""
+    credit: float = _CREDIT
+    voices: Counter[str] = field(default_factory=Counter)
+    """Hits called wrong lately, by key."""
+    bars: dict[float, float] = field(default_factory=dict)
+    stale: int = 0
+    rests_until: float = float("-inf")
+    rest_s: float = _REST_S
+
+
+class Trust:
+    """Decides on figures alone; whoever looks up tells them. On the loop: microseconds."""
+
+    def __init__(
+        self,
+        *,
+        share: float = 0.05,
+        clock: Callable[[], float] = time.monotonic,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """`share` of hits that are checked, in the long run."""
+        self._share, self._clock, self._draw = share, clock, draw
+        self._scopes: OrderedDict[str, Scope] = OrderedDict()
+        self._switched = 0
+        self._author = uuid.uuid4().hex
+        self._others: dict[tuple[str, str], tuple[float, ...]] = {}
+        """Scope and author → what that worker has found in all."""
+        self._untold: list[Check] = []
+
+    def _scope(self, name: str) -> Scope:
+        scope = self._scopes.get(name)
+        if scope is None:
+            scope = self._scopes[name] = Scope()
+            if len(self._scopes) > _SCOPES:
+                self._scopes.popitem(last=False)
+        else:
+            self._scopes.move_to_end(name)
+        return scope
+
+    # -- before a look-up ------------------------------------------------------------------------------------------
+
+    def pays(self, name: str) -> bool:
+        """Is looking by meaning worth its cost? Otherwise not until it has rested."""
+        scope = self._scope(name)
+        return scope.rests_until <= self._clock()
+
+    def bar(self, name: str, max_error: float) -> float:
+        """How sure the verifier has to be; `LEVELS[0]`: no surer than it is itself; inf: there are to be no hits."""
+        scope = self._scope(name)
+        bar = scope.bars.get(max_error)
+        if bar is None or scope.stale >= _AGAIN_EVERY:
+            if scope.stale >= _AGAIN_EVERY:
+                scope.bars.clear()
+                scope.stale = 0
+            bar = scope.bars[max_error] = scope.tally.level(max(max_error, LEAST_ERROR))
+        return bar
+
+    # -- after it --------------------------------------------------------------------------------------------------
+
+    def looked(self, name: str, score: float | None, *, hit: bool, cpu_s: float = 0.0) -> None:
+        """`score`: of the best candidate that the verifier accepted, whether or not it was sure enough."""
+        scope = self._scope(name)
+        scope.tally.look(score)
+        scope.measured.lookups += 1
+        scope.measured.hits += hit
+        scope.stale += 1
+        if not scope.measured.lookups % _VOICES_PER:
+            scope.voices.clear()
+        balance = scope.balance
+        balance.lookups += 1
+        balance.cpu_s += cpu_s
+        barred = math.inf in scope.bars.values()
+        if balance.lookups >= _WEIGHED * (_PATIENCE if barred else 1):
+            self._weigh(scope)
+
+    def saved(self, name: str, saved_pico: int | None) -> None:
+        """A hit by meaning, and what its answer cost when it was bought; None: unpriced."""
+        balance = self._scope(name).balance
+        if saved_pico is None:
+            balance.unpriced += 1
+        else:
+            balance.saved_pico += saved_pico
+
+    def _weigh(self, scope: Scope) -> None:
+        if scope.balance.loses:
+            scope.rests_until = self._clock() + scope.rest_s
+            scope.rest_s = min(scope.rest_s * 2, _LONGEST_REST_S)
+            self._switched += 1
+        else:
+            scope.rest_s = _REST_S
+        scope.balance = Balance()
+
+    # -- checks ----------------------------------------------------------------------------------------------------
+
+    def draw(self, name: str) -> float:
+        """The probability with which this hit is checked, if it is; 0: it is not."""
+        scope = self._scope(name)
+        scope.credit = min(_MOST_CREDIT, scope.credit + self._share)
+        if not self._share:
+            return 0.0
+        doubted = sum(scope.tally.checked) < _KNOWN or any(bar > LEVELS[0] for bar in scope.bars.values())
+        probability = min(1.0, self._share * (_DOUBTED if doubted and scope.credit >= 1 else 1.0))
+        if self._draw() >= probability:
+            return 0.0
+        scope.credit -= 1
+        return probability
+
+    def checked(
+        self, name: str, score: float, judgement: Judgement, *, probability: float, cost_pico: int | None = 0
+    ) -> None:
+        """A hit that was drawn with `probability` was compared with a fresh answer that cost `cost_pico`."""
+        scope = self._scope(name)
+        scope.balance.checks_pico += cost_pico or 0
+        if judgement is Judgement.UNDECIDED:
+            scope.measured.undecided += 1
+            return
+        wrong = judgement is Judgement.WRONG
+        scope.credit += _AFTER_WRONG * wrong
+        self._untold.append(Check(name, score, wrong, probability))
+        scope.measured.check(wrong=wrong, share=probability)
+        scope.tally.check(score, wrong=wrong, given=True, share=probability)
+        scope.bars.clear()
+
+    def missed(self, name: str, score: float, judgement: Judgement, *, accepted: bool) -> None:
+        """The fresh answer after a miss was compared with that of its best candidate: a check that cost nothing.
+        `accepted`: the verifier would have, below the bar of this scope."""
+        scope = self._scope(name)
+        scope.near[judgement.value] += 1
+        if accepted and judgement is not Judgement.UNDECIDED:
+            scope.tally.check(score, wrong=judgement is Judgement.WRONG, given=False, share=1.0)
+            scope.bars.clear()
+
+    def called_wrong(self, name: str, score: float, key: str) -> None:
+        """A client with this key says that the hit was wrong: it counts for itself alone, since others' silence says
+        nothing, and it has more of the scope's hits compared, which nobody's word can sway."""
+        scope = self._scope(name)
+        if self._believed(scope, key):
+            scope.credit += _AFTER_WRONG
+            self._untold.append(Check(name, score, True, 1.0, key))
+            self._found_wrong(scope, score)
+
+    @staticmethod
+    def _believed(scope: Scope, key: str) -> bool:
+        scope.voices[key] += 1
+        return scope.voices[key] <= _VOICES
+
+    @staticmethod
+    def _found_wrong(scope: Scope, score: float) -> None:
+        scope.tally.check(score, wrong=True, given=True, share=1.0)
+        scope.bars.clear()
+
+    # -- between workers ---------------------------------------------------------------------------------------------
+
+    def news(self) -> Judged | None:
+        """What to tell the other workers; None while no hit was checked or called wrong since."""
+        if not self._untold:
+            return None
+        checks, self._untold = self._untold, []
+        told = {check.scope for check in checks}
+        totals = {name: scope.measured.figures for name, scope in self._scopes.items() if name in told}
+        return Judged(self._author, totals, checks)
+
+    def hear(self, judged: Judged) -> None:
+        """Another worker's news, or that of one before us."""
+        if judged.author == self._author:
+            return
+        for name, figures in judged.totals.items():
+            scope, known = self._scope(name), (name, judged.author)
+            before = self._others.get(known, (0.0,))
+            scope.tally.elsewhere(max(0.0, figures[0] - before[0]))
+            self._others[known] = tuple(figures)
+        for check in judged.checks:
+            scope = self._scope(check.scope)
+            if not check.key:
+                scope.tally.check(check.score, wrong=check.wrong, given=True, share=check.probability)
+                scope.bars.clear()
+            elif self._believed(scope, check.key):
+                self._found_wrong(scope, check.score)
+
+    def forget(self) -> None:
+        """What others told is told again, if it is still true."""
+        self._others.clear()
+
+    def _in_all(self, name: str) -> Measured:
+        """Of all workers, as far as they have told."""
+        total = Measured()
+        total.add(self._scopes[name].measured.figures)
+        for (scope, _), figures in self._others.items():
+            if scope == name:
+                total.add(figures)
+        return total
+
+    # -- told ------------------------------------------------------------------------------------------------------
+
+    def report(self) -> list[dict[str, Any]]:
+        """Of each scope, all workers together: look-ups, hits, checks, wrong hits with their interval; bars here."""
+        now = self._clock()
+        return [
+            {"scope": name, **_told(scope, self._in_all(name)), "rests": scope.rests_until > now}
+            for name, scope in self._scopes.items()
+        ]
+
+    def stats(self) -> Mapping[str, int | float | str]:
+        """Numbers that may be added up over workers: of hits, not shares."""
+        total = Measured()
+        for scope in self._scopes.values():
+            total.add(scope.measured.figures)
+        near = [scope.near for scope in self._scopes.values()]
+        low, high = total.interval()
+        wrong = (total.of_lookups or 0.0) * total.lookups
+        return {
+            "hits_checked": total.checked,
+            "hits_checked_wrong": total.wrong,
+            "hits_checked_undecided": total.undecided,
+            "false_hits_estimated": wrong,
+            "false_hits_at_least": low * total.lookups,
+            "false_hits_at_most": high * total.lookups,
+            "near_misses_right": sum(each["right"] for each in near),
+            "near_misses_wrong": sum(each["wrong"] for each in near),
+            "scopes_barred": sum(
+                any(bar > LEVELS[0] for bar in scope.bars.values()) for scope in self._scopes.values()
+            ),
+            "scopes_switched_off": self._switched,
+        }
+
+
+def _told(scope: Scope, measured: Measured) -> dict[str, Any]:
+    return {
+        **measured.as_object(),
+        "near": dict(scope.near),
+        "bars": {f"{error:g}": bar if math.isfinite(bar) else None for error, bar in scope.bars.items()},
+    }

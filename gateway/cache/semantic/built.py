@@ -1,0 +1,71 @@
+"""An encoder that `thriftgate embedder build` made: a folder of weights, tokenizer and facts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gateway.cache.semantic.embedder import Model, ModelEmbedder
+from gateway.errors import EmbedderUnavailable
+
+FACTS, WEIGHTS, TOKENIZER = "embedder.json", "model.onnx", "tokenizer.json"
+
+
+class Facts(BaseModel):
+    """What `embedder.json` says."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    source: str
+    """The model it was made of."""
+    sha256: str
+    dimensions: int = Field(gt=0)
+    max_tokens: int = Field(gt=0)
+    quantised: str
+    """Which way of quantising agreed with the original."""
+    agreement: float
+    """Least cosine between its vectors and the original's on the sample texts."""
+    knots: tuple[tuple[float, float], ...]
+    """Cosine of this encoder → of the packaged one, ascending: the verifier's figures are in the latter's terms."""
+
+    @property
+    def name(self) -> str:
+        """Part of every partition's key: vectors of two encoders never meet."""
+        return f"{Path(self.source).name}-int8@{self.sha256[:8]}"
+
+
+def is_built(folder: str) -> bool:
+    return (Path(folder) / FACTS).is_file()
+
+
+def read_facts(folder: Path) -> Facts:
+    """Raises EmbedderUnavailable for a folder that `embedder build` did not make."""
+    try:
+        return Facts.model_validate(orjson.loads((folder / FACTS).read_bytes()))
+    except (OSError, orjson.JSONDecodeError, ValidationError) as error:
+        raise EmbedderUnavailable(f"{folder / FACTS} cannot be read: {error}") from error
+
+
+class BuiltEmbedder(ModelEmbedder):
+    """`Embedder` on such a folder."""
+
+    def __init__(self, folder: str) -> None:
+        """Raises EmbedderUnavailable when the folder is not whole."""
+        facts = read_facts(Path(folder))
+        super().__init__(
+            partial(_load, Path(folder), facts),
+            name=facts.name,
+            dimensions=facts.dimensions,
+            max_tokens=facts.max_tokens,
+        )
+        self.knots: Sequence[tuple[float, float]] = facts.knots
+
+
+def _load(folder: Path, facts: Facts) -> Model:
+    from gateway.cache.semantic.onnx import OnnxModel
+
+    return OnnxModel(folder / WEIGHTS, facts.sha256, folder / TOKENIZER, facts.max_tokens)

@@ -1,0 +1,229 @@
+"""A model as the event loop sees it: loaded when somebody needs it, worked in a thread of its own, remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+from gateway.cache.semantic.packing import Vector
+from gateway.errors import EmbedderUnavailable
+from gateway.runtime.tasks import Tasks
+
+__all__ = ["Model", "ModelEmbedder", "OnnxEmbedder", "Vector"]
+
+log = logging.getLogger(__name__)
+
+DIMENSIONS = 384
+MAX_TOKENS = 256
+WEIGHTS_SHA256 = "8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+
+_CHARACTERS_PER_TOKEN = 24
+"""No text has more in practice: spares the tokenizer a megabyte."""
+
+
+Owned = tuple[str, str]
+"""Whose, and the text."""
+
+
+class Model(Protocol):
+    """Blocking; called from one thread."""
+
+    def embed_all(self, texts: Sequence[str]) -> list[Vector | None]:
+        """A unit vector for each of the `texts`, None for one that is longer than the model reads."""
+        ...
+
+
+class ModelEmbedder:
+    """`Embedder` on any model. Until `begin`, neither the model nor its libraries are in memory.
+
+    A text that comes alone is embedded at once. What comes while the model works is embedded together as soon as it
+    is free, so that nobody waits for company.
+    """
+
+    def __init__(
+        self,
+        load: Callable[[], Model],
+        *,
+        name: str,
+        dimensions: int,
+        max_tokens: int,
+        remembered: int = 4096,
+        waiting: int = 32,
+        together: int = 8,
+    ) -> None:
+        """`remembered`: vectors kept; `waiting`: texts that may queue before `embed` refuses; `together`: most texts
+        of a batch, whose first has to wait for its last."""
+        self.name, self.dimensions, self.max_tokens = name, dimensions, max_tokens
+        self._remembered: OrderedDict[Owned, Vector | None] = OrderedDict()
+        self._limit, self._waiting_limit, self._together = remembered, waiting, together
+        self._load_model = load
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
+        self._tasks = Tasks()
+        self._model: Model | None = None
+        self._begun = self._failed = self._working = False
+        self._waiting: OrderedDict[Owned, asyncio.Future[Vector | None]] = OrderedDict()
+        """Texts that nobody works on yet."""
+        self._under_way: dict[Owned, asyncio.Future[Vector | None]] = {}
+        self._embedded = self._recalled = self._batches = 0
+        self.cpu_s = 0.0
+        """Processor time that embedding took."""
+
+    @property
+    def ready(self) -> bool:
+        return self._model is not None
+
+    @property
+    def failed(self) -> bool:
+        return self._failed
+
+    async def open(self) -> None:
+        """Nothing to do: a gateway whose policies need no vectors never loads the model."""
+
+    def begin(self) -> None:
+        """Load in the background; called again it changes nothing."""
+        if not self._begun:
+            self._begun = True
+            self._tasks.spawn(self._load(), "embedder-load")
+
+    async def _load(self) -> None:
+        try:
+            self._model = await asyncio.get_running_loop().run_in_executor(self._thread, self._loaded)
+        except Exception:
+            # Whatever is wrong with a model or its libraries, the gateway serves on without the semantic cache.
+            self._failed = True
+            log.exception("the embedder %s could not be loaded; the semantic cache is off", self.name)
+
+    def _loaded(self) -> Model:
+        # The package first, and whole: a model's library asks for NumPy's innermost module, and where another thread is
+        # just importing NumPy, each has what the other waits for; both then get half of it, for the process's life.
+        import numpy  # noqa: F401
+
+        return self._load_model()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        for future in (*self._waiting.values(), *self._under_way.values()):
+            future.cancel()
+        self._waiting.clear()
+        self._model = None
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def wait_ready(self, timeout_s: float) -> None:
+        """Begin, and wait. Raises EmbedderUnavailable when it failed, TimeoutError when it takes longer."""
+        self.begin()
+        async with asyncio.timeout(timeout_s):
+            while not self.ready:
+                if self.failed:
+                    raise EmbedderUnavailable("the embedder could not be loaded")
+                await asyncio.sleep(0.02)
+
+    async def embed(self, text: str, owner: str = "") -> Vector | None:
+        """The unit vector, or None when `text` is too long. Raises EmbedderUnavailable when not ready or too busy, and
+        what the model raises.
+
+        What was embedded for one `owner` is embedded again for another: else the time that it takes would tell a
+        tenant what others ask.
+        """
+        owned = owner, text
+        if owned in self._remembered:
+            self._recalled += 1
+            self._remembered.move_to_end(owned)
+            return self._remembered[owned]
+        if self._model is None:
+            raise EmbedderUnavailable("the embedder is not ready")
+        if len(text) > self.max_tokens * _CHARACTERS_PER_TOKEN:
+            return None
+        future = self._waiting.get(owned) or self._under_way.get(owned)
+        if future is None:
+            if len(self._waiting) >= self._waiting_limit:
+                raise EmbedderUnavailable("too many texts are waiting for the embedder")
+            future = self._waiting[owned] = asyncio.get_running_loop().create_future()
+            if not self._working:
+                self._working = True
+                self._tasks.spawn(self._work(self._model), "embedder")
+        return await asyncio.shield(future)
+
+    async def _work(self, model: Model) -> None:
+        """Embed until nothing waits."""
+        try:
+            while self._waiting:
+                batch = self._under_way = self._next()
+                self._batches += 1
+                try:
+                    vectors = await asyncio.get_running_loop().run_in_executor(
+                        self._thread, self._embed, model, [text for _, text in batch]
+                    )
+                except Exception as error:  # the model's own: whoever asked hears of it
+                    self._fail(batch, error)
+                    vectors = []
+                for (owned, future), vector in zip(batch.items(), vectors, strict=False):
+                    self._remember(owned, vector)
+                    if not future.done():
+                        future.set_result(vector)
+                self._under_way = {}
+        finally:
+            self._working = False
+
+    def _next(self) -> dict[Owned, asyncio.Future[Vector | None]]:
+        """The oldest, and of those behind it the ones most like it in length: the others would make it wait longer."""
+        _, first = next(iter(self._waiting))
+        alike = sorted(self._waiting, key=lambda owned: abs(len(owned[1]) - len(first)))[: self._together]
+        return {owned: self._waiting.pop(owned) for owned in alike}
+
+    def _embed(self, model: Model, texts: Sequence[str]) -> list[Vector | None]:
+        began = time.thread_time()
+        try:
+            return model.embed_all(texts)
+        finally:
+            self.cpu_s += time.thread_time() - began
+
+    @staticmethod
+    def _fail(batch: dict[Owned, asyncio.Future[Vector | None]], error: Exception) -> None:
+        for future in batch.values():
+            if not future.done():
+                future.set_exception(error)
+                future.exception()  # it is no news that who asked has gone
+
+    def _remember(self, owned: Owned, vector: Vector | None) -> None:
+        self._embedded += 1
+        self._remembered[owned] = vector
+        if len(self._remembered) > self._limit:
+            self._remembered.popitem(last=False)
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {
+            "embedder_ready": int(self.ready),
+            "embedder_failed": int(self.failed),
+            "embedder_embedded": self._embedded,
+            "embedder_recalled": self._recalled,
+            "embedder_batches": self._batches,
+            "embedder_waiting": len(self._waiting) + len(self._under_way),
+            "embedder_cpu_seconds": self.cpu_s,
+        }
+
+
+def _minilm() -> Model:
+    from gateway.cache.semantic.minilm import MiniLM  # 200 MiB with its libraries
+
+    return MiniLM()
+
+
+class OnnxEmbedder(ModelEmbedder):
+    """The default: all-MiniLM-L6-v2, int8, packaged."""
+
+    NAME = f"all-MiniLM-L6-v2-int8@{WEIGHTS_SHA256[:8]}"
+
+    def __init__(self, *, remembered: int = 4096, waiting: int = 32) -> None:
+        super().__init__(
+            _minilm,
+            name=self.NAME,
+            dimensions=DIMENSIONS,
+            max_tokens=MAX_TOKENS,
+            remembered=remembered,
+            waiting=waiting,
+        )

@@ -1,0 +1,206 @@
+"""Questions by meaning: one vector index per partition, and the verifier's word on every candidate."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from gateway.cache.entry import Entry, Found
+from gateway.cache.keys import Question
+from gateway.cache.semantic.packing import BYTES_PER_DIMENSION, Vector
+from gateway.cache.semantic.vector_index import Draft, VectorIndex
+from gateway.cache.verifier.verify import Verifier
+
+CANDIDATES = 4
+LEAST_COSINE = 0.6
+
+ENTRY_BYTES = 2000
+"""What an entry takes beside vector and text, as measured: digest, place, numbers, and where they are kept."""
+_COMPARED = 16
+"""Of so many that were least lately asked for, the one goes that saves least for the room it takes."""
+_PIECE_S = 0.02
+"""Notes are applied for so long at a time, so that look-ups wait for no more."""
+
+
+class Sought(NamedTuple):
+    """What a look-up found: a hit, or else the candidate that came nearest to being one."""
+
+    found: Found | None = None
+    near: Found | None = None
+    accepted: bool = False
+    """Would the verifier alone have let `near` through?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Lists to be drawn up for a partition that has outgrown its index."""
+
+    partition: bytes
+    index: VectorIndex
+    draft: Draft
+
+
+@dataclass(slots=True)
+class _Partition:
+    index: VectorIndex
+    entries: dict[int, Entry] = field(default_factory=dict)
+    text_bytes: int = 0
+
+    @property
+    def memory(self) -> int:
+        return self.index.memory + self.text_bytes + len(self.entries) * ENTRY_BYTES
+
+
+class Meanings:
+    """`add` and `remove` may be called from anywhere and only take note; all else belongs to one thread."""
+
+    def __init__(
+        self,
+        verifier: Verifier,
+        dimensions: int,
+        *,
+        max_bytes: int = 256 * 2**20,
+        knots: Sequence[tuple[float, float]] = (),
+    ) -> None:
+        """`knots`: cosine of another embedder → of the packaged one, in whose terms the verifier judges.
+
+        Above `max_bytes` of vectors and texts questions go: of those least lately asked for again, the ones that save
+        least for their room. They stay known to the letter.
+        """
+        self._verifier = verifier
+        self._dimensions = dimensions
+        self._max_bytes = max_bytes
+        self._own, self._packaged = [own for own, _ in knots], [packaged for _, packaged in knots]
+        self._partitions: dict[bytes, _Partition] = {}
+        self._places: OrderedDict[bytes, tuple[bytes, int]] = OrderedDict()
+        """Digest → partition and number; those least lately asked for first."""
+        self._last = 0
+        self._waiting: deque[tuple[bool, Entry]] = deque()
+        self._drafted: Build | None = None
+        self.bytes = 0
+        self.evicted = 0
+        self.trained = 0
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def partitions(self) -> int:
+        return len(self._partitions)
+
+    @property
+    def waiting(self) -> int:
+        """Notes that are not applied yet."""
+        return len(self._waiting)
+
+    def add(self, entry: Entry) -> None:
+        self._waiting.append((True, entry))
+
+    def remove(self, entry: Entry) -> None:
+        self._waiting.append((False, entry))
+
+    def apply(self, within_s: float = float("inf")) -> None:
+        """Do what was noted, and make room; what is left after `within_s` stays noted."""
+        until = time.monotonic() + within_s
+        while self._waiting and time.monotonic() < until:
+            adding, entry = self._waiting.popleft()
+            self._take_out(entry.digest)
+            if adding:
+                self._put_in(entry)
+                while self.bytes > self._max_bytes and len(self._places) > 1:
+                    self._evict()
+
+    def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Sought:
+        """The nearest earlier question whose answer serves this one too, and what came nearest to serving. Blocking: a
+        few milliseconds at most. `bar`: how sure the verifier has to be, beyond its own bar."""
+        self.apply(_PIECE_S)
+        partition = self._partitions.get(question.partition)
+        if partition is None or self._verifier.timely(question.text):
+            return Sought()
+        near, accepted = None, False
+        for entry, cosine in self._candidates(partition, vector):
+            if entry.expires_at <= now or entry.question is None:
+                continue
+            verdict = self._verifier.verify(entry.question.text, question.text, cosine, max_error=max_error)
+            found = Found(entry.digest, verdict.score, cosine)
+            if verdict.accepted and verdict.score >= bar:
+                self._places.move_to_end(entry.digest)
+                return Sought(found)
+            if (verdict.accepted, verdict.score) > (accepted, near.score if near else 0.0):
+                near, accepted = found, verdict.accepted
+        return Sought(None, near, accepted)
+
+    def _candidates(self, partition: _Partition, vector: Vector) -> Iterator[tuple[Entry, float]]:
+        for number, found in partition.index.search(vector, CANDIDATES):
+            cosine = float(np.interp(found, self._own, self._packaged)) if self._own else found
+            if cosine < LEAST_COSINE:
+                return
+            yield partition.entries[number], cosine
+
+    def _put_in(self, entry: Entry) -> None:
+        question, vector = entry.question, entry.vector
+        if question is None or vector is None or len(vector) != self._dimensions * BYTES_PER_DIMENSION:
+            return
+        partition = self._partitions.get(question.partition)
+        if partition is None:
+            partition = self._partitions[question.partition] = _Partition(VectorIndex(self._dimensions))
+        self._last += 1
+        before = partition.memory
+        partition.index.add(self._last, vector)
+        partition.entries[self._last] = entry
+        partition.text_bytes += len(question.text)
+        self._places[entry.digest] = question.partition, self._last
+        self.bytes += partition.memory - before
+
+    def _take_out(self, digest: bytes) -> None:
+        name, number = self._places.pop(digest, (b"", 0))
+        partition = self._partitions.get(name)
+        if partition is None:
+            return
+        before = partition.memory
+        partition.index.remove(number)
+        question = partition.entries.pop(number).question
+        partition.text_bytes -= len(question.text) if question else 0
+        self.bytes += partition.memory - before
+        if not partition.entries:
+            del self._partitions[name]
+
+    def _evict(self) -> None:
+        """The newest never goes beside others."""
+        oldest = islice(self._places.items(), min(_COMPARED, len(self._places) - 1))
+        self._take_out(min(oldest, key=lambda item: self._worth(*item[1]))[0])
+        self.evicted += 1
+
+    def _worth(self, partition: bytes, number: int) -> float:
+        entry = self._partitions[partition].entries[number]
+        return entry.worth_pico / (ENTRY_BYTES + len(entry.question.text if entry.question else ""))
+
+    # -- lists, trained in another thread ------------------------------------------------------------------------------
+
+    def outgrown(self) -> Build | None:
+        """The largest partition that wants lists trained; None while one is being trained."""
+        if self._drafted is not None:
+            return None
+        wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]
+        if not wanting:
+            return None
+        name = max(wanting, key=lambda each: len(self._partitions[each].index))
+        index = self._partitions[name].index
+        self._drafted = Build(name, index, index.draft())
+        return self._drafted
+
+    def adopt(self, build: Build) -> None:
+        """Its lists are drawn up, or could not be; a partition that is gone since does not need them."""
+        self._drafted = None
+        partition = self._partitions.get(build.partition)
+        if partition is not None and partition.index is build.index:
+            before = partition.memory
+            partition.index.adopt(build.draft)
+            self.bytes += partition.memory - before
+            self.trained += 1

@@ -1,0 +1,39 @@
+"""Answers that are stored while the embedder still loads: without this they would never be found by meaning."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable
+
+from gateway.cache.entry import Entry
+from gateway.cache.keys import Question
+from gateway.cache.result import Ticket
+from gateway.cache.semantic.service import Semantic
+from gateway.runtime.tasks import Tasks
+
+_KEPT = 256
+"""The newest so many wait for the embedder; what is older stays known to the letter only."""
+
+
+class Early:
+    def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
+        """`mean` makes one answer findable by meaning; it is called for one at a time, in the order of storing."""
+        self._semantic, self._mean = semantic, mean
+        self._waiting: deque[tuple[Ticket, Entry, Question]] = deque(maxlen=_KEPT)
+        self._tasks = Tasks()
+
+    def add(self, ticket: Ticket, entry: Entry, question: Question) -> None:
+        if not self._waiting:
+            self._tasks.spawn(self._work(), "cache-early")
+        self._waiting.append((ticket, entry, question))
+
+    async def _work(self) -> None:
+        try:
+            if await self._semantic.loaded():
+                while self._waiting:
+                    await self._mean(*self._waiting.popleft())
+        finally:
+            self._waiting.clear()
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()

@@ -1,0 +1,257 @@
+"""The semantic level as the event loop sees it: loaded when somebody needs it, worked in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from gateway.cache.entry import Entry, Found
+from gateway.cache.keys import Question
+from gateway.cache.semantic.packing import Vector
+from gateway.domain.protocols import Embedder
+from gateway.runtime.tasks import Tasks
+
+if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
+    from gateway.cache.semantic.partitions import Meanings, Sought
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+DEADLINE_S = 0.25
+"""Longest that a look-up waits for a vector and a search; later it is a miss."""
+_TOLERATED = 3
+"""Look-ups in a row that may be late or fail; then slow counts as down."""
+_REST_S = 5.0
+"""So long nobody waits for an embedder that is down; then it is tried again."""
+_LOADING_S = 0.1
+"""So often somebody who waits for the embedder looks whether it has loaded."""
+_PIECE_S = 0.02
+"""Notes are applied for so long at a time, so that look-ups come in between."""
+_SWITCH_S = 0.0005
+"""A thread that computes in Python lets the event loop have its turn after so long; Python's own 5 ms are too long."""
+
+
+class Look(NamedTuple):
+    """What there was of a question."""
+
+    vector: Vector | None = None
+    found: Found | None = None
+    near: Found | None = None
+    """Without a hit: the candidate that came nearest to being one …"""
+    accepted: bool = False
+    """… and whether the verifier alone would have let it through."""
+    cpu_s: float = 0.0
+
+
+class Semantic:
+    """Off while the embedder or the verifier is not there; then every question is simply new.
+
+    Neither is in memory before `begin`: 220 MiB that a gateway whose teams do without need not have.
+    """
+
+    def __init__(
+        self, embedder: Embedder | None, *, max_bytes: int, kept: Callable[[], Iterable[Entry]] = tuple
+    ) -> None:
+        """`kept`: the entries that are known when it has loaded."""
+        self._embedder = embedder
+        self._max_bytes, self._kept = max_bytes, kept
+        self._meanings: Meanings | None = None
+        self._begun = False
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="meanings")
+        self._builder = ThreadPoolExecutor(1, thread_name_prefix="index-build")
+        self._tasks = Tasks()
+        self._failed = False
+        self._in_a_row = 0
+        self._troubled_at = float("-inf")
+        self._counts = {"asked": 0, "found": 0, "late": 0, "refused": 0}
+
+    def begin(self) -> None:
+        """Load in the background; called again it changes nothing."""
+        if self._embedder is not None and not self._begun:
+            self._begun = True
+            self._embedder.begin()
+            self._tasks.spawn(self._load(self._embedder), "verifier-load")
+
+    async def _load(self, embedder: Embedder) -> None:
+        try:
+            knots = getattr(embedder, "knots", ())
+            meanings = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
+        except (OSError, ValueError, KeyError) as error:
+            self._failed = True
+            log.error("the verifier could not be loaded (%r); the semantic cache is off", error)
+            return
+        for entry in self._kept():
+            if entry.vector is not None:
+                meanings.add(entry)
+        self._meanings = meanings
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        for executor in (self._thread, self._builder):
+            executor.shutdown(wait=False, cancel_futures=True)
+
+    @property
+    def name(self) -> str:
+        """Which embedder made the vectors: others are of no use."""
+        return self._embedder.name if self._embedder else ""
+
+    @property
+    def ready(self) -> bool:
+        return self._meanings is not None and self._embedder is not None and self._embedder.ready
+
+    async def loaded(self) -> bool:
+        """Begin, and wait until there are vectors to be had; False where there will be none."""
+        self.begin()
+        while not self.ready:
+            if self._embedder is None or self._failed or self._embedder.failed:
+                return False
+            await asyncio.sleep(_LOADING_S)
+        return True
+
+    @property
+    def failed(self) -> bool:
+        """Questions that were asked before in other words are not recognised, for now or for good."""
+        down = self._failed or self._in_a_row >= _TOLERATED
+        return down or (self._embedder is not None and self._embedder.failed)
+
+    @property
+    def _resting(self) -> bool:
+        return self._in_a_row >= _TOLERATED and time.monotonic() < self._troubled_at + _REST_S
+
+    def _trouble(self, what: str) -> None:
+        self._in_a_row += 1
+        if self._in_a_row == _TOLERATED:
+            log.warning("the embedder is down (%s): the semantic cache rests", what)
+        self._troubled_at = time.monotonic()
+
+    def _well(self) -> None:
+        if self._in_a_row >= _TOLERATED:
+            log.info("the embedder works again")
+        self._in_a_row = 0
+
+    def add(self, entry: Entry) -> None:
+        if entry.vector is not None:
+            self._note(entry, adding=True)
+
+    def remove(self, entry: Entry) -> None:
+        if entry.vector is not None:
+            self._note(entry, adding=False)
+
+    def _note(self, entry: Entry, *, adding: bool) -> None:
+        if self._meanings is not None:
+            (self._meanings.add if adding else self._meanings.remove)(entry)
+
+    async def vector(self, question: Question, owner: str, *, urgent: bool = True) -> Vector | None:
+        """None when there is none to be had, for whatever reason. `owner`: see `Embedder.embed`. `urgent`: somebody
+        waits for it; else that the embedder has much to do is no trouble."""
+        if self._embedder is None or not self._embedder.ready or self._resting:
+            return None
+        try:
+            vector: Vector | None = await self._embedder.embed(question.text, owner)
+        except Exception as error:  # whatever a model or its libraries raise: savings fail open
+            self._counts["refused"] += 1
+            if urgent:
+                self._trouble(repr(error))
+            return None
+        return vector
+
+    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> Look:
+        """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least.
+        `owner`: who shares answers."""
+        if not self.ready or self._meanings is None:
+            self.begin()
+            return Look()
+        if self._resting:
+            return Look()
+        self._counts["asked"] += 1
+        vector, embedded_s = None, self._embedded_s
+        try:
+            async with asyncio.timeout(DEADLINE_S):
+                vector = await self.vector(question, owner)
+                if vector is None:
+                    return Look()
+                sought, search_s = await self._in_thread(
+                    _seek, self._meanings, question, vector, max_error, bar, time.time()
+                )
+        except TimeoutError:
+            self._counts["late"] += 1
+            self._trouble(f"no vector within {DEADLINE_S:g} s")
+            return Look(vector)
+        self._well()
+        self._counts["found"] += sought.found is not None
+        return Look(vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s)
+
+    @property
+    def _embedded_s(self) -> float:
+        """Processor time of the embedder; what others took of it meanwhile is theirs too, and evens out."""
+        cpu_s: float = getattr(self._embedder, "cpu_s", 0.0)
+        return cpu_s
+
+    async def embed(self, text: str) -> Vector | None:
+        """Of any text, for whoever is in no hurry. Raises EmbedderUnavailable and what the model raises."""
+        if self._embedder is None or not self.ready:
+            return None
+        vector: Vector | None = await self._embedder.embed(text)
+        return vector
+
+    async def tidy(self) -> None:
+        """Apply what was noted, so that the notes do not pile up while nobody asks; train what wants it."""
+        await self.apply()
+        await self.train()
+
+    async def apply(self) -> None:
+        while self._meanings is not None and self._meanings.waiting:
+            await self._in_thread(self._meanings.apply, _PIECE_S)
+
+    async def train(self) -> None:
+        """Lists for the partition that has most outgrown its index, in a thread that no look-up waits for."""
+        meanings = self._meanings
+        build = await self._in_thread(meanings.outgrown) if meanings is not None else None
+        if meanings is None or build is None:
+            return
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._builder, build.draft.build)
+        finally:
+            await self._in_thread(meanings.adopt, build)
+
+    async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
+
+    def stats(self) -> dict[str, int | float | str]:
+        meanings = self._meanings
+        return {
+            "semantic_ready": int(self.ready),
+            "semantic_questions": len(meanings) if meanings else 0,
+            "semantic_partitions": meanings.partitions if meanings else 0,
+            "semantic_bytes": meanings.bytes if meanings else 0,
+            "semantic_evicted": meanings.evicted if meanings else 0,
+            "semantic_trained": meanings.trained if meanings else 0,
+            **{f"semantic_{name}": count for name, count in self._counts.items()},
+        }
+
+
+def _seek(
+    meanings: Meanings, question: Question, vector: Vector, max_error: float, bar: float, now: float
+) -> tuple[Sought, float]:
+    """And the processor time that it took, in seconds."""
+    began = time.thread_time()
+    sought = meanings.seek(question, vector, max_error=max_error, now=now, bar=bar)
+    return sought, time.thread_time() - began
+
+
+def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> Meanings:
+    """With the packaged words and weights; reads files. Brings faiss too: its library takes longer to load than a
+    look-up may."""
+    from gateway.cache.semantic.partitions import Meanings
+    from gateway.cache.semantic.vector_index import single_threaded
+    from gateway.cache.verifier.verify import Verifier
+
+    single_threaded()
+    sys.setswitchinterval(_SWITCH_S)
+    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)

@@ -1,0 +1,1 @@
+"""Stored answers: the exact index, their bodies, writing, snapshots, invalidation."""

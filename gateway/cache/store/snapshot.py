@@ -1,0 +1,178 @@
+"""What a worker knows of stored answers, in a file of its host: after a restart only the log's tail is read."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from gateway.cache.entry import Batch, Entry, Flush, decode, encode
+from gateway.cache.store.disk_erasure import Scrub
+from gateway.state.connection import State
+from gateway.state.log import SLICE_S, IndexLog, Position
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+_NEWS = 200
+"""Entries of the log after which a snapshot is written anew; each may tell of many answers."""
+_SUM_BYTES = 32
+_ORDER: Literal["little"] = "little"
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Entries as they were known when the log had been read up to `position`, or a little further."""
+
+    position: Position
+    batches: list[Batch]
+
+
+def write(path: Path, position: Position, entries: Iterable[Entry]) -> None:
+    """In place of what was there, whole or not at all. Blocking. Raises OSError.
+
+    It holds questions' texts, as the state server does: readable by its owner only.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)  # mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(bytes(_SUM_BYTES))
+            checksum = blake2b(digest_size=_SUM_BYTES)
+            for frame in _frames(position, entries):
+                checksum.update(frame)
+                file.write(frame)
+                time.sleep(0)  # the loop's turn
+            file.seek(0)
+            file.write(checksum.digest())
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            Path(name).unlink()
+        raise
+
+
+def _frames(position: Position, entries: Iterable[Entry]) -> Iterator[bytes]:
+    yield _frame(orjson.dumps({"version": VERSION, **position._asdict()}))
+    by_place = sorted(entries, key=lambda entry: entry.place)
+    for place, together in groupby(by_place, key=lambda entry: entry.place):
+        fields = encode(Batch("", place, position.epoch, list(together)))
+        yield _frame(fields["meta"]) + _frame(fields.get("vectors", b""))
+
+
+def _frame(content: bytes) -> bytes:
+    return len(content).to_bytes(4, _ORDER) + content
+
+
+def read(path: Path) -> Snapshot | None:
+    """None where there is none, or none that can be used. Blocking."""
+    try:
+        content = memoryview(path.read_bytes())
+        if blake2b(content[_SUM_BYTES:], digest_size=_SUM_BYTES).digest() != bytes(content[:_SUM_BYTES]):
+            raise ValueError("its checksum is wrong")
+        frames = _unframed(content[_SUM_BYTES:])
+        head: dict[str, Any] = orjson.loads(next(frames))
+        if head.pop("version") != VERSION:
+            return None
+        head["weights"] = [(entry, weight) for entry, weight in head["weights"]]
+        batches = []
+        for meta in frames:
+            batch = decode({b"op": b"put", b"meta": bytes(meta), b"vectors": bytes(next(frames))})
+            assert isinstance(batch, Batch)
+            batches.append(batch)
+            time.sleep(0)
+        return Snapshot(Position(**head), batches)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, LookupError, StopIteration) as error:
+        log.warning("%s cannot be used (%s): the whole index log is read", path, error)
+        return None
+
+
+def _unframed(content: memoryview) -> Iterator[memoryview]:
+    start = 0
+    while start < len(content):
+        size = int.from_bytes(content[start : start + 4], _ORDER)
+        yield content[start + 4 : start + 4 + size]
+        start += 4 + size
+
+
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Where a worker finds its host's snapshot, and whether it is the one that writes it."""
+
+    path: Path
+    writes: bool
+
+
+class Snapshots:
+    """`known` are the entries of now; `log` is followed by its owner."""
+
+    def __init__(self, keep: Keep | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State) -> None:
+        self._keep, self._log, self._known = keep, log, known
+        self._scrub = Scrub(state, log) if keep is not None and keep.writes else None
+        self._stale = False
+        """The file may hold what was flushed."""
+        self._earlier: Position | None = None
+        """Of the last look: what was on its way then is in the log behind it, with the flushes that cover it."""
+        self._written_at = 0
+        self._counts = {"restored": 0, "snapshots": 0}
+
+    async def restore(self, put: Callable[[Entry], None]) -> None:
+        """`put` what the snapshot has, and have the log followed from there."""
+        if self._keep is None:
+            return
+        snapshot = await asyncio.to_thread(read, self._keep.path)
+        if snapshot is None:
+            return
+        began = time.perf_counter()
+        for batch in snapshot.batches:
+            for entry in batch.entries:
+                put(entry)
+            self._counts["restored"] += len(batch.entries)
+            if time.perf_counter() - began > SLICE_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
+        self._log.resume(snapshot.position)
+
+    def flushed(self, flush: Flush) -> None:
+        """What it covers is to go from the disk with the next `tidy`."""
+        if self._scrub is not None:
+            self._scrub.note(flush)
+            self._stale = True
+
+    async def tidy(self) -> None:
+        """Write anew when the log has told much since, or what is written was flushed; called now and then."""
+        if self._scrub is not None:
+            await self._scrub.tidy()
+        earlier, self._earlier = self._earlier, self._log.position if self._log.current else None
+        if self._keep is None or not self._keep.writes or earlier is None or self._earlier is None:
+            return
+        told = int(self._log.stats()["handled"])
+        if earlier.epoch != self._earlier.epoch or (told - self._written_at < _NEWS and not self._stale):
+            return
+        stale, self._stale = self._stale, False
+        try:
+            await asyncio.to_thread(write, self._keep.path, earlier, list(self._known()))  # copied here, on the loop
+        except OSError as error:
+            log.warning("the snapshot of the cache's index could not be written: %s", error)
+            self._stale = self._stale or stale
+            return
+        self._written_at = told
+        self._counts["snapshots"] += 1
+
+    def stats(self) -> dict[str, int | float | str]:
+        return {**self._counts, **(self._scrub.stats() if self._scrub else {})}

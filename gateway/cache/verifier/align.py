@@ -1,0 +1,75 @@
+"""Two token sequences side by side: what both have in order, and the gaps between."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.cache.verifier.text import Reading, Token
+
+_LONGEST_MIDDLE = 60
+"""Tokens; texts that differ over a longer stretch are not the same question."""
+
+
+@dataclass(slots=True)
+class Gap:
+    """Tokens of either side that stand where the other side has something else."""
+
+    stored: list[Token]
+    asked: list[Token]
+    first: bool
+    last: bool
+    """It is the beginning, the end: where politeness lives."""
+
+
+def align(stored: Reading, asked: Reading) -> tuple[list[Gap], list[tuple[int, int]]] | None:
+    """Gaps and matched pairs of positions, by longest common subsequence; None when they differ too widely."""
+    a, b = stored.forms, asked.forms
+    start = 0
+    while start < len(a) and start < len(b) and a[start] == b[start]:
+        start += 1
+    end = 0
+    while end < len(a) - start and end < len(b) - start and a[-1 - end] == b[-1 - end]:
+        end += 1
+    middle_a, middle_b = a[start : len(a) - end], b[start : len(b) - end]
+    if max(len(middle_a), len(middle_b)) > _LONGEST_MIDDLE:
+        return None
+    pairs = [(place, place) for place in range(start)]
+    pairs += [(start + i, start + j) for i, j in _subsequence(middle_a, middle_b)]
+    pairs += [(len(a) - end + place, len(b) - end + place) for place in range(end)]
+    return _gaps(stored, asked, pairs), pairs
+
+
+def _subsequence(a: tuple[str, ...], b: tuple[str, ...]) -> list[tuple[int, int]]:
+    if not a or not b:
+        return []
+    width = len(b)
+    lengths = [[0] * (width + 1)]
+    for left in a:
+        above = lengths[-1]
+        row = [0] * (width + 1)
+        for j, right in enumerate(b):
+            row[j + 1] = above[j] + 1 if left == right else row[j] if row[j] > above[j + 1] else above[j + 1]
+        lengths.append(row)
+    pairs = []
+    i, j = len(a), width
+    while i and j:
+        if a[i - 1] == b[j - 1]:
+            i, j = i - 1, j - 1
+            pairs.append((i, j))
+        elif lengths[i - 1][j] >= lengths[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    return pairs[::-1]
+
+
+def _gaps(stored: Reading, asked: Reading, pairs: list[tuple[int, int]]) -> list[Gap]:
+    gaps = []
+    i = j = 0
+    for next_i, next_j in [*pairs, (len(stored.tokens), len(asked.tokens))]:
+        if next_i > i or next_j > j:
+            last = next_i == len(stored.tokens) and next_j == len(asked.tokens)
+            gap = Gap(list(stored.tokens[i:next_i]), list(asked.tokens[j:next_j]), i == 0 and j == 0, last)
+            gaps.append(gap)
+        i, j = next_i + 1, next_j + 1
+    return gaps

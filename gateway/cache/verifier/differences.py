@@ -1,0 +1,258 @@
+"""How two readings differ: harmless gaps, and the signs that the answer differs too."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from gateway.cache.verifier.align import Gap, align
+from gateway.cache.verifier.lexicon import Lexicon, Words
+from gateway.cache.verifier.text import Reading, Token
+from gateway.cache.verifier.typos import same_word
+
+_SHORT_REPLY = 2
+"""Words; a negation among so few is no `if you don't mind`."""
+_ENDING = re.compile(r"[aeos]{1,2}$")
+_HOW = frozenset({"how", "what"})
+"""`How do I …` and `What is the way to …` ask for one thing."""
+
+SIGNS = (
+    *("numbers", "number", "symbols", "symbol", "names", "name", "quoted"),
+    *("negation", "question", "tense", "order", "sentence"),
+)
+"""Why the answer may differ. Plural: each side has its own; singular: one side has one more."""
+_FATAL = frozenset({"numbers", "symbols", "quoted", "names"})
+"""However much else is put in other words: Lisbon is not Porto."""
+_PHRASED = frozenset({"question", "tense", "sentence"})
+"""They come with other words for the same, too."""
+
+
+@dataclass(slots=True)
+class Comparison:
+    conflict: str = ""
+    """Why the answer must differ; empty when nothing says so."""
+    same: bool = False
+    """Every difference is harmless."""
+    gaps: list[Gap] = field(default_factory=list)
+    matched: int = 0
+    """Content words that both have, in order."""
+    spots: tuple[tuple[int, int], ...] = ()
+    """Content words of either side in each gap that has any, those apart that only moved."""
+    moved: frozenset[str] = frozenset()
+    """Roots of words that stand in gaps of both sides."""
+    signs: frozenset[str] = frozenset()
+    """Of `SIGNS`, those that are seen."""
+
+    @property
+    def alone(self) -> bool:
+        """All else being equal, the texts differ in one place: an edit, not another way to put it."""
+        return len(self.gaps) == 1
+
+    @property
+    def minimal(self) -> bool:
+        """One word stands for one other: almost always another question."""
+        if not self.alone or len(self.spots) != 1 or max(self.spots[0]) > 1:
+            return False
+        return bool(self.gaps[0].stored and self.gaps[0].asked)
+
+
+class Comparer:
+    """Rules on two readings of one language. Pure."""
+
+    def __init__(self, words: Words) -> None:
+        self._words = words
+
+    def lexicon(self, stored: Reading, asked: Reading) -> Lexicon:
+        return self._words.lexicons[stored.language or asked.language or "en"]
+
+    def compare(self, stored: Reading, asked: Reading) -> Comparison:
+        if stored.beyond != asked.beyond:
+            return Comparison("characters")
+        if stored.payload != asked.payload:
+            return Comparison("payload")
+        if stored.language and asked.language and stored.language != asked.language:
+            return Comparison("language")
+        if stored.forms != asked.forms and sorted(stored.forms) == sorted(asked.forms):
+            return Comparison("order")
+        lexicon = self.lexicon(stored, asked)
+        aligned = align(stored, asked)
+        if aligned is None:
+            return Comparison("length")
+        gaps, pairs = aligned
+        result = Comparison(gaps=gaps)
+        if any(_accents_differ(stored.tokens[i], asked.tokens[j]) for i, j in pairs):
+            result.conflict = "accent"
+            return result
+        settled = self._settle(gaps, stored, asked, lexicon)
+        gaps[:] = [gap for gap in gaps if gap.stored or gap.asked]
+        result.matched = sum(self.is_content(stored.tokens[i], lexicon) for i, _ in pairs)
+        if stored.forms != asked.forms and not gaps and not (result.matched or settled):
+            result.conflict = "courtesy"  # nothing is left to ask, as in a greeting and a farewell
+            return result
+        if gaps:
+            stored_roots = {_root(token.form) for gap in gaps for token in gap.stored}
+            result.moved = frozenset(stored_roots & {_root(token.form) for gap in gaps for token in gap.asked})
+            result.signs = self._signs(result, stored, asked, lexicon)
+            result.spots = self._spots(result, lexicon)
+        known = bool(stored.language or asked.language)
+        result.same = not result.signs and (not gaps or (known and all(_harmless(gap, lexicon) for gap in gaps)))
+        if not result.same:
+            result.conflict = self._conflict(result)
+        return result
+
+    @staticmethod
+    def _conflict(found: Comparison) -> str:
+        """A sign outweighs any similarity where little else was put in other words."""
+        if found.alone or not found.spots:
+            fatal = found.signs
+        elif len(found.spots) == 1:
+            fatal = found.signs - _PHRASED
+        else:
+            fatal = found.signs & _FATAL
+        return min(fatal, key=SIGNS.index, default="")
+
+    def _spots(self, found: Comparison, lexicon: Lexicon) -> tuple[tuple[int, int], ...]:
+        def count(tokens: list[Token]) -> int:
+            return sum(_root(token.form) not in found.moved and self.is_content(token, lexicon) for token in tokens)
+
+        counts = [(count(gap.stored), count(gap.asked)) for gap in found.gaps]
+        return tuple(count for count in counts if any(count))
+
+    def is_content(self, token: Token, lexicon: Lexicon) -> bool:
+        return token.kind != "word" or not (
+            token.form in lexicon.function or token.form in lexicon.modals or token.form in lexicon.questions
+        )
+
+    # -- what is harmless ------------------------------------------------------------------------------------------
+
+    def _settle(self, gaps: list[Gap], stored: Reading, asked: Reading, lexicon: Lexicon) -> int:
+        """Take out of the gaps what is the same in another spelling, and politeness; how many words were one."""
+        language = stored.language or asked.language
+        settled = sum(self._settle_spelling(gap, language, lexicon) for gap in gaps)
+        if language in ("es", "pt"):
+            _settle_register(gaps, stored, asked)
+        for gap in gaps:
+            self._settle_courtesy(gap, lexicon)
+        return settled
+
+    def _settle_spelling(self, gap: Gap, language: str, lexicon: Lexicon) -> int:
+        """One word misspelt, in another number, or 1 in letters."""
+        settled = 0
+        for left in list(gap.stored):
+            for right in gap.asked:
+                one = {left.form, right.form}
+                if same_word(left, right, self._words.vocabulary, language) or (
+                    "1" in one and one & (lexicon.one | {"un", "una", "um", "uma"} & lexicon.function)
+                ):
+                    gap.stored.remove(left)
+                    gap.asked.remove(right)
+                    settled += 1
+                    break
+        return settled
+
+    def _settle_courtesy(self, gap: Gap, lexicon: Lexicon) -> None:
+        """Politeness before or after the question; it may hold question words as long as both sides ask alike."""
+        if not (gap.first or gap.last):
+            return
+        sides = [[token.form for token in side] for side in (gap.stored, gap.asked)]
+        if any(token.kind != "word" or token.quoted for token in gap.stored + gap.asked):
+            return
+        kinds = [{lexicon.questions.get(form) for form in side} for side in sides]
+        if kinds[0] - {None, "what"} != kinds[1] - {None, "what"}:
+            return
+        if any(len(side) <= _SHORT_REPLY and lexicon.negations.intersection(side) for side in sides):
+            return
+        if all(self._words.courtesy.polite(side) for side in sides):
+            gap.stored.clear()
+            gap.asked.clear()
+
+    # -- what says that the answer differs -------------------------------------------------------------------------
+
+    def _signs(self, compared: Comparison, stored: Reading, asked: Reading, lexicon: Lexicon) -> frozenset[str]:
+        left = [token for gap in compared.gaps for token in gap.stored]
+        right = [token for gap in compared.gaps for token in gap.asked]
+        moved = compared.moved
+        only = [[token for token in side if _root(token.form) not in moved] for side in (left, right)]
+        found = set()
+        kinds = [{_kind(token) for token in side} for side in only]
+        for name in ("number", "symbol", "name"):
+            if any(name in side for side in kinds):
+                found.add(f"{name}s" if all(name in side for side in kinds) else name)
+        if any(token.quoted for side in only for token in side):
+            found.add("quoted")
+        if _count(stored, lexicon.negations) != _count(asked, lexicon.negations):
+            found.add("negation")
+        if _questions(only[0], lexicon) != _questions(only[1], lexicon):
+            found.add("question")
+        if len({any(token.form in lexicon.past for token in side) for side in only}) == 2:
+            found.add("tense")
+        if any(_root(token.form) in moved and self.is_content(token, lexicon) for token in left):
+            found.add("order")
+        if self._sentence_added(only[0], stored, lexicon) or self._sentence_added(only[1], asked, lexicon):
+            found.add("sentence")
+        return frozenset(found)
+
+    def _sentence_added(self, unmatched: list[Token], reading: Reading, lexicon: Lexicon) -> bool:
+        """A whole sentence that the other side lacks: `Answer in French.`"""
+        if not reading.tokens or not reading.tokens[-1].sentence:
+            return False
+        missing = Counter(t.sentence for t in unmatched if self.is_content(t, lexicon))
+        present = Counter(t.sentence for t in reading.tokens if self.is_content(t, lexicon))
+        return any(count == present[sentence] for sentence, count in missing.items())
+
+
+@lru_cache(maxsize=16384)
+def _root(form: str) -> str:
+    """`roja` moves with its noun and becomes `rojo`."""
+    return _ENDING.sub("", form) if len(form) > 3 else form
+
+
+def _harmless(gap: Gap, lexicon: Lexicon) -> bool:
+    return all(
+        (token.form == "/" and token.kind == "sign")
+        or (token.kind == "word" and not token.quoted and not token.name and token.form in lexicon.function)
+        for token in gap.stored + gap.asked
+    )
+
+
+def _kind(token: Token) -> str:
+    """number | symbol | name, or empty for a common word."""
+    if token.kind == "number":
+        return "number"
+    if token.kind != "word" and token.form != "/":
+        return "symbol"
+    return "name" if token.name else ""
+
+
+def _questions(tokens: list[Token], lexicon: Lexicon) -> set[str]:
+    return {lexicon.questions[token.form] for token in tokens if token.form in lexicon.questions} - _HOW
+
+
+def _count(reading: Reading, words: frozenset[str]) -> int:
+    return sum(form in words for form in reading.forms)
+
+
+def _accents_differ(left: Token, right: Token) -> bool:
+    """`avó` and `avô` are two words; `avo` may be either."""
+    if left.raw == right.raw or left.kind != "word":
+        return False
+    if left.quoted and right.quoted:
+        return True
+    return not left.raw.isascii() and not right.raw.isascii() and len(left.raw) == len(right.raw)
+
+
+def _settle_register(gaps: list[Gap], stored: Reading, asked: Reading) -> None:
+    """`Redacta` and `redacte` ask for one thing: the imperative that a text begins with, to a friend or a stranger."""
+    if not gaps or not (stored.tokens and asked.tokens):
+        return
+    left, right = stored.tokens[0], asked.tokens[0]
+    if (
+        gaps[0].stored[:1] == [left]
+        and gaps[0].asked[:1] == [right]
+        and min(len(left.form), len(right.form)) > 4
+        and left.form[:-1] == right.form[:-1]
+        and {left.form[-1], right.form[-1]} == {"a", "e"}
+    ):
+        del gaps[0].stored[0], gaps[0].asked[0]

@@ -1,0 +1,95 @@
+"""What has to be told by name, a hundred words a language in `data/words.json`, and what was learned of all others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from gateway.cache.verifier.politeness import ASIDES, Courtesy
+from gateway.cache.verifier.vocabulary import Vocabulary
+
+WORDS = Path(__file__).parents[1] / "data" / "words.json"
+
+LANGUAGES = ("en", "es", "pt")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """What one language calls things; all words without accents, lower case."""
+
+    function: frozenset[str]
+    """Articles, auxiliaries, pronouns, weak prepositions: one more or less changes no answer."""
+    past: frozenset[str]
+    negations: frozenset[str]
+    questions: dict[str, str]
+    """Question word → its class (how, what, why …)."""
+    modals: frozenset[str]
+    particles: frozenset[str]
+    """Prepositions and conjunctions that change the answer."""
+    timely: frozenset[str]
+    one: frozenset[str]
+    """What may be written as the digit 1, and mostly is something else."""
+    numbers: dict[str, int]
+    short: dict[str, str]
+    """Abbreviation → the word it stands for."""
+    same: dict[str, str]
+    """Regional word → the first of its group."""
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    lexicons: dict[str, Lexicon]
+    vocabulary: Vocabulary
+    courtesy: Courtesy
+    asides: Courtesy
+    """Tells additions that ask for nothing more from those that do."""
+
+    def without_lists(self) -> Words:
+        """With what was learned alone."""
+        empty: dict[str, Any] = {field.name: frozenset() for field in fields(Lexicon)}
+        empty |= {name: {} for name in ("questions", "numbers", "short", "same")}
+        return replace(self, lexicons={name: Lexicon(**empty) for name in LANGUAGES})
+
+
+def _lexicon(name: str, own: dict[str, Any]) -> Lexicon:
+    def words(kind: str) -> frozenset[str]:
+        listed = frozenset(own[kind].split())
+        # `lo` stands for `los` too.
+        return listed if name == "en" else listed | {f"{word}s" for word in listed}
+
+    kinds = {word: kind for kind, group in own["questions"].items() for word in group.split()}
+    if name != "en":
+        kinds |= {f"{word}s": kind for word, kind in kinds.items()}
+    return Lexicon(
+        **{kind: words(kind) for kind in ("function", "past", "modals", "particles", "timely")},
+        negations=frozenset(own["negations"].split()),
+        one=frozenset(own["one"].split()),
+        questions=kinds,
+        numbers={**own["numbers"], **_teens(name, own["numbers"], own["stems"])},
+        short=own["short"],
+        same={word: group.split()[0] for group in own["same"] for word in group.split()},
+    )
+
+
+def _teens(name: str, units: dict[str, int], stems: dict[str, int]) -> dict[str, int]:
+    """`fourteen`, `forty`, `dieciseis`, `veintidos`: built as the language builds them."""
+    small = {word: value for word, value in {**units, **stems}.items() if value < 10}
+    if name == "en":
+        teens = {f"{word}teen": 10 + value for word, value in small.items() if value > 2}
+        return teens | {f"{word}ty": 10 * value for word, value in small.items()}
+    if name == "es":
+        teens = {f"dieci{word}": 10 + value for word, value in small.items() if value > 5}
+        return teens | {f"veinti{word}": 20 + value for word, value in small.items()}
+    return {}
+
+
+@lru_cache(maxsize=1)
+def load_words() -> Words:
+    """Read once; about 100 ms, so call it off the loop the first time."""
+    data = orjson.loads(WORDS.read_bytes())
+    lexicons = {name: _lexicon(name, data[name]) for name in LANGUAGES}
+    return Words(lexicons, Vocabulary.load(), Courtesy.load(), Courtesy.load(ASIDES))

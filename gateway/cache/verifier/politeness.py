@@ -1,0 +1,93 @@
+"""Is a phrase around a question mere politeness? A learned word score, and a learned word on the whole phrase."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.cache.verifier.vocabulary import Vocabulary
+
+WEIGHTS = Path(__file__).parents[1] / "data" / "courtesy.npz"
+ASIDES = Path(__file__).parents[1] / "data" / "asides.npz"
+"""For what may stand anywhere and asks for nothing more, as in `really`, `in the world`."""
+
+BUCKETS = 4096
+"""Hashed words and pairs of neighbours."""
+LONGEST = 14
+"""Words; no politeness is longer."""
+SURE, CERTAIN = 0.0, 1.0
+"""Least phrase scores, log-odds: where one side has the phrase; where it is cut off before anything is compared."""
+
+Floats = NDArray[np.float64]
+
+
+def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
+    """Where the word, and its pairs with its neighbours, are kept."""
+    before = words[place - 1] if place else "^"
+    after = words[place + 1] if place + 1 < len(words) else "$"
+    pairs = (words[place], f"{before} {words[place]}", f"{words[place]} {after}")
+    one, two, three = (crc32(pair.encode()) % BUCKETS for pair in pairs)
+    return one, two, three
+
+
+def phrase_row(scores: Floats, unknown: float) -> list[float]:
+    """What the whole phrase is judged by: `scores` of its words, and the share of words nobody has seen."""
+    padded = np.concatenate([scores[:1], scores, scores[-1:]])
+    smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
+    return [
+        float(scores.mean()),
+        float(scores.min()),
+        float(smooth.min()),
+        float(scores.max()),
+        math.log(len(scores)),
+        unknown,
+    ]
+
+
+class Courtesy:
+    def __init__(self, vocabulary: Vocabulary, weights: dict[str, Floats]) -> None:
+        """`dense` (width + 4,), `hashed` (buckets,), `phrase` (6 + 1,)."""
+        self._vocabulary = vocabulary
+        self._dense, self._hashed, self._phrase = weights["dense"], weights["hashed"], weights["phrase"]
+        self.score = lru_cache(maxsize=8192)(self._score)
+        self._dense_score = lru_cache(maxsize=16384)(self._weigh)
+
+    @classmethod
+    @lru_cache(maxsize=2)
+    def load(cls, file: Path = WEIGHTS) -> Courtesy:
+        weights = np.load(file)
+        return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
+
+    def polite(self, words: Sequence[str], least: float = SURE) -> bool:
+        """`words`: forms, in order; none is polite too."""
+        return not words or (len(words) <= LONGEST and self.score(tuple(words)) > least)
+
+    def word_scores(self, words: Sequence[str]) -> Floats:
+        """Log-odds that each word belongs to politeness rather than to a question, (words,)."""
+        dense = [self._dense_score(word) for word in words]
+        hashed = [self._hashed[list(buckets(words, place))].sum() for place in range(len(words))]
+        scores: Floats = np.array(dense) + np.array(hashed)
+        return scores
+
+    def _weigh(self, word: str) -> float:
+        return float(np.dot(dense_row(self._vocabulary, word), self._dense))
+
+    def _score(self, words: tuple[str, ...]) -> float:
+        row = phrase_row(self.word_scores(words), unknown_share(self._vocabulary, words))
+        return float(np.dot(self._phrase[:-1], row) + self._phrase[-1])
+
+
+def dense_row(vocabulary: Vocabulary, word: str) -> list[float]:
+    """Vector, frequency in the three languages, one."""
+    zipf = vocabulary.zipf(word)
+    return [*map(float, vocabulary.vector(word)), *(value / 4 for value in zipf[:3]), 1.0]
+
+
+def unknown_share(vocabulary: Vocabulary, words: Sequence[str]) -> float:
+    return sum(not any(vocabulary.zipf(word)) for word in words) / len(words)

@@ -1,0 +1,103 @@
+"""How common a word is in each language, and where it lies among the embedder's word pieces: learned, not listed."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+_DATA = Path(__file__).parents[1] / "data"
+FREQUENCIES = _DATA / "frequencies.npz"
+PIECES = _DATA / "pieces.npz"
+SENSES = _DATA / "senses.npz"
+TOKENIZER = _DATA / "tokenizer.json"
+
+COLUMNS = ("en", "es", "pt", "other")
+STEPS = 25
+"""Table entries per unit of Zipf frequency (log10 of occurrences in a billion words)."""
+_UNKNOWN = (0.0, 0.0, 0.0, 0.0)
+_LONGEST = 40
+"""Letters; what is longer is no word."""
+
+Floats = NDArray[np.float32]
+
+
+class Vocabulary:
+    """Word → Zipf frequencies and a short vector. Words are given in lower case, without accents."""
+
+    def __init__(
+        self,
+        keys: NDArray[np.uint32],
+        zipf: NDArray[np.uint8],
+        pieces: dict[str, int],
+        vectors: Floats,
+        senses: NDArray[np.int8],
+    ) -> None:
+        """`keys`: sorted CRC-32 of the words, (n,); `zipf`: (n, 4), `STEPS`; `vectors`, `senses`: a row per piece."""
+        self._keys, self._zipf = keys, zipf
+        self._pieces, self._vectors, self._senses = pieces, vectors, senses
+        self.zipf = lru_cache(maxsize=16384)(self._look_up)
+        self.vector = lru_cache(maxsize=8192)(self._mean)
+        self.sense = lru_cache(maxsize=8192)(self._sense)
+        self.width = vectors.shape[1]
+
+    @classmethod
+    @lru_cache(maxsize=1)
+    def load(cls) -> Vocabulary:
+        """With the packaged tables; about 50 ms, so call it off the loop the first time."""
+        table, vectors = np.load(FREQUENCIES), np.load(PIECES)
+        pieces: dict[str, int] = orjson.loads(TOKENIZER.read_bytes())["model"]["vocab"]
+        return cls(
+            table["keys"],
+            table["zipf"],
+            pieces,
+            vectors["pieces"].astype(np.float32) / vectors["scale"],
+            np.load(SENSES)["senses"],
+        )
+
+    def _look_up(self, word: str) -> tuple[float, ...]:
+        """Zipf frequency in English, Spanish, Portuguese and the most of other languages; 0 where it does not occur."""
+        key = np.uint32(crc32(word.encode()))  # a plain int would have NumPy copy the table to compare
+        place = int(self._keys.searchsorted(key))
+        if place == len(self._keys) or self._keys[place] != key:
+            return _UNKNOWN
+        return tuple(value / STEPS for value in self._zipf[place].tolist())
+
+    def known(self, word: str, language: str) -> bool:
+        """A word of the language, or of English, whose words are everywhere."""
+        zipf = self.zipf(word)
+        return zipf[0] > 0 or (language in COLUMNS and zipf[COLUMNS.index(language)] > 0)
+
+    def _mean(self, word: str) -> Floats:
+        """Mean of its word pieces' vectors, (width,); zeros where it has none."""
+        found = self._parts(word)
+        if not found:
+            return np.zeros(self.width, dtype=np.float32)
+        mean: Floats = self._vectors[found].mean(axis=0)
+        return mean
+
+    def _sense(self, word: str) -> Floats:
+        """What the embedder takes it for when it stands alone: a unit vector, or zeros."""
+        found = self._parts(word)
+        total: Floats = self._senses[found].sum(axis=0, dtype=np.float32)
+        unit: Floats = total / max(1e-6, float(np.sqrt(total @ total)))
+        return unit
+
+    def _parts(self, word: str) -> list[int]:
+        """Its word pieces, longest first; none where it has letters that no piece has."""
+        found: list[int] = []
+        start = 0
+        while start < len(word) <= _LONGEST:
+            for end in range(len(word), start, -1):
+                piece = word[start:end] if not start else "##" + word[start:end]
+                if piece in self._pieces:
+                    found.append(self._pieces[piece])
+                    start = end
+                    break
+            else:
+                return []
+        return found
