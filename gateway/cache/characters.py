@@ -22,8 +22,8 @@ def _accented() -> dict[str, str]:
 def _plain() -> re.Pattern[str]:
     accented = _accented()
     letters: dict[str, str] = {}
-    for letter, mark in sorted(accented.values()):
-        letters[mark] = letters.get(mark, "") + letter
+    for pair in sorted(accented.values()):
+        letters[pair[1]] = letters.get(pair[1], "") + pair[0]
     marks, listed = "".join(letters), "".join(accented) + PUNCTUATION + SPACING
     pairs = "|".join(f"[{of}]{mark}" for mark, of in letters.items())  # a mark on any other letter says something
     return re.compile(rf"(?:[ -~{listed}](?![{marks}]))+|{pairs}")
