@@ -91,6 +91,8 @@ class Attempt:
     """Two 64-bit words of the ledger's that survive this process."""
     reporter: Reporter | None = None
     """Of a stream under way."""
+    looked_at: tuple[int, int, int] | None = None
+    """Characters, chunks and bytes that had come when its pace was first looked at."""
 
     def estimate_usage(self, delivered: int) -> None:
         """Set `usage`, unless it is known: to what the backend reported before the answer ended, and to the gateway's
@@ -135,7 +137,10 @@ class Attempt:
             characters = reporter.delivered_characters()
         except Exception:  # what a backend may send is without end, and this is an estimate
             return
-        pace.look(characters, self.chunks, self.output_bytes)
+        now = (characters, self.chunks, self.output_bytes)
+        if self.looked_at is None:
+            self.looked_at = now
+        pace.look(*(after - before for after, before in zip(now, self.looked_at, strict=True)))
 
     def learn_pace(self) -> None:
         """A whole answer's usage tells how fast the backend is when nothing is seen of it."""

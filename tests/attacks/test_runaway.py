@@ -18,7 +18,7 @@ backends:
       window_tokens: 8000, price: {{input: 0.1, output: 0.4}}}}
 local_model: {{enabled: false}}
 """
-POLICY = "cache: {enabled: false}\nbudget: {limit_usd: 100, window: day, on_exhausted: refuse}\n"
+POLICY = "cache: {enabled: false}\nbudget: {limit_usd: 100, window: month, on_exhausted: refuse}\n"
 
 
 async def test_after_a_runaway_stream_a_short_question_is_answered(tmp_path: Path) -> None:

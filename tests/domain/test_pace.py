@@ -51,3 +51,19 @@ def test_numbers_that_cannot_be_change_nothing() -> None:
     pace.learn_frame(10**6, 0, 1, 300)
     pace.learn_frame(0, 0, 0, 300)
     assert pace.frame_bytes == FIRST_FRAME_BYTES
+
+
+def test_a_stream_under_way_tells_what_an_event_has_beside_its_text() -> None:
+    pace = Pace()
+    assert not pace.wants_look(0)
+    pace.look(3 * 20, 3, 3 * 220)
+    assert pace.frame_bytes == FIRST_FRAME_BYTES  # too few
+    pace.look(8 * 20, 8, 8 * 220)
+    assert pace.frame_bytes == 200
+    assert not pace.wants_look(8)
+    assert pace.wants_look(9)
+    pace.look(6 * 20, 6, 6 * 400)  # another stream, which tells less
+    assert pace.frame_bytes == 200
+    pace.learn_frame(100, 0, 100, 103 * 150 + 400)
+    assert pace.frame_bytes == 150
+    assert not pace.wants_look(1000)

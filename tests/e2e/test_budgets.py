@@ -38,7 +38,7 @@ POLICIES = {
     "users": "cache: {enabled: false}\nbudget: {limit_tokens: 60, per: end_user, window: day}\n",
     "one": "organisation: acme\ncache: {enabled: false}\n",
     "other": "organisation: acme\ncache: {enabled: false}\n",
-    "crowd": "cache: {enabled: false}\nbudget: {limit_tokens: 3000, on_exhausted: truncate, window: day}\n",
+    "crowd": "cache: {enabled: false}\nbudget: {limit_tokens: 3000, on_exhausted: truncate, window: month}\n",
 }
 PATHS = {
     "openai_chat": "/v1/chat/completions",

@@ -32,7 +32,7 @@ requests: {{lag: 5}}
 """
 LIMITS = {"refuse": 0.4, "truncate": 0.4, "downgrade": 0.3, "unpriced": 0.2, "asleep": 50}
 POLICIES = {
-    team: f"cache: {{enabled: false}}\nbudget: {{limit_usd: {usd}, window: day, on_exhausted: {rule}{more}}}\n"
+    team: f"cache: {{enabled: false}}\nbudget: {{limit_usd: {usd}, window: month, on_exhausted: {rule}{more}}}\n"
     for team, usd, rule, more in (
         ("refuse", 0.4, "refuse", ""),
         ("truncate", 0.4, "truncate", ""),

@@ -29,7 +29,7 @@ async def test_a_plain_answer_whose_worker_is_killed_is_billed_for_no_more_than_
     tmp_path: Path, fields: dict[str, Any], most: int
 ) -> None:
     port = free_port()
-    policies = {"killed": "cache: {enabled: false}\nbudget: {limit_usd: 5, window: day}\n"}
+    policies = {"killed": "cache: {enabled: false}\nbudget: {limit_usd: 5, window: month}\n"}
     gateway = GatewayProcess(tmp_path / "home", CONFIG.format(port=port), policies)
     await asyncio.to_thread(gateway.start)
     try:

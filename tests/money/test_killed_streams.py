@@ -27,7 +27,7 @@ STREAMS = 12
 @pytest.mark.parametrize("per_chunk", [1, 5, 20])
 async def test_what_killed_streams_had_delivered_is_booked_and_hardly_more(tmp_path: Path, per_chunk: int) -> None:
     port = free_port()
-    policies = {"killed": "cache: {enabled: false}\nbudget: {limit_usd: 5, window: day}\n"}
+    policies = {"killed": "cache: {enabled: false}\nbudget: {limit_usd: 5, window: month}\n"}
     gateway = GatewayProcess(tmp_path / "home", CONFIG.format(port=port), policies, workers=3)
     await asyncio.to_thread(gateway.start)
     try:

@@ -13,17 +13,20 @@ _LAST_LATIN = 0x17F
 """Latin-1 and Latin Extended-A: every letter of the languages that the verifier reads, and of their neighbours."""
 
 
-def _accents() -> dict[str, str]:
-    """Accented letter → its combining mark, for letters that are an ASCII letter with one mark."""
+def _accented() -> dict[str, str]:
+    """Accented letter → the same as an ASCII letter with one combining mark."""
     parts = {chr(code): unicodedata.normalize("NFD", chr(code)) for code in range(0x80, _LAST_LATIN + 1)}
-    return {letter: pair[1] for letter, pair in parts.items() if len(pair) == 2 and pair[0].isalpha()}
+    return {letter: pair for letter, pair in parts.items() if len(pair) == 2 and pair[0].isalpha()}
 
 
 def _plain() -> re.Pattern[str]:
-    accents = _accents()
-    marks = "".join(sorted(set(accents.values())))
-    listed = "".join(accents) + PUNCTUATION + SPACING
-    return re.compile(rf"(?:[ -~{listed}](?![{marks}]))+|[A-Za-z][{marks}]")
+    accented = _accented()
+    letters: dict[str, str] = {}
+    for pair in sorted(accented.values()):
+        letters[pair[1]] = letters.get(pair[1], "") + pair[0]
+    marks, listed = "".join(letters), "".join(accented) + PUNCTUATION + SPACING
+    pairs = "|".join(f"[{of}]{mark}" for mark, of in letters.items())  # a mark on any other letter says something
+    return re.compile(rf"(?:[ -~{listed}](?![{marks}]))+|{pairs}")
 
 
 _PLAIN = _plain()

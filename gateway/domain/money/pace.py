@@ -17,8 +17,8 @@ BEGUN_BYTES = 40
 """The first says who speaks, in so many bytes more than others have (`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
 """Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
-_ENOUGH_EVENTS = 32
-"""Of a stream under way tell how long an event is."""
+_FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
+"""Of a stream under way tell how long an event is: fewer do not, and more need not be asked."""
 _LEAST_FRAME_BYTES = 40.0
 """No event of any dialect is shorter."""
 BYTES_PER_TOKEN = 4
@@ -72,9 +72,12 @@ class Pace:
         return self._looked_at < min(events, _ENOUGH_EVENTS) and not self.plain and not self._whole_seen
 
     def look(self, characters: int, events: int, stream_bytes: int) -> None:
-        """A stream that has not ended has delivered so many `characters` in `events` with text."""
-        frame = (stream_bytes - characters) / (events + BEGUN_EVENTS)
+        """Between two looks, a stream under way delivered so many `characters` in `events` with text: what came before
+        the first of them had text, or none, which nobody counts."""
+        if events < _FEW_EVENTS or events <= self._looked_at:
+            return
         self._looked_at = events
+        frame = (stream_bytes - characters) / events
         if frame >= _LEAST_FRAME_BYTES:
             self.frame_bytes = frame
 
