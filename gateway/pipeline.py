@@ -21,7 +21,7 @@ from gateway.domain.routing.route import ContextEstimate
 from gateway.domain.tenant import Tenant
 from gateway.errors import DeadlineExceeded
 from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
-from gateway.routing.choose import Router
+from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 from gateway.telemetry.observe import Telemetry

@@ -19,7 +19,7 @@ from gateway.domain.protocols import Books, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
-from gateway.routing.choose import Router
+from gateway.routing.router import Router
 
 log = logging.getLogger(__name__)
 

@@ -54,8 +54,8 @@ from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.responses.memory import Memory
 from gateway.responses.store import Responses
-from gateway.routing.choose import Router, followed, packaged
-from gateway.routing.continuity import Continuity
+from gateway.routing.affinity.continuity import Continuity
+from gateway.routing.router import Router, followed, packaged
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings

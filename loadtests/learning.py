@@ -18,8 +18,8 @@ import orjson
 
 from gateway.domain.routing.learned import logit, sigmoid
 from gateway.domain.routing.standing import Judged, Watch, shift_of
-from gateway.routing.adequacy import Adequacy
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.adequacy import Adequacy
+from gateway.routing.difficulty.grader import Grader
 
 LEAST, MOST = 40, 200
 """Outcomes of a task: fewer are left out, more are sampled."""

@@ -23,8 +23,8 @@ from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.policy import Policy
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
+from gateway.routing.aliases import permitted
 from gateway.routing.candidates import may_go_to
-from gateway.routing.names import permitted
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits

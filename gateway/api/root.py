@@ -15,8 +15,8 @@ from gateway.backends.fleet import Fleet
 from gateway.domain.backend import Backend
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden, UnknownModel
+from gateway.routing.aliases import permitted
 from gateway.routing.candidates import may_go_to
-from gateway.routing.names import permitted
 
 UNKNOWN_DATE = "1970-01-01T00:00:00Z"
 """What Anthropic's documentation has servers say that do not know when a model was made."""

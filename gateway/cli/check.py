@@ -14,7 +14,7 @@ from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
-from gateway.routing.choose import fitted
+from gateway.routing.router import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, Refused

@@ -38,7 +38,7 @@ from gateway.ledger.throughput import measured
 from gateway.ledger.writer import Writer
 from gateway.policy.load import load_policies
 from gateway.routing.candidates import may_go_to
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
 from gateway.trials.judges import JUDGES, Agreement, Blind, Choices, Judge
 from gateway.trials.pairs import Pair, Pairs, Prompt, Till

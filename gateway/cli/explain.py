@@ -33,8 +33,8 @@ from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
 from gateway.ledger.prices import Catalogue
 from gateway.policy.load import load_policies
-from gateway.routing.choose import Router, followed, packaged
 from gateway.routing.counterfactual import told_of
+from gateway.routing.router import Router, followed, packaged
 from gateway.settings.gateway import Settings
 
 

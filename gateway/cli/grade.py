@@ -9,9 +9,9 @@ import click
 
 from gateway.cli.options import Context, common
 from gateway.errors import BadRequest
-from gateway.routing.artefact import ArtefactError
-from gateway.routing.grade import grade_lines
-from gateway.routing.plan_grade import grader_of
+from gateway.routing.difficulty.grader import grade_lines
+from gateway.routing.difficulty.weights_file import ArtefactError
+from gateway.routing.strategy.plan_grader import grader_of
 
 FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 ARTEFACT = click.option("--artefact", type=FILE, help="Another artefact than the packaged one, or a fitted plan.")

@@ -14,11 +14,11 @@ from gateway.cli.echo import echo
 from gateway.cli.grade import ARTEFACT, FILE
 from gateway.cli.options import Context, common
 from gateway.cli.trials import COMMANDS, plans_on_trial
-from gateway.routing.artefact import ArtefactError
-from gateway.routing.evaluate import DataError, evaluate, table
-from gateway.routing.grade import Grader
-from gateway.routing.plan import Plan
-from gateway.routing.plan_grade import grader_of
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import ArtefactError
+from gateway.routing.fit.evaluation import DataError, evaluate, table
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_grader import grader_of
 
 PATH = click.Path(path_type=Path, dir_okay=False)
 POOL = click.option(
@@ -61,10 +61,10 @@ def fit_router(
     thriftgate router fit --data outcomes.jsonl.gz --pool pool.json --out plan.json --plot plan.svg
     Outcomes: JSON lines {"prompt", "q": {model: 0..1}, "out_tok": {model: tokens}, "ans": {model: final answer}}.
     """
-    from gateway.routing import report
-    from gateway.routing.fit_plan import fit_plan
-    from gateway.routing.outcomes import read_pool
-    from gateway.routing.plan_file import save_plan
+    from gateway.routing.fit import report
+    from gateway.routing.fit.outcomes import read_pool
+    from gateway.routing.fit.plan import fit_plan
+    from gateway.routing.strategy.plan_file import save_plan
 
     try:
         plan, frontier, outcomes = fit_plan((*data, *more), read_pool(pool), _say, seed=seed)
@@ -96,10 +96,10 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
 
     Prints JSON lines {"id","called","quality","usd","adequacy"}.
     """
-    from gateway.routing.outcomes import read_outcomes, read_pool
-    from gateway.routing.plan_file import load_plan
-    from gateway.routing.prior import prior
-    from gateway.routing.replay import replay
+    from gateway.routing.fit.outcomes import read_outcomes, read_pool
+    from gateway.routing.fit.prior import prior
+    from gateway.routing.fit.replay import replay
+    from gateway.routing.strategy.plan_file import load_plan
 
     try:
         prices = read_pool(pool)
@@ -116,7 +116,7 @@ def replay_router(context: Context, data: Path, pool: Path, quality: float, arte
 @click.option("--artefact", type=FILE, help="Look at this plan instead of gateway.yaml's.")
 def status_router(context: Context, artefact: Path | None) -> None:
     """Which plan is configured, from which data, and what its strategies are; and the grader's provenance."""
-    from gateway.routing.plan_file import load_plan
+    from gateway.routing.strategy.plan_file import load_plan
 
     configured = context.settings().config.routing.artefact
     path = artefact or (Path(configured) if configured else None)
@@ -183,11 +183,11 @@ def evaluate_router(context: Context, files: tuple[Path, ...], artefact: Path | 
 
 def _print_kept(context: Context, files: tuple[Path, ...], artefact: Path | None, pool: Path) -> None:
     """Raises DataError, ArtefactError, OSError."""
-    from gateway.routing import held
-    from gateway.routing.outcomes import read_outcomes, read_pool
-    from gateway.routing.plan_file import load_plan
+    from gateway.routing.fit import held_out
+    from gateway.routing.fit.outcomes import read_outcomes, read_pool
+    from gateway.routing.strategy.plan_file import load_plan
 
     if artefact is None:
         raise click.UsageError("--pool needs --artefact PLAN, the plan that is to keep its promises")
-    found = held.kept(load_plan(artefact), read_outcomes(files, read_pool(pool)))
-    context.print([asdict(each) for each in found], held.table(found))
+    found = held_out.kept(load_plan(artefact), read_outcomes(files, read_pool(pool)))
+    context.print([asdict(each) for each in found], held_out.table(found))

@@ -63,7 +63,7 @@ def trial(context: Context, plan: Path) -> None:
     A running gateway switches to it once it is measured to be cheaper and not worse, or better and not dearer; it rolls
     back when what it follows then turns out worse. That takes compared answers: `trials.share` in teams' policies.
     """
-    from gateway.routing.plan_file import read_plan
+    from gateway.routing.strategy.plan_file import read_plan
 
     settings, data = context.settings(), plan.read_bytes()
     try:

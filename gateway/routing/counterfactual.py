@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from gateway.domain.routing.learned import Learned
 from gateway.domain.routing.route import Grade
-from gateway.routing.adequacy import Adequacy
 from gateway.routing.candidates import Candidate
-from gateway.routing.decide import choose
+from gateway.routing.decision import choose
+from gateway.routing.difficulty.adequacy import Adequacy
 
 STEPS, HALVINGS = 20, 10
 """Between a value and its end so many others are tried, and the first change is narrowed down so often."""

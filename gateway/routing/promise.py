@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Decision
-from gateway.routing.decide import Choice
-from gateway.routing.planned import Planned
+from gateway.routing.decision import Choice
+from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:

@@ -14,9 +14,9 @@ from gateway.domain.protocols import Clock
 from gateway.domain.routing.strategy import Answered
 from gateway.ledger import evidence
 from gateway.routing.candidates import Candidate
-from gateway.routing.choose import Router
-from gateway.routing.decide import Choice
-from gateway.routing.planned import knows, planned
+from gateway.routing.decision import Choice
+from gateway.routing.router import Router
+from gateway.routing.strategy.planned import knows, planned
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql import Database
 from gateway.trials import artefacts
@@ -26,7 +26,7 @@ from gateway.trials.verdict import Outcome
 
 if TYPE_CHECKING:
     from gateway.backends.fleet import Fleet
-    from gateway.routing.plan import Plan
+    from gateway.routing.strategy.plan import Plan
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class PlansOnTrial:
             self._beside[CONFIGURED] = self._configured
 
     async def _read(self, id: str) -> Plan:
-        from gateway.routing.plan_file import read_plan
+        from gateway.routing.strategy.plan_file import read_plan
 
         data = await self._database.run(lambda connection: artefacts.body(connection, id), writes=False)
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")

@@ -22,7 +22,7 @@ from gateway.errors import BudgetExhausted, GatewayError
 from gateway.ledger.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
-from gateway.routing.strategy import share_of
+from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.trials.artefacts import written

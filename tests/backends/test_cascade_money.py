@@ -14,7 +14,7 @@ import pytest
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted
-from gateway.routing.choose import Router
+from gateway.routing.router import Router
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from tests.backends.strategies import route_of

@@ -11,9 +11,9 @@ import orjson
 import pytest
 
 from gateway.domain.routing.route import Route
-from gateway.routing.frontier import plain
-from gateway.routing.plan import Plan
-from gateway.routing.search import Evidence
+from gateway.routing.fit.frontier import plain
+from gateway.routing.fit.search import Evidence
+from gateway.routing.strategy.plan import Plan
 from gateway.state.connection import State
 from gateway.state.sql import Database
 from tests.backends.test_cascade_money import Decided, spent

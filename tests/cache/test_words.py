@@ -1,12 +1,11 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import gateway.cache.verifier.lexicon as module
 import orjson
 import pytest
 
+import gateway.cache.verifier.lexicon as module
 from gateway.cache.verifier.lexicon import LANGUAGES, load_words
 from gateway.cache.verifier.text import plain
 

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
 from gateway.ledger.evidence import Finding, write
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import save_plan
-from gateway.routing.strategy import State, Strategy
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import save_plan
+from gateway.routing.strategy.strategy import State, Strategy
 from gateway.settings.gateway import Paths
 from gateway.state.sql import Database
 

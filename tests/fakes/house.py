@@ -34,8 +34,8 @@ from gateway.ledger.prices import Catalogue
 from gateway.ledger.spending import Spending
 from gateway.ledger.writer import Writer
 from gateway.pipeline import Pipeline, Reply
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
 from gateway.settings.gateway import TelemetrySettings
 from gateway.state.connection import State
 from gateway.state.leases import Leases

@@ -14,7 +14,7 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import Route
-from gateway.routing.choose import Router
+from gateway.routing.router import Router
 from tests.fakes.house import House, backend, tenant
 from tests.fakes.provider import Provider, Raw
 

@@ -17,8 +17,8 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
 
 EASY = "What is the capital of France?"
 HARD = (

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from gateway.routing.outcomes import Outcomes, read_outcomes
+from gateway.routing.fit.outcomes import Outcomes, read_outcomes
 
 POOL: dict[str, tuple[float, float]] = {
     "tiny": (0.05, 0.1),

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from gateway.domain.backend import Backend
-from gateway.routing.adequacy import Adequacy, gap
-from gateway.routing.artefact import Curves
+from gateway.routing.difficulty.adequacy import Adequacy, gap
+from gateway.routing.difficulty.weights_file import Curves
 from tests.routing.conftest import HOSTED, LARGE, SMALL, backend
 
 MINI = backend("mini", "hosted", "0.15")

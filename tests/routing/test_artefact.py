@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.routing.artefact import ArtefactError, load, save
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import ArtefactError, load, save
 from tests.routing.conftest import EASY, HARD
 
 

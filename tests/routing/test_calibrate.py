@@ -6,8 +6,8 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.routing.calibrate import LOSSES, calibration_error, curves
-from gateway.routing.corpus import Corpus, read_corpus
+from gateway.routing.fit.calibration import LOSSES, calibration_error, curves
+from gateway.routing.fit.corpus import Corpus, read_corpus
 
 CHANCE = np.random.default_rng(7)
 STANDARD = CHANCE.normal(size=2000)

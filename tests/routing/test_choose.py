@@ -9,8 +9,8 @@ from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router, share_of
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router, share_of
 from tests.routing.conftest import (
     EASY,
     HARD,

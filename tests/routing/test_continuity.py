@@ -16,9 +16,9 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
-from gateway.routing.continuity import Continuity
-from gateway.routing.grade import Grader
+from gateway.routing.affinity.continuity import Continuity
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
 from tests.routing.conftest import EASY, backend, record, request, tenant
 
 LONG = 20_000

@@ -11,9 +11,9 @@ from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
 from gateway.routing.counterfactual import boundary
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
 from tests.routing.conftest import EASY, HARD, HOSTED, LARGE, SMALL, SPANISH, Fleet, request, tenant
 
 TWO: dict[str, Any] = {"candidates": ["small", "large"]}

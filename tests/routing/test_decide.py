@@ -5,10 +5,10 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Grade
-from gateway.routing.adequacy import Adequacy
-from gateway.routing.artefact import Curves
 from gateway.routing.candidates import Candidate, Cause
-from gateway.routing.decide import cheaper, choose, reference_of
+from gateway.routing.decision import cheaper, choose, reference_of
+from gateway.routing.difficulty.adequacy import Adequacy
+from gateway.routing.difficulty.weights_file import Curves
 from tests.routing.conftest import HOSTED, LARGE, SMALL, backend
 
 ADEQUACY = Adequacy(

@@ -7,8 +7,8 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.routing.evaluate import DataError, apgr, apgr_interval, evaluate, read_outcomes, table
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.fit.evaluation import DataError, apgr, apgr_interval, evaluate, read_outcomes, table
 from tests.routing.conftest import EASY, HARD, SPANISH
 
 WEAK, STRONG = np.array([0.0, 0.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0])

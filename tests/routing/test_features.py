@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.routing.features import BINS, COUNTS, HALF, VOCABULARY_BITS, WORD_BITS, extract, normalise
+from gateway.routing.difficulty.features import BINS, COUNTS, HALF, VOCABULARY_BITS, WORD_BITS, extract, normalise
 
 
 def test_case_and_white_space_do_not_count() -> None:

@@ -7,12 +7,12 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.routing.artefact import Artefact, save
-from gateway.routing.corpus import Corpus, folds, read_corpus, without
-from gateway.routing.evaluate import DataError
-from gateway.routing.fit import fit, main
-from gateway.routing.grade import Grader
-from gateway.routing.mixture import fit_model
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import Artefact, save
+from gateway.routing.fit.corpus import Corpus, folds, read_corpus, without
+from gateway.routing.fit.difficulty import fit, main
+from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.mixture import fit_model
 
 TOPICS = ("planets", "rivers", "kings", "metals", "birds", "engines", "poems", "islands")
 

@@ -11,8 +11,8 @@ import gateway.routing
 from gateway.domain.request import Turn
 from gateway.domain.routing.route import Grade
 from gateway.errors import BadRequest
-from gateway.routing.features import extract
-from gateway.routing.grade import Grader, grade_lines
+from gateway.routing.difficulty.features import extract
+from gateway.routing.difficulty.grader import Grader, grade_lines
 from tests.routing.conftest import EASY, HARD, SPANISH
 
 ROOM = Path(gateway.routing.__file__).parent
@@ -144,7 +144,7 @@ def test_a_bad_line_is_named(grader: Grader, line: bytes) -> None:
 
 def test_serving_imports_neither_scikit_learn_nor_scipy() -> None:
     program = (
-        "import sys; from gateway.routing.grade import Grader; import gateway.routing.choose;"
+        "import sys; from gateway.routing.difficulty.grader import Grader; import gateway.routing.router;"
         "Grader.load().grade('hello'); sys.exit(any(name in sys.modules for name in ('sklearn', 'scipy', 'pandas')))"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

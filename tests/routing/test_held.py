@@ -10,11 +10,11 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.main import cli
-from gateway.routing.fit_plan import fit_outcomes
-from gateway.routing.held import kept, table
-from gateway.routing.hull import savings
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import save_plan
+from gateway.routing.fit.held_out import kept, table
+from gateway.routing.fit.plan import fit_outcomes
+from gateway.routing.strategy.hull import savings
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import save_plan
 from tests.routing.recorded import POOL, RIGHT, outcomes, rows, write
 
 

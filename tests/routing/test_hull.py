@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.routing.hull import between, corners, cost_of
+from gateway.routing.strategy.hull import between, corners, cost_of
 
 
 def test_only_points_that_no_draw_between_two_others_beats_are_corners() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
 
 SPANISH = (
     "¿Cuál es la capital de Australia?",

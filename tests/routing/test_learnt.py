@@ -10,10 +10,10 @@ from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
-from gateway.routing.plan import Plan
-from gateway.routing.strategy import State, Strategy
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.strategy import State, Strategy
 from tests.routing.conftest import EASY, HARD, LARGE, SMALL, Fleet, request, tenant
 
 RULE = {"candidates": ["small", "large"], "reference": "large"}

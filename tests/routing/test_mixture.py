@@ -6,9 +6,9 @@ import numpy as np
 import orjson
 import pytest
 
-from gateway.routing.corpus import Corpus, read_corpus
-from gateway.routing.evaluate import apgr
-from gateway.routing.mixture import fit_model, gains, refine
+from gateway.routing.fit.corpus import Corpus, read_corpus
+from gateway.routing.fit.evaluation import apgr
+from gateway.routing.fit.mixture import fit_model, gains, refine
 
 WORDS = ("amber", "basalt", "copper", "delta", "ember", "fjord", "granite", "harbour")
 

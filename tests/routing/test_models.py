@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from gateway.routing.features import Features, extract
-from gateway.routing.models import ModelAdequacies, fit_adequacies
-from gateway.routing.ridge import Array
+from gateway.routing.difficulty.features import Features, extract
+from gateway.routing.difficulty.ridge import Array
+from gateway.routing.strategy.models import ModelAdequacies, fit_adequacies
 
 TOPICS = ("planets", "rivers", "kings", "metals", "birds", "engines", "poems", "islands")
 CHANCES = {"small": (0.2, 0.9), "middle": (0.6, 0.9), "large": (0.95, 0.95)}

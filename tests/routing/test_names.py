@@ -4,7 +4,7 @@ import pytest
 
 from gateway.domain.policy import ModelRule
 from gateway.errors import UnknownModel
-from gateway.routing.names import known, resolve
+from gateway.routing.aliases import known, resolve
 from tests.routing.conftest import HOSTED, LARGE, SMALL, backend, tenant
 
 BACKENDS = [SMALL, LARGE, HOSTED, backend("large-2", "large", "1", model="large-model")]

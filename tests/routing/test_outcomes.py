@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gateway.routing.evaluate import DataError
-from gateway.routing.outcomes import normalise, read_outcomes, read_pool
+from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.outcomes import normalise, read_outcomes, read_pool
 from tests.routing.recorded import outcomes, rows, write
 
 TWO = {"cheap": (1.0, 2.0), "dear": (10.0, 20.0)}

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
-from gateway.routing.grade import Grader
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.router import Router
 from tests.routing.conftest import EASY, HARD, HOSTED, LARGE, SMALL, Fleet, request, tenant
 
 TWO: dict[str, Any] = {"auto": {"candidates": ["small", "large"], "quality": 1.0}}

@@ -17,19 +17,19 @@ from gateway.domain.request import Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.routing.strategy import Answered
 from gateway.ledger.prices import Catalogue
-from gateway.routing import plan as plan_module
-from gateway.routing.artefact import ArtefactError
-from gateway.routing.choose import Router, followed
-from gateway.routing.evaluate import DataError
-from gateway.routing.fit_plan import fit_outcomes, fit_plan
-from gateway.routing.frontier import Frontier
-from gateway.routing.grade import Grader
-from gateway.routing.outcomes import Outcomes, read_pool
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import load_plan, save_plan
-from gateway.routing.prior import learn_prior, prior
-from gateway.routing.replay import replay
-from gateway.routing.report import plot, report, table
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import ArtefactError
+from gateway.routing.fit.evaluation import DataError
+from gateway.routing.fit.frontier import Frontier
+from gateway.routing.fit.outcomes import Outcomes, read_pool
+from gateway.routing.fit.plan import fit_outcomes, fit_plan
+from gateway.routing.fit.prior import learn_prior, prior
+from gateway.routing.fit.replay import replay
+from gateway.routing.fit.report import plot, report, table
+from gateway.routing.router import Router, followed
+from gateway.routing.strategy import plan as plan_module
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import load_plan, save_plan
 from tests.routing.conftest import EASY, SPANISH, Fleet, backend, request, tenant
 from tests.routing.recorded import POOL, outcomes, rows, write
 

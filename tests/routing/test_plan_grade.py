@@ -9,14 +9,14 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.grade import grade
-from gateway.routing.artefact import ArtefactError
-from gateway.routing.features import extract
-from gateway.routing.grade import Grader
-from gateway.routing.models import ModelAdequacies, fit_adequacies
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import save_plan
-from gateway.routing.plan_grade import PlanGrader, grader_of
-from gateway.routing.strategy import State, Strategy
+from gateway.routing.difficulty.features import extract
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import ArtefactError
+from gateway.routing.strategy.models import ModelAdequacies, fit_adequacies
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import save_plan
+from gateway.routing.strategy.plan_grader import PlanGrader, grader_of
+from gateway.routing.strategy.strategy import State, Strategy
 from tests.routing.conftest import SPANISH
 
 SONG, RIVER = "Sing me a song about the rivers of the north", "Tell me about the rivers of the north"

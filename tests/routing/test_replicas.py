@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.routing.replicas import Replica, group_of, order
+from gateway.routing.affinity.replicas import Replica, group_of, order
 from tests.routing.conftest import backend
 
 THREE = [backend(name, "small", model="qwen") for name in ("a", "b", "c")]

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.routing import ridge
-from gateway.routing.ridge import Array, Design, logistic, solve
+from gateway.routing.difficulty import ridge
+from gateway.routing.difficulty.ridge import Array, Design, logistic, solve
 
 
 def _design(chance: np.random.Generator) -> tuple[Design, Array]:

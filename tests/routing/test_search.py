@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from gateway.domain.routing.strategy import Answered
-from gateway.routing.cascades import Cascade, run, states, try_all
-from gateway.routing.frontier import build, plain
-from gateway.routing.hull import corners
-from gateway.routing.search import Evidence, Settings, affordable, decode, encode, learn, play, prices
-from gateway.routing.shrink import real_share, shrunken
-from gateway.routing.strategy import Strategy, Underway
+from gateway.routing.fit.cascades import Cascade, run, states, try_all
+from gateway.routing.fit.frontier import build, plain
+from gateway.routing.fit.search import Evidence, Settings, affordable, decode, encode, learn, play, prices
+from gateway.routing.fit.shrink import real_share, shrunken
+from gateway.routing.strategy.hull import corners
+from gateway.routing.strategy.strategy import Strategy, Underway
 from tests.routing.recorded import outcomes, rows
 
 
@@ -80,7 +80,7 @@ def test_small_sets_are_tried_in_every_order_that_matters(tmp_path: Path) -> Non
 def test_with_little_room_the_orders_of_the_best_sets_are_tried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.routing.cascades.CELLS", 150 * 2 * 3)
+    monkeypatch.setattr("gateway.routing.fit.cascades.CELLS", 150 * 2 * 3)
     known = evidence(tmp_path, 150)
     assert len(try_all(known, prices(known.usd, known.able)).cascades) == 6 + 4 + 2 + 3 + 3
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.routing.selection import CONFIDENCE, Family, Point, promised, select
-from gateway.routing.strategy import Strategy
+from gateway.routing.fit.selection import CONFIDENCE, Family, Point, promised, select
+from gateway.routing.strategy.strategy import Strategy
 
 COUNT = 400
 

@@ -11,7 +11,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import Prefix, Route
-from gateway.routing.sessions import HOSTED_S, HOUR_S, OWN_S, Sessions, prefix_of
+from gateway.routing.affinity.sessions import HOSTED_S, HOUR_S, OWN_S, Sessions, prefix_of
 from tests.routing.conftest import HOSTED, SMALL, backend, record, request
 
 CLAUDE = backend("claude", "hosted", "3", kind="anthropic")

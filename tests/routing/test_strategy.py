@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.domain.routing.strategy import FAILED, Answered
-from gateway.routing.cascades import Cascade, states
-from gateway.routing.strategy import State, Strategy, Underway, pattern, share_of, voted
+from gateway.routing.fit.cascades import Cascade, states
+from gateway.routing.strategy.strategy import State, Strategy, Underway, pattern, share_of, voted
 
 MODELS = ("a", "b", "c", "d")
 RANKING = ("d", "c", "b", "a")

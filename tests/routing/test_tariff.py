@@ -17,15 +17,15 @@ from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.routing.strategy import Answered
 from gateway.ledger.prices import Catalogue
-from gateway.routing.choose import Router
-from gateway.routing.fit_plan import fit_plan
-from gateway.routing.grade import Grader
-from gateway.routing.outcomes import Outcomes
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import load_plan, save_plan
-from gateway.routing.replay import replay
-from gateway.routing.strategy import Asks, Pattern, State, Strategy
-from gateway.routing.tariff import STEP, repriced_usd, steps
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.fit.outcomes import Outcomes
+from gateway.routing.fit.plan import fit_plan
+from gateway.routing.fit.replay import replay
+from gateway.routing.router import Router
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import load_plan, save_plan
+from gateway.routing.strategy.strategy import Asks, Pattern, State, Strategy
+from gateway.routing.strategy.tariff import STEP, repriced_usd, steps
 from tests.routing.conftest import EASY, Fleet, backend, request, tenant
 from tests.routing.recorded import POOL, rows, write
 

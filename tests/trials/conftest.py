@@ -16,7 +16,7 @@ from sqlalchemy import select
 from gateway.domain.backend import PriceEntry
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Key, Tenant
-from gateway.routing.choose import Router
+from gateway.routing.router import Router
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.connection import State
 from gateway.state.sql import Database

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.domain.request import Controls
 from gateway.ledger.evidence import Finding, write
-from gateway.routing.plan import Plan
-from gateway.routing.plan_file import save_plan
-from gateway.routing.strategy import State, Strategy
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import save_plan
+from gateway.routing.strategy.strategy import State, Strategy
 from gateway.trials.artefacts import CONFIGURED, stage, written
 from gateway.trials.plans import PlansOnTrial
 from gateway.trials.verdict import LEAST, Outcome

@@ -1,0 +1,1 @@
+"""Conversations that stay where their prefix is warm."""

@@ -1,0 +1,95 @@
+"""What a decision owes to those before it: warm prefixes, the replica that has them, tool loops under way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import FleetView
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.load import Load
+from gateway.domain.routing.route import Prefix, Route
+from gateway.domain.tenant import Tenant
+from gateway.routing.affinity.replicas import Replica, group_of, order
+from gateway.routing.affinity.sessions import LEAST_TOKENS, Sessions, prefix_of
+from gateway.routing.candidates import Candidate
+
+
+class Continuity:
+    """Of one worker. `overload`, `on_demand`: see `replicas.order`."""
+
+    def __init__(
+        self, backends: Sequence[Backend], fleet: FleetView, *, overload: float = 1.25, on_demand: float = 0.2
+    ) -> None:
+        self.sessions = Sessions()
+        self._fleet, self._overload, self._on_demand = fleet, overload, on_demand
+        groups = {backend.name: group_of(backend) for backend in backends}
+        sizes = Counter(groups.values())
+        self._groups = {name: group for name, group in groups.items() if sizes[group] > 1}
+
+    def prefix(self, request: CompletionRequest, tenant: Tenant, session: str, input_tokens: int) -> Prefix | None:
+        """None: it is too short for anybody to remember, has no tools to go on with, and there are no replicas."""
+        if input_tokens < LEAST_TOKENS and not self._groups and "tools" not in request.needs:
+            return None
+        return prefix_of(request, tenant.key.lineage, session)
+
+    def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
+        """The same candidates; of replicas the one to be asked stands first, and all have its price, so that whoever
+        takes the first of the cheapest takes that one."""
+        if prefix is None or not self._groups:
+            return candidates
+        together: dict[tuple[str, str, str], list[int]] = {}
+        for place, each in enumerate(candidates):
+            if not each.excluded and (group := self._groups.get(each.backend.name)) is not None:
+                together.setdefault(group, []).append(place)
+        arranged = list(candidates)
+        for places in together.values():
+            if len(places) < 2:
+                continue
+            members = {candidates[place].backend.name: candidates[place] for place in places}
+            ranked = order(
+                self._replicas([each.backend for each in members.values()]),
+                prefix.session,
+                input_tokens if prefix.lengths else 0,  # texts to be embedded have no beginning in common
+                overload=self._overload,
+                on_demand=self._on_demand,
+            )
+            cost = members[ranked[0].name].cost_pico
+            for place, backend in zip(places, ranked, strict=True):
+                arranged[place] = members[backend.name]._replace(cost_pico=cost)
+        return arranged
+
+    def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
+        """`route`, with who began a tool loop in front, and those that are only busy behind everybody else."""
+        route.prefix = prefix
+        busy = [each.backend for each in candidates if each.cause == "busy"]
+        holder = self.sessions.holder(prefix) if prefix is not None else ""
+        held = next((each for each in (*route.backends, *busy) if each.name == holder), None) if holder else None
+        if held is not None:
+            if held is not route.backends[0] or route.asking is not None:
+                route.reason = f"{held.name} goes on with the tools that it called; else: {route.reason}"
+            route.asking = route.escalate_to = route.what_if = None
+            route.strategy, route.escalate_below = "", 0.0
+            route.backends = (held, *(each for each in route.backends if each is not held))
+        if busy:
+            route.backends = (*route.backends, *(each for each in busy if each not in route.backends))
+        return route
+
+    def learn(self, record: Record) -> None:
+        self.sessions.learn(record)
+
+    def stats(self) -> dict[str, int]:
+        return self.sessions.stats()
+
+    def _replicas(self, backends: Sequence[Backend]) -> list[Replica]:
+        """Equals, unless it is known of each how much it can take."""
+        states = [self._fleet.state(backend) for backend in backends]
+        loads = [state.load or Load(float(state.in_flight)) for state in states]
+        known = [load.capacity for load in loads if load.capacity is not None]
+        capacities = [max(1.0, each) for each in known] if len(known) == len(loads) else [1.0] * len(loads)
+        return [
+            Replica(backend, load.running + load.waiting, capacity)
+            for backend, load, capacity in zip(backends, loads, capacities, strict=True)
+        ]

@@ -1,0 +1,1 @@
+"""How hard a prompt is: the packaged classifier."""

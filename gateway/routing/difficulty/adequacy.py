@@ -1,0 +1,74 @@
+"""How likely a cheaper backend is as good as the reference, and how hard a request may be for it."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from typing import TYPE_CHECKING, Literal
+
+from gateway.domain.backend import RANK, Backend
+from gateway.domain.routing.learned import NOTHING, Learned
+
+if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifier
+    from gateway.routing.difficulty.weights_file import Curves
+
+Gap = Literal["equal", "near", "below"]
+
+SAME_PRICE = 1.25
+"""Hosted models whose costs differ by less than this factor count as equals."""
+FAR_CHEAPER = 20.0
+"""A hosted model that costs less than the reference by more than this factor is far below it."""
+
+_ROW: dict[Gap, int] = {"below": 0, "near": 1}
+
+
+def gap(backend: Backend, reference: Backend, cost_pico: int | None, reference_pico: int | None) -> Gap:
+    """How far `backend` stands below `reference`: by tier; between two hosted ones, which no tier ranks, by cost."""
+    if backend.name == reference.name or backend.model == reference.model:
+        return "equal"
+    below = RANK[reference.tier] - RANK[backend.tier]
+    if below > 0:
+        return "below" if backend.tier == "small" else "near"
+    if below < 0 or not backend.hosted or not cost_pico or not reference_pico:
+        return "equal"
+    cheaper = reference_pico / cost_pico
+    if cheaper < SAME_PRICE:
+        return "equal"
+    return "near" if cheaper <= FAR_CHEAPER else "below"
+
+
+class Adequacy:
+    """The artefact's calibration as decisions use it."""
+
+    def __init__(self, curves: Curves) -> None:
+        self._coefficients = curves.coefficients.tolist()
+        self._losses = curves.losses.tolist()
+        self._cutoffs = curves.cutoffs.tolist()
+
+    def of(self, gap: Gap, difficulty: float) -> float:
+        """P(as good as the reference); 1 for an equal, by definition."""
+        if gap == "equal":
+            return 1.0
+        intercept, slope = self._coefficients[_ROW[gap]]
+        return float(1 / (1 + math.exp(-(intercept + slope * _standard(difficulty)))))
+
+    def enough(self, gap: Gap, difficulty: float, loss: float, learned: Learned = NOTHING) -> bool:
+        """May it serve a request this hard, if a share of `loss` of all answers may be worse than the reference's?
+
+        What was learned of it moves its curve, as if the request were easier or harder.
+        """
+        loss *= 1 - learned.margin
+        if gap == "equal":
+            return not learned.n or learned.adequacy(1.0) >= 1 - loss
+        place = bisect_right(self._losses, loss + 1e-9) - 1
+        if place < 0:
+            return False
+        _, slope = self._coefficients[_ROW[gap]]
+        harder = learned.shift / slope if slope else 0.0
+        return _standard(difficulty) + harder <= float(self._cutoffs[_ROW[gap]][place])
+
+
+def _standard(difficulty: float) -> float:
+    """The standardised score that the difficulty was made from."""
+    kept = min(max(difficulty, 1e-13), 1 - 1e-13)
+    return math.log(kept / (1 - kept))

@@ -1,0 +1,135 @@
+"""How hard is a prompt? A linear classifier that says so in a fraction of a millisecond, or that it cannot know."""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import orjson
+
+from gateway.dialects.openai_chat.turns import read_turns
+from gateway.domain.request import Turn
+from gateway.domain.routing.route import Grade
+from gateway.errors import BadRequest
+from gateway.routing.difficulty.features import COUNTS, Features, extract
+from gateway.routing.difficulty.weights_file import Artefact, load
+
+MOST_TURNS = 4
+"""User turns that are graded, the latest ones; the hardest counts."""
+
+MOST_REMEMBERED = 16_384
+"""Grades of turns, about 200 bytes each: of a conversation only the newest turn was not graded before."""
+
+_OUTSIDE = Grade(0.5, abstained=True)
+
+
+class Grader:
+    """Scores text under one artefact. Pure but for its memory: the same text always gets the same grade."""
+
+    def __init__(self, artefact: Artefact) -> None:
+        self.artefact = artefact
+        self._remembered: OrderedDict[bytes, Grade] = OrderedDict()
+        self._vocabulary = np.unpackbits(artefact.support.vocabulary).astype(bool)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        """The packaged weights, or those at `path`. Raises ArtefactError, OSError."""
+        return cls(load(path))
+
+    def grade(self, text: str) -> Grade:
+        """Difficulty 0..1; abstains where the text is unlike what training saw."""
+        features = extract(text)
+        standard = (self.score(features) - self.artefact.centre) / self.artefact.spread
+        return Grade(1 / (1 + math.exp(-max(-30.0, min(30.0, standard)))), bool(self.outside(text, features)))
+
+    def grade_turns(
+        self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
+    ) -> Grade:
+        """The hardest of the latest user turns. Tools, images and files were never measured, so they abstain.
+
+        `owner`: for whom grades are remembered, apart from everybody else's, so that no time tells what others ask.
+        """
+        if needs & {"tools", "vision"} or any(
+            turn.calls or turn.results or turn.images or turn.files for turn in turns
+        ):
+            return _OUTSIDE
+        texts = [turn.text for turn in turns if turn.role == "user"]
+        if not texts or sum(map(len, texts)) > self.artefact.support.longest:
+            return _OUTSIDE
+        latest = texts[-MOST_TURNS:]
+        grades = [self.grade(text) if owner is None else self._recall(text, owner) for text in latest]
+        return Grade(max(grade.difficulty for grade in grades), any(grade.abstained for grade in grades))
+
+    def _recall(self, text: str, owner: str) -> Grade:
+        whose = blake2b(owner.encode(), digest_size=16).digest()
+        name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16, key=whose).digest()
+        grade = self._remembered.get(name)
+        if grade is None:
+            grade = self._remembered[name] = self.grade(text)
+            if len(self._remembered) > MOST_REMEMBERED:
+                self._remembered.popitem(last=False)
+        else:
+            self._remembered.move_to_end(name)
+        return grade
+
+    def score(self, features: Features) -> float:
+        """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
+        return self.artefact.scorer.score(features)
+
+    def outside(self, text: str, features: Features) -> str:
+        """Why the text lies outside what training saw; empty when it does not."""
+        support = self.artefact.support
+        if len(text) > support.longest:
+            return "too long"
+        if self.strangeness(features) > support.most_strange:
+            return "not like prose or a question"
+        return "unknown words" if self.coverage(features) < support.least_coverage else ""
+
+    def strangeness(self, features: Features) -> float:
+        """How far the lexical counts lie from training's, in standard deviations; high for code, logs and data."""
+        standard = self.artefact.scorer.standard(features.lexical)[:COUNTS]
+        return math.sqrt(float(standard @ standard) / len(standard))
+
+    def coverage(self, features: Features) -> float:
+        """Share of the text's longer words that training saw; 0 without words."""
+        return float(self._vocabulary[features.vocabulary].mean()) if len(features.vocabulary) else 0.0
+
+
+def grade_lines(lines: Iterable[bytes], grader: Grader) -> Iterator[bytes]:
+    """JSON lines `{"id","prompt"|"messages"}` → `{"id","difficulty"[,"abstained"]}`, newline included.
+
+    Raises BadRequest naming the line.
+    """
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            yield orjson.dumps(_grade_line(line, number, grader)) + b"\n"
+
+
+def _grade_line(line: bytes, number: int, grader: Grader) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"line {number}: not valid JSON ({error}); give one object a line.") from error
+    if not isinstance(row, dict) or "id" not in row or ("prompt" in row) == ("messages" in row):
+        raise BadRequest(f"line {number}: give an object with id and either prompt or messages.")
+    if "messages" in row:
+        needs = frozenset({"tools"} if row.get("tools") else ())
+        grade = grader.grade_turns(_turns(row["messages"], number), needs)
+    elif isinstance(row["prompt"], str):
+        grade = grader.grade(row["prompt"])
+    else:
+        raise BadRequest(f"line {number}: prompt must be text.")
+    graded = {"id": row["id"], "difficulty": grade.difficulty}
+    return {**graded, "abstained": True} if grade.abstained else graded
+
+
+def _turns(messages: Any, number: int) -> list[Turn]:
+    try:
+        return read_turns(messages)
+    except BadRequest as error:
+        raise BadRequest(f"line {number}: {error.message}", param=error.param) from error

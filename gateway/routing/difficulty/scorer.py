@@ -1,0 +1,52 @@
+"""From a text's features to one number: a scorer for any text, and experts for kinds of text that were measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.routing.difficulty.features import Features, Floats
+
+CLIP = np.float32(3.0)
+"""Standard deviations up to which a lexical count counts, either way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scorer:
+    """score = shared(x) + Σ gate(x) · expert(x), all of them linear in the features, gates held between 0 and 1.
+
+    An expert orders the prompts of one kind; its gate says how much a text is of that kind (a mixture of experts,
+    Jacobs et al. 1991, with linear gates).
+    """
+
+    weights: Floats
+    """bins × (1 + k): shared, then experts; side by side, because a text reads all of a bin's."""
+    idf: Floats
+    lexical_mean: Floats
+    lexical_deviation: Floats
+    lexical_weights: Floats
+    """(1 + k) × 46, per standard deviation."""
+    intercepts: Floats
+    """1 + k."""
+    gates: Floats
+    """k × 46, per standard deviation."""
+    gate_intercepts: Floats
+    """k."""
+
+    def standard(self, lexical: Floats) -> Floats:
+        """Lexical counts in training's standard deviations."""
+        standard: Floats = (lexical - self.lexical_mean) / self.lexical_deviation
+        return standard
+
+    def score(self, features: Features) -> float:
+        """Expected gain of the strong tier, less about half the average gain of the prompt's own kind."""
+        weighted = features.counts * self.idf[features.bins]
+        standard = self.standard(features.lexical).clip(-CLIP, CLIP)
+        parts = self.intercepts + self.lexical_weights @ standard
+        for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
+            length = np.sqrt(weighted[block] @ weighted[block])
+            if length:
+                parts = parts + weighted[block] @ self.weights[features.bins[block]] / length
+        gates = (self.gate_intercepts + self.gates @ standard).clip(0, 1)
+        return float(parts[0] + gates @ parts[1:])

@@ -1,0 +1,141 @@
+"""The classifier's weights on disk: one npz of plain arrays and a JSON provenance, never code."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from gateway.routing.difficulty.features import BINS, VOCABULARY_BITS
+from gateway.routing.difficulty.scorer import Scorer
+
+FORMAT = 2
+IDF_STEP = 24.0
+"""Steps of one byte per unit of inverse document frequency, which begins at 1."""
+LEVELS = 31
+"""Of a weight, either way: grades move by hundredths of their spread, and the file is half of what 127 make it."""
+PACKAGED = "data/difficulty.npz"
+TRAIN = "python -m gateway.routing.fit.difficulty"
+
+
+class ArtefactError(ValueError):
+    """The file is not an artefact that this version reads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """Where the classifier knows its way, measured on its training prompts."""
+
+    vocabulary: NDArray[np.uint8]
+    """2^20 bits: the words that training saw often enough."""
+    least_coverage: float
+    """Share of a prompt's longer words that must be among them."""
+    longest: int
+    """Characters."""
+    most_strange: float
+    """Root mean square of the lexical counts, in standard deviations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Curves:
+    """Calibration: logistic curves of P(as good as the reference) over the standardised score."""
+
+    coefficients: NDArray[np.float64]
+    """A row (intercept, slope) each for a backend far below and one a little below the reference."""
+    losses: NDArray[np.float64]
+    """Ascending shares of answers that may be worse than the reference's."""
+    cutoffs: NDArray[np.float64]
+    """A row per curve: the highest standardised score that keeps the expected loss within `losses`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Artefact:
+    """Everything that `Grader` and `Adequacy` read."""
+
+    scorer: Scorer
+    centre: float
+    spread: float
+    support: Support
+    curves: Curves
+    provenance: Mapping[str, Any]
+
+
+def save(artefact: Artefact, path: Path) -> None:
+    """Weights to one byte each, written whole before it takes the place of an older file."""
+    scorer = artefact.scorer
+    steps = np.maximum(np.abs(scorer.weights).max(0), 1e-12) / LEVELS
+    support, curves = artefact.support, artefact.curves
+    buffer = io.BytesIO()
+    np.savez_compressed(
+        buffer,
+        format=np.int64(FORMAT),
+        weights=np.round(scorer.weights / steps).astype(np.int8).T,
+        steps=steps.astype(np.float32),
+        idf=np.clip(np.round((scorer.idf - 1) * IDF_STEP), 0, 255).astype(np.uint8),
+        lexical_mean=scorer.lexical_mean,
+        lexical_deviation=scorer.lexical_deviation,
+        lexical_weights=scorer.lexical_weights,
+        intercepts=scorer.intercepts,
+        gates=scorer.gates,
+        gate_intercepts=scorer.gate_intercepts,
+        scale=np.array([artefact.centre, artefact.spread]),
+        vocabulary=support.vocabulary,
+        limits=np.array([support.least_coverage, support.longest, support.most_strange]),
+        curves=curves.coefficients,
+        losses=curves.losses,
+        cutoffs=curves.cutoffs,
+        provenance=np.frombuffer(orjson.dumps(artefact.provenance), np.uint8),
+    )
+    fresh = path.with_name(path.name + ".new")
+    fresh.write_bytes(buffer.getvalue())
+    fresh.replace(path)
+
+
+def load(path: Path | None = None) -> Artefact:
+    """The packaged artefact, or another. Raises ArtefactError, OSError."""
+    data = path.read_bytes() if path else (files("gateway.routing") / PACKAGED).read_bytes()
+    name = str(path) if path else PACKAGED
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as arrays:
+            return _read({key: arrays[key] for key in arrays.files}, name)
+    except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
+        if isinstance(error, ArtefactError):
+            raise
+        raise ArtefactError(f"{name}: not a router artefact; make one with `{TRAIN}`") from error
+
+
+def _read(arrays: Mapping[str, Any], name: str) -> Artefact:
+    if int(arrays["format"]) != FORMAT or arrays["weights"].shape[1:] != (BINS,):
+        raise ArtefactError(f"{name}: made for another version; fit it anew with `{TRAIN}`")
+    if arrays["vocabulary"].shape != ((1 << VOCABULARY_BITS) // 8,):
+        raise ArtefactError(f"{name}: its vocabulary has the wrong size; fit it anew with `{TRAIN}`")
+    if len(arrays["weights"]) != len(arrays["gates"]) + 1:
+        raise ArtefactError(f"{name}: its experts and gates differ in number; fit it anew with `{TRAIN}`")
+    centre, spread = (float(value) for value in arrays["scale"])
+    coverage, longest, strangeness = (float(value) for value in arrays["limits"])
+    scorer = Scorer(
+        weights=np.ascontiguousarray(arrays["weights"].T) * arrays["steps"],
+        idf=(1 + arrays["idf"] / IDF_STEP).astype(np.float32),
+        lexical_mean=arrays["lexical_mean"],
+        lexical_deviation=arrays["lexical_deviation"],
+        lexical_weights=arrays["lexical_weights"],
+        intercepts=arrays["intercepts"],
+        gates=arrays["gates"],
+        gate_intercepts=arrays["gate_intercepts"],
+    )
+    return Artefact(
+        scorer=scorer,
+        centre=centre,
+        spread=spread,
+        support=Support(arrays["vocabulary"], coverage, int(longest), strangeness),
+        curves=Curves(arrays["curves"], arrays["losses"], arrays["cutoffs"]),
+        provenance=orjson.loads(arrays["provenance"].tobytes()),
+    )

@@ -1,0 +1,1 @@
+"""Fits classifiers and plans to measured outcomes; offline, serving does not import it."""

@@ -1,0 +1,83 @@
+"""From scores to probabilities: how often a weaker model's answer is as good as the reference's."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.difficulty.ridge import Array, logistic
+from gateway.routing.difficulty.weights_file import Curves
+from gateway.routing.fit.corpus import Corpus
+
+LOSSES = np.concatenate([np.linspace(0.0, 0.1, 21), np.linspace(0.11, 0.5, 40)])
+EVERYTHING = 30.0
+"""A standardised score that no prompt reaches."""
+NEAR = (0.5, 0.95)
+"""A model a little below the reference closes this much of the gap between a set's weak and strong model."""
+
+
+def curves(corpus: Corpus, standard: Array) -> Curves:
+    """Two logistic curves over the standardised scores of prompts that the scoring model was not trained on.
+
+    *Below*: the set's weak model against its strong one. *Near*: models that close most of that gap. Every set
+    weighs the same. Without measured middle models the near curve is the lower one.
+    """
+    below = (np.arange(len(corpus)), (corpus.weak >= corpus.strong).astype(np.float64))
+    pairs = [below, _near(corpus) if any(each.qualities for each in corpus.outcomes) else below]
+    coefficients, cutoffs = [], []
+    for prompts, as_good in pairs:
+        if not len(prompts):
+            prompts, as_good = below
+        weights = _even(corpus.sets[prompts])
+        intercept, slope = logistic(standard[prompts], as_good, weights)
+        coefficients.append((intercept, slope))
+        adequacy = 1 / (1 + np.exp(-(intercept + slope * standard[prompts])))
+        cutoffs.append(_cutoffs(standard[prompts], adequacy, weights))
+    return Curves(np.array(coefficients), LOSSES, np.array(cutoffs))
+
+
+def _even(sets: NDArray[np.int64]) -> Array:
+    sizes = np.bincount(sets)
+    weights: Array = 1.0 / (sizes[sets] * np.count_nonzero(sizes))
+    return weights
+
+
+def _near(corpus: Corpus) -> tuple[NDArray[np.int64], Array]:
+    prompts, as_good = [], []
+    for number in range(len(corpus.names)):
+        members = np.flatnonzero(corpus.sets == number).tolist()
+        for model in sorted({model for each in members for model in corpus.outcomes[each].qualities}):
+            known = [each for each in members if model in corpus.outcomes[each].qualities]
+            quality = np.array([corpus.outcomes[each].qualities[model] for each in known])
+            weak, strong = corpus.weak[known], corpus.strong[known]
+            closed = (quality.mean() - weak.mean()) / max(strong.mean() - weak.mean(), 1e-9)
+            if NEAR[0] <= closed <= NEAR[1]:
+                prompts.append(np.array(known, dtype=np.int64))
+                as_good.append((quality >= strong).astype(np.float64))
+    if not prompts:
+        return np.zeros(0, np.int64), np.zeros(0)
+    return np.concatenate(prompts), np.concatenate(as_good)
+
+
+def _cutoffs(standard: Array, adequacy: Array, weights: Array) -> Array:
+    """The highest score to accept so that, over these prompts, the accepted ones lose at most each of `LOSSES`."""
+    order = np.argsort(standard)
+    lost = np.cumsum(weights[order] * (1 - adequacy[order]))
+    last = np.searchsorted(lost, LOSSES, side="right") - 1
+    cutoffs: Array = np.where(last < 0, -EVERYTHING, standard[order][np.maximum(last, 0)])
+    cutoffs[last == len(order) - 1] = EVERYTHING
+    return cutoffs
+
+
+def calibration_error(corpus: Corpus, standard: Array, fitted: Curves, parts: int = 10) -> float:
+    """Mean distance between promised and measured adequacy of the weak model over tenths of the prompts."""
+    intercept, slope = fitted.coefficients[0]
+    promised = 1 / (1 + np.exp(-(intercept + slope * standard)))
+    measured = (corpus.weak >= corpus.strong).astype(np.float64)
+    weights = _even(corpus.sets)
+    order = np.argsort(promised)
+    share = np.cumsum(weights[order])
+    part = np.minimum((share * parts).astype(np.int64), parts - 1)
+    total = np.bincount(part, weights[order])
+    gap = np.bincount(part, weights[order] * (promised - measured)[order])
+    return float(np.abs(gap).sum() / total.sum())

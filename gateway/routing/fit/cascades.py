@@ -1,0 +1,161 @@
+"""Plain cascades: ask from the cheapest model on until so many answers agree, then give what most agree on.
+
+Hardly anything is learnt about them but who takes part and how many must agree, so that they keep their promise even
+where outcomes are few.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.search import Evidence
+from gateway.routing.fit.shrink import Rows, Whole, real_share, shrunken
+from gateway.routing.strategy.strategy import Pattern, State, ordered
+
+Array = NDArray[np.float64]
+
+LONGEST = 6
+"""Models in one cascade."""
+BEAM = 800
+"""Sets of models of one size that are looked at, and made larger by one."""
+ORDERED = 4
+"""Models in a set of which every order is tried: it decides what is paid, and which two of four agree first."""
+CELLS = 20_000_000
+"""Prompts times orders that are tried at most; the orders of the best sets come first."""
+
+
+class Cascade(NamedTuple):
+    """`members` in the order of asking, places of models; settled when `agree` of them do."""
+
+    members: tuple[int, ...]
+    agree: int
+
+
+class Tried(NamedTuple):
+    """k cascades on n prompts."""
+
+    cascades: list[Cascade]
+    quality: Rows
+    """k × n."""
+    usd: Rows
+    sets: Whole
+    """k: equal for the orders of one set that end when as many agree."""
+    real: float
+    """Share of what orders of a set differ by that is not chance."""
+
+    def level(self, weights: Array) -> Array:
+        """k × f: expected quality. `weights`: n × f, of prompts; each column adds up to 1."""
+        return shrunken(self.quality @ weights.astype(np.float32), self.sets, self.real)
+
+    def part(self, chosen: NDArray[np.bool_]) -> Tried:
+        """The cascades of a mask."""
+        kept = [self.cascades[place] for place in np.flatnonzero(chosen).tolist()]
+        return Tried(kept, self.quality[chosen], self.usd[chosen], self.sets[chosen], self.real)
+
+
+def try_all(evidence: Evidence, price: Array, *, orders: bool = True) -> Tried:
+    """Every cascade of up to `LONGEST` models that the beam reaches, from the cheapest on, small sets in every order.
+
+    `price`: of money, for which it looks ahead.
+    """
+    order = np.argsort(np.where(evidence.able, evidence.usd, 0).sum(0) / evidence.able.sum(0)).tolist()
+    level = np.where(evidence.able, evidence.quality, 0).sum(0) / evidence.able.sum(0)
+    parts: list[tuple[list[Cascade], Rows, Rows]] = []
+    front: list[tuple[int, ...]] = [(model,) for model in order]
+    for size in range(2, min(LONGEST, len(order)) + 1):
+        wider = {
+            tuple(sorted((*each, model), key=order.index)) for each in front for model in order if model not in each
+        }
+        tried = _run_all(
+            evidence,
+            [Cascade(members, agree) for members in sorted(wider) for agree in ((2,) if size < 4 else (2, 3))],
+            level,
+        )
+        parts.append(tried)
+        front = _best(*tried, price)
+        if orders and 2 < size <= ORDERED:
+            room = CELLS // (len(evidence) * (ORDERED - 2))
+            others = (
+                Cascade(other, 2)
+                for each in front
+                for other in itertools.permutations(each)
+                if other != each and order.index(other[0]) < order.index(other[1])  # both are asked in any case
+            )
+            parts.append(_run_all(evidence, list(itertools.islice(others, room)), level))
+    cascades = [each for part, _, _ in parts for each in part]
+    quality, usd = (np.concatenate([part[place] for part in parts]) for place in (1, 2))
+    known: dict[tuple[tuple[int, ...], int], int] = {}
+    sets = np.array([known.setdefault((tuple(sorted(each.members)), each.agree), len(known)) for each in cascades])
+    return Tried(cascades, quality, usd, sets, real_share(quality, sets))
+
+
+def _run_all(evidence: Evidence, cascades: list[Cascade], level: Array) -> tuple[list[Cascade], Rows, Rows]:
+    quality = np.zeros((len(cascades), len(evidence)), dtype=np.float32)
+    usd = np.zeros_like(quality)
+    for place, each in enumerate(cascades):
+        quality[place], usd[place] = run(evidence, each.members, each.agree, level)
+    return cascades, quality, usd
+
+
+def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -> list[tuple[int, ...]]:
+    """The sets of the best cascades at any price of money, the best first."""
+    level, cost = quality.mean(1, dtype=np.float64), usd.mean(1, dtype=np.float64)
+    ranks = (-(level[:, None] - price * cost[:, None])).argsort(0).argsort(0).min(1)
+    kept: dict[tuple[int, ...], None] = {}
+    for place in ranks.argsort(kind="stable").tolist():
+        kept[cascades[place].members] = None
+        if len(kept) == BEAM:
+            break
+    return list(kept)
+
+
+def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
+    """Quality and US dollars (n each). Of answers that equally many agree on, that of the model with the best `level`.
+    Who cannot be called is passed over."""
+    rows = np.arange(len(evidence))
+    quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
+    open_ = np.ones(len(evidence), dtype=bool)
+    for count in range(1, len(members) + 1):
+        model = members[count - 1]
+        usd += np.where(open_ & evidence.able[:, model], evidence.usd[:, model], 0.0)
+        if count < agree and count < len(members):
+            continue
+        asked = list(members[:count])
+        votes, able = evidence.labels[:, asked], evidence.able[:, asked]
+        size = ((votes[:, :, None] == votes[:, None, :]) & (votes[:, :, None] >= 0)).sum(2)
+        place = np.where(able, size + level[asked] / 2, -1.0).argmax(1)
+        settled = open_ & ((size.max(1) >= agree) | (count == len(members)))
+        quality[settled] = evidence.quality[:, asked][rows, place][settled]
+        open_ &= ~settled
+        if not open_.any():
+            break
+    return quality, usd
+
+
+def states(cascade: Cascade, models: Sequence[str]) -> dict[Pattern, State]:
+    """As a strategy has them: those in which it goes on. Where it ends, what most agree on is given anyway."""
+    found: dict[Pattern, State] = {}
+    for count in range(len(cascade.members)):
+        onward = models[cascade.members[count]]
+        names = [models[member] for member in cascade.members[:count]]
+        for labels in _undecided(count, cascade.agree):
+            found[ordered(names, [label + 1 for label in labels])] = State("", {onward: (1.0,)})
+    return found
+
+
+def _undecided(count: int, agree: int) -> Iterator[tuple[int, ...]]:
+    """Every way in which `count` answers can agree without `agree` of them doing so."""
+    front: list[tuple[int, ...]] = [()]
+    for _ in range(count):
+        front = [
+            (*labels, label)
+            for labels in front
+            for label in range(max(labels, default=-1) + 2)
+            if labels.count(label) + 1 < agree
+        ]
+    yield from front

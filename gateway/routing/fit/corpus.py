@@ -1,0 +1,115 @@
+"""Training prompts as arrays, and parts of them that a fit may see."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.difficulty.features import COUNTS, VOCABULARY_BITS, Features, extract, normalise
+from gateway.routing.difficulty.ridge import Array
+from gateway.routing.fit.evaluation import Outcome, read_outcomes
+
+SEEN_IN = 3
+"""Prompts that must hold a word before it is known."""
+
+_FIRST_OPTION = re.compile(r"(?: |^)\(?a[.)] ")
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """n prompts in k sets."""
+
+    outcomes: Sequence[Outcome]
+    features: Sequence[Features]
+    names: tuple[str, ...]
+    sets: NDArray[np.int64]
+    """Place of each prompt's set in `names`."""
+    questions: NDArray[np.uint64]
+    """Equal for the same question in other words around it, so that no fold trains on what it is tested on."""
+    weak: Array
+    strong: Array
+    rows: NDArray[np.int64]
+    bins: NDArray[np.int64]
+    counts: NDArray[np.float32]
+    lexical: Array
+
+    def __len__(self) -> int:
+        return len(self.outcomes)
+
+
+def read_corpus(paths: Iterable[Path], say: Say) -> Corpus:
+    """Every distinct (set, prompt) of the files. Raises DataError, OSError."""
+    outcomes = list({(each.group, each.prompt): each for path in paths for each in read_outcomes(path)}.values())
+    say(f"{len(outcomes)} prompts read")
+    features = []
+    for number, outcome in enumerate(outcomes, 1):
+        features.append(extract(outcome.prompt))
+        if number % 5000 == 0:
+            say(f"{number} of {len(outcomes)} prompts measured")
+    names = tuple(dict.fromkeys(each.group for each in outcomes))
+    return Corpus(
+        outcomes,
+        features,
+        names,
+        np.array([names.index(each.group) for each in outcomes], dtype=np.int64),
+        np.array([_question(each.prompt) for each in outcomes], dtype=np.uint64),
+        np.array([each.weak for each in outcomes]),
+        np.array([each.strong for each in outcomes]),
+        np.repeat(np.arange(len(outcomes)), [len(each.bins) for each in features]),
+        np.concatenate([each.bins for each in features]),
+        np.concatenate([each.counts for each in features]),
+        np.array([each.lexical for each in features], dtype=np.float64),
+    )
+
+
+def _question(prompt: str) -> int:
+    """The first sentences of a question without its options or closing instruction, as a number."""
+    stem = _FIRST_OPTION.split(normalise(prompt))[0]
+    key = ""
+    for number, sentence in enumerate(re.split(r"(?<=[.!?]) ", stem)):
+        if number >= 2 and len(key) >= 60:
+            break
+        key += re.sub(r"\W+", "", sentence)
+    return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest())
+
+
+def known_words(corpus: Corpus, chosen: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The vocabulary of the `chosen` prompts: words in at least `SEEN_IN` of them."""
+    texts = [corpus.features[number] for number in np.flatnonzero(chosen).tolist()]
+    places = np.concatenate([np.unique(text.vocabulary) for text in texts])
+    return np.bincount(places, minlength=1 << VOCABULARY_BITS) >= SEEN_IN
+
+
+def coverage(corpus: Corpus, words: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
+    """Share of known words of each chosen prompt that has words."""
+    places = [corpus.features[number].vocabulary for number in np.flatnonzero(chosen).tolist()]
+    return np.array([words[each].mean() for each in places if len(each)])
+
+
+def strangeness(corpus: Corpus, training: NDArray[np.bool_], chosen: NDArray[np.bool_]) -> Array:
+    """Distance of each chosen prompt's lexical counts from those of `training`, in standard deviations."""
+    mean, deviation = spread(corpus, training)
+    standard: Array = np.sqrt((((corpus.lexical[chosen] - mean) / deviation)[:, :COUNTS] ** 2).mean(1))
+    return standard
+
+
+def spread(corpus: Corpus, chosen: NDArray[np.bool_]) -> tuple[Array, Array]:
+    """Mean and standard deviation of each lexical count over the chosen prompts."""
+    return corpus.lexical[chosen].mean(0), corpus.lexical[chosen].std(0) + 1e-9
+
+
+def folds(corpus: Corpus, count: int) -> list[NDArray[np.bool_]]:
+    """Test masks that keep all forms of a question together."""
+    return [corpus.questions % np.uint64(count) == number for number in range(count)]
+
+
+def without(corpus: Corpus, held_out: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Prompts that are neither held out nor ask a held-out question elsewhere."""
+    return ~held_out & ~np.isin(corpus.questions, corpus.questions[held_out])

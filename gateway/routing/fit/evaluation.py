@@ -1,0 +1,134 @@
+"""How well difficulties order real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from gateway.routing.difficulty.grader import Grader
+
+Array = NDArray[np.float64]
+
+
+class DataError(ValueError):
+    """A data file that cannot be used; the message names file, line and remedy."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One prompt and how good the weak and the strong answer were, 0..1."""
+
+    group: str
+    """The set it belongs to."""
+    prompt: str
+    weak: float
+    strong: float
+    qualities: dict[str, float] = field(default_factory=dict)
+    """Model → quality, where several answered."""
+
+
+def read_outcomes(path: Path) -> Iterator[Outcome]:
+    """Lines `{"prompt","w","s"[,"dataset","q"]}`, plain or gzip. Raises DataError, OSError."""
+    opener = gzip.open if path.suffix == ".gz" else open
+    with opener(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                yield _outcome(orjson.loads(line), path.name.split(".")[0])
+            except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+                raise DataError(
+                    f"{path}:{number}: not an outcome ({error!r}); each line needs prompt, w and s, see docs/routing.md"
+                ) from error
+
+
+def _outcome(row: dict[str, Any], name: str) -> Outcome:
+    prompt = row["prompt"]
+    if not isinstance(prompt, str):
+        raise TypeError("prompt must be text")
+    known = {model: float(value) for model, value in (row.get("q") or {}).items() if value is not None}
+    return Outcome(str(row.get("dataset") or name), prompt, float(row["w"]), float(row["s"]), known)
+
+
+def apgr(scores: Array, weak: Array, strong: Array) -> float:
+    """∫ (quality(f) − weak) / (strong − weak) df, f = share sent to strong, hardest first; equal scores share a place.
+
+    0.5 is chance. NaN when the strong model is no better than the weak one.
+    """
+    gain = strong - weak
+    if len(gain) == 0 or gain.sum() <= 0:
+        return float("nan")
+    _, place, size = np.unique(-scores, return_inverse=True, return_counts=True)
+    level = np.bincount(place, gain) / size
+    curve = np.concatenate([[0.0], np.cumsum(np.repeat(level, size))])
+    return float(np.trapezoid(curve, dx=1 / len(gain)) / curve[-1])
+
+
+def apgr_interval(
+    scores: Array, weak: Array, strong: Array, *, rounds: int = 200, seed: int = 0
+) -> tuple[float, float]:
+    """95 % bootstrap interval of `apgr`."""
+    chance = np.random.default_rng(seed)
+    values = []
+    for _ in range(rounds):
+        drawn = chance.integers(0, len(scores), len(scores))
+        values.append(apgr(scores[drawn], weak[drawn], strong[drawn]))
+    low, high = np.nanpercentile(values, [2.5, 97.5])
+    return float(low), float(high)
+
+
+@dataclass(frozen=True, slots=True)
+class SetReport:
+    """One set under one grader."""
+
+    name: str
+    prompts: int
+    weak: float
+    strong: float
+    apgr: float
+    low: float
+    high: float
+    abstained: float
+    """Share of prompts outside what the classifier knows; they are ordered by their score all the same."""
+
+
+def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:
+    """A report per set found in the files. Raises DataError, OSError."""
+    sets: dict[str, list[Outcome]] = {}
+    for path in paths:
+        for outcome in read_outcomes(path):
+            sets.setdefault(outcome.group, []).append(outcome)
+    return [_report(name, outcomes, grader) for name, outcomes in sets.items()]
+
+
+def _report(name: str, outcomes: list[Outcome], grader: Grader) -> SetReport:
+    grades = [grader.grade(outcome.prompt) for outcome in outcomes]
+    scores = np.array([grade.difficulty for grade in grades])
+    weak = np.array([outcome.weak for outcome in outcomes])
+    strong = np.array([outcome.strong for outcome in outcomes])
+    low, high = apgr_interval(scores, weak, strong)
+    abstained = sum(grade.abstained for grade in grades) / len(grades)
+    return SetReport(
+        name, len(outcomes), float(weak.mean()), float(strong.mean()), apgr(scores, weak, strong), low, high, abstained
+    )
+
+
+def table(reports: Iterable[SetReport]) -> str:
+    """The reports as aligned text, a line each."""
+    lines = [
+        f"{'set':<24} {'prompts':>7} {'weak':>6} {'strong':>6} {'APGR':>6}  {'95 % interval':<15} {'abstained':>9}"
+    ]
+    lines += [
+        f"{each.name:<24} {each.prompts:>7} {each.weak:>6.3f} {each.strong:>6.3f} {each.apgr:>6.3f}"
+        f"  {f'{each.low:.3f} – {each.high:.3f}':<15} {each.abstained:>9.1%}"
+        for each in reports
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,212 @@
+"""From learnt decisions to strategies worth having: the frontier of quality and cost, against single models.
+
+What a strategy reaches is measured on prompts that it was not learnt from (outer cross-validation): whatever is learnt
+on few outcomes flatters itself on them. Which strategies are kept is the business of `selection`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.cascades import Cascade, Tried, states, try_all
+from gateway.routing.fit.search import Evidence, Learned, Settings, affordable, decode, learn, play, walk
+from gateway.routing.fit.search import prices as price_grid
+from gateway.routing.fit.selection import CONFIDENCE, Family, Point, promised
+from gateway.routing.strategy.strategy import Pattern, State, Strategy, ordered
+
+Array = NDArray[np.float64]
+Say = Callable[[str], None]
+
+OUTER = 5
+"""Folds in which strategies are measured."""
+REPEATS = 6
+"""Divisions into folds over which plain cascades, which are quick to measure, are averaged."""
+PRICES = 60
+"""Prices of money for which a plain cascade is chosen."""
+STRICT = 2.0
+"""The same for a searched strategy of several answers, of which there are many more, against plain cascades too."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontier:
+    """Cheapest first."""
+
+    points: tuple[Point, ...]
+    singles: tuple[Point, ...]
+    """Every model alone."""
+    reserves: tuple[Strategy, ...] = ()
+    """Plain cascades for when one of the models cannot be asked, or costs another price."""
+
+    @property
+    def strategies(self) -> tuple[Strategy, ...]:
+        return tuple(point.strategy for point in self.points)
+
+
+def build(models: Sequence[str], evidence: Evidence, say: Say, *, seed: int = 0) -> Frontier:
+    """Measure, choose, and learn what was chosen anew from every prompt. `evidence`: its features may be of use."""
+    singles, ranking = _singles(models, evidence)
+    price = price_grid(evidence.usd, evidence.able)
+    voted = bool((evidence.labels >= 0).any())
+    depth = affordable(len(models), len(evidence), voted)
+    base = Settings(depth=depth, seed=seed)
+    families: list[Family] = []
+    reserves: tuple[Strategy, ...] = ()
+    if voted and len(models) > 1:
+        say("trying cascades until two or three agree")
+        tried = try_all(evidence, price)
+        finer = price_grid(evidence.usd, evidence.able, PRICES)
+        families.append(Family(tuple(_cascades(models, tried, finer, ranking, seed)), CONFIDENCE))
+        reserves = _reserves(models, tried, price, ranking, seed)
+    for features, settings in ((1, base), (evidence.features.shape[1], base._replace(realised=1.0))):
+        if features > 1 or depth > 1:
+            say(f"searching up to {depth} answers deep, {'without' if features == 1 else 'with'} the prompt's features")
+            found = _searched(models, evidence.only(features), price, settings, ranking)
+            families.append(Family(tuple(found), CONFIDENCE if depth == 1 else STRICT))
+    return Frontier(promised(singles, families, seed=seed), tuple(singles), reserves)
+
+
+def plain(models: Sequence[str], evidence: Evidence, *, seed: int = 0) -> Frontier:
+    """The same without a search: single models and plain cascades."""
+    singles, ranking = _singles(models, evidence)
+    families: list[Family] = []
+    if len(models) > 1:
+        price = price_grid(evidence.usd, evidence.able)
+        tried = try_all(evidence, price, orders=False)
+        families.append(Family(tuple(_cascades(models, tried, price, ranking, seed)), CONFIDENCE))
+    return Frontier(promised(singles, families, seed=seed), tuple(singles))
+
+
+def _cascades(
+    models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int, repeats: int = REPEATS
+) -> list[Point]:
+    """For each price of money the plain cascade that is best, measured where it was not chosen.
+
+    A cascade that is best at several prices reaches what choosing at these prices reached on average.
+    """
+    count = tried.quality.shape[1]
+    rows = np.arange(count)
+    quality, usd = np.zeros((len(price), count)), np.zeros((len(price), count))
+    for repeat in range(repeats):
+        folds = _outer(count, seed + repeat)
+        outside = np.stack([folds != fold for fold in range(OUTER)], axis=1).astype(np.float64)
+        outside /= outside.sum(0)
+        level, cost = tried.level(outside), tried.usd @ outside
+        for place, each in enumerate(price.tolist()):
+            best = (level - each * cost).argmax(0)[folds]
+            quality[place] += tried.quality[best, rows] / repeats
+            usd[place] += tried.usd[best, rows] / repeats
+    everything = np.full((count, 1), 1 / count)
+    level, cost = tried.level(everything), tried.usd @ everything
+    chosen: dict[Cascade, list[int]] = {}
+    for place, each in enumerate(price.tolist()):
+        chosen.setdefault(tried.cascades[int((level - each * cost).argmax())], []).append(place)
+    found = []
+    for cascade, places in chosen.items():
+        reached, spent = quality[places].mean(0), usd[places].mean(0)
+        found.append(Point(_strategy(states(cascade, models), reached, spent, ranking), reached, spent))
+    return found
+
+
+def _reserves(
+    models: Sequence[str], tried: Tried, price: Array, ranking: tuple[str, ...], seed: int
+) -> tuple[Strategy, ...]:
+    """The best plain cascades without each of the models, and those that ask it in any case: for when it cannot be
+    asked or became dear, and for when it became cheap."""
+    found: dict[Hashable, Strategy] = {}
+    for model in range(len(models)):
+        without = np.array([model not in each.members for each in tried.cascades])
+        begun = np.array([model in each.members[: each.agree] for each in tried.cascades])
+        for able in (without, begun):
+            for point in _cascades(models, tried.part(able), price, ranking, seed, 1) if able.any() else ():
+                states = tuple((key, *state.ask) for key, state in point.strategy.states.items())
+                found.setdefault(states, point.strategy)
+    return tuple(found.values())
+
+
+def _searched(
+    models: Sequence[str], evidence: Evidence, price: Array, settings: Settings, ranking: tuple[str, ...]
+) -> list[Point]:
+    reached, spent = _measured(evidence, price, settings)
+    learned = learn(evidence, price, settings)
+    found = []
+    for place in range(len(price)):
+        quality, usd = reached[:, place], spent[:, place]
+        found.append(Point(_strategy(written(models, evidence, learned, place), quality, usd, ranking), quality, usd))
+    return found
+
+
+def _strategy(states: dict[Pattern, State], quality: Array, usd: Array, ranking: tuple[str, ...]) -> Strategy:
+    return describe(Strategy("", "", float(quality.mean()), float(usd.mean()), states, ranking))
+
+
+def _outer(count: int, seed: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed + 1).permutation(count) % OUTER
+
+
+def _singles(models: Sequence[str], evidence: Evidence) -> tuple[list[Point], tuple[str, ...]]:
+    """Each model alone, and all of them, the best one first."""
+    found = []
+    for place, model in enumerate(models):
+        able = evidence.able[:, place]
+        quality, usd = evidence.quality[:, place], evidence.usd[:, place]
+        level, cost = float(quality[able].mean()), float(usd[able].mean())
+        strategy = Strategy("one backend", model, level, cost, only(model), ())
+        found.append(Point(strategy, np.where(able, quality, level), np.where(able, usd, cost)))
+    ranking = tuple(each.strategy.description for each in sorted(found, key=lambda each: -each.strategy.quality))
+    return [each._replace(strategy=replace(each.strategy, ranking=ranking)) for each in found], ranking
+
+
+def only(model: str) -> dict[Pattern, State]:
+    """The states of asking one model."""
+    return {((), ()): State(ask={model: (1.0,)})}
+
+
+def _measured(evidence: Evidence, price: Array, settings: Settings) -> tuple[Array, Array]:
+    """Quality and US dollars of n prompts at each of L prices of money, where nothing was learnt from them."""
+    folds = _outer(len(evidence), settings.seed)
+    quality, usd = np.zeros((len(evidence), len(price))), np.zeros((len(evidence), len(price)))
+    for fold in range(OUTER):
+        inside, outside = folds == fold, folds != fold
+        learned = learn(evidence.part(outside), price, settings)
+        test = evidence.part(inside)
+        for place in range(len(price)):
+            quality[inside, place], usd[inside, place] = play(test, learned, place)
+    return quality, usd
+
+
+def written(models: Sequence[str], evidence: Evidence, learned: Learned, place: int) -> dict[Pattern, State]:
+    """The states that prompts reach at the `place`-th price, in the models' names."""
+    states: dict[Pattern, State] = {}
+    for asked, level, state, onward in walk(evidence, learned, place):
+        ask = {models[model]: _short(level.worth[model][state, :, place]) for model in onward}
+        if evidence.features.shape[1] == 1 and ask:  # further ones are for prompts that the best cannot be asked
+            ask = {max(ask, key=lambda model: ask[model][0]): (1.0,)}
+        names = [models[model] for model in asked]
+        serve = names[int(level.serve[state])] if names else ""
+        states[ordered(names, decode(int(level.codes[state]), len(asked)))] = State(serve, ask)
+    return states
+
+
+def _short(worth: Array) -> tuple[float, ...]:
+    return tuple(float(f"{value:.6g}") for value in worth)
+
+
+def describe(strategy: Strategy) -> Strategy:
+    """With its kind and a sentence: the usual order of asking."""
+    first = sorted(strategy.first)
+    conditional = any(len(worth) > 1 for state in strategy.states.values() for worth in state.ask.values())
+    if not strategy.several and len(first) == 1:
+        return replace(strategy, kind="one backend", description=first[0])
+    if not strategy.several:
+        return replace(strategy, kind="prompt-conditional choice", description=f"by the prompt: {', '.join(first)}")
+    kind = "prompt-conditional cascade" if conditional else "cascade"
+    begin = first[0] if len(first) == 1 else f"one of {', '.join(first)} by the prompt"
+    order = [next(iter(state.ask)) for state in strategy.states.values() if len(state.ask) == 1]
+    rest = [model for model in dict.fromkeys(order) if model not in first]
+    rest += sorted(strategy.models - {*first, *rest})
+    tail = f"; then, unless what they say settles it, {', '.join(rest)}" if rest else "; then the others of these"
+    return replace(strategy, kind=kind, description=begin + tail)

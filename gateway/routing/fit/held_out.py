@@ -1,0 +1,93 @@
+"""What a plan keeps of its promises on outcomes that it was not fitted on, against the hull of their single models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.outcomes import Outcomes
+from gateway.routing.fit.replay import replay
+from gateway.routing.strategy.hull import corners, cost_of, savings
+from gateway.routing.strategy.plan import Plan
+
+Array = NDArray[np.float64]
+
+TARGETS = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One wanted quality; US dollars a request. Intervals are 95 %, by a bootstrap over prompts."""
+
+    wanted: float
+    reached: float
+    reached_low: float
+    reached_high: float
+    calls: float
+    usd: float
+    hull_usd: float
+    """What single models, or a draw between two, cost at the quality reached, chosen with these very outcomes in sight;
+    beyond their best, what that costs."""
+    saving: float
+    saving_low: float
+    saving_high: float
+
+
+def kept(plan: Plan, outcomes: Outcomes, *, rounds: int = 400, seed: int = 0) -> list[Kept]:
+    """At qualities from the plan's cheapest strategy to its best."""
+    known = ~np.isnan(outcomes.quality)
+    quality = np.where(known, outcomes.quality, np.nanmean(outcomes.quality, 0))
+    usd = np.where(known, outcomes.usd, np.where(known, outcomes.usd, 0).sum(0) / known.sum(0))
+    count = len(outcomes)
+    weights = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), rounds) / count
+    wanted = np.linspace(plan.strategies[0].quality, plan.strategies[-1].quality, TARGETS)
+    return [_kept(each, plan, outcomes, quality, usd, weights) for each in np.unique(wanted).tolist()]
+
+
+def _kept(wanted: float, plan: Plan, outcomes: Outcomes, quality: Array, usd: Array, weights: Array) -> Kept:
+    played = list(replay(outcomes, plan, wanted))
+    reached = np.array([each.quality for each in played])
+    spent = np.array([each.usd for each in played])
+    hull = corners(usd.mean(0), quality.mean(0))
+    rival = float(cost_of(float(reached.mean()), usd.mean(0)[hull], quality.mean(0)[hull]))
+    low, high = np.percentile(weights @ reached, [2.5, 97.5])
+    less, more = np.percentile(savings(reached, spent, quality, usd, weights), [2.5, 97.5])
+    calls = sum(len(each.called) for each in played) / len(played)
+    cost = float(spent.mean())
+    return Kept(
+        wanted,
+        float(reached.mean()),
+        float(low),
+        float(high),
+        calls,
+        cost,
+        rival,
+        1 - cost / rival,
+        float(less),
+        float(more),
+    )
+
+
+def table(found: Sequence[Kept]) -> str:
+    """Aligned text: US dollars per 1,000 requests."""
+    lines = [
+        f"{'wanted':>8} {'reached':>8}  {'95 % interval':<15} {'calls':>6} "
+        f"{'plan':>10} {'hull':>10} {'saving':>8}  95 % interval",
+        f"{'':>41} {'USD per 1,000 requests':>21}",
+    ]
+    lines += list(_lines(found))
+    short = [each for each in found if each.reached_high < each.wanted]
+    lines.append(f"reached or within its interval at {len(found) - len(short)} of {len(found)} qualities")
+    return "\n".join(lines)
+
+
+def _lines(found: Iterable[Kept]) -> Iterable[str]:
+    for each in found:
+        interval = f"{each.reached_low:.4f} – {each.reached_high:.4f}"
+        yield (
+            f"{each.wanted:>8.4f} {each.reached:>8.4f}  {interval:<15} {each.calls:>6.2f} {each.usd * 1000:>10.4f} "
+            f"{each.hull_usd * 1000:>10.4f} {each.saving:>+8.1%}  {each.saving_low:+.0%} – {each.saving_high:+.0%}"
+        )

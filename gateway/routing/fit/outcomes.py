@@ -1,0 +1,168 @@
+"""Recorded outcomes of several models on the same prompts: what a strategy is fitted on and replayed through."""
+
+from __future__ import annotations
+
+import gzip
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+from gateway.routing.fit.evaluation import DataError
+
+Array = NDArray[np.float64]
+Prices = Mapping[str, tuple[float, float]]
+"""Model → US dollars per 1M input and output tokens."""
+
+USUAL_TOKENS = 256.0
+"""Output of a model whose answers' lengths were not recorded."""
+TOKEN_CHARACTERS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Outcomes:
+    """n prompts × m models of a pool."""
+
+    ids: tuple[str, ...]
+    prompts: tuple[str, ...]
+    models: tuple[str, ...]
+    quality: Array
+    """n × m, 0..1; NaN where the model cannot be called."""
+    usd: Array
+    """n × m; of a call that can be made."""
+    votes: tuple[tuple[str | None, ...], ...]
+    """n × m normalised final answers."""
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def labels(self) -> NDArray[np.int64]:
+        """n × m: equal numbers in a row are equal votes; −1: no vote."""
+        rows = []
+        for row in self.votes:
+            known: dict[str, int] = {}
+            rows.append([-1 if vote is None else known.setdefault(vote, len(known)) for vote in row])
+        return np.array(rows, dtype=np.int64).reshape(len(self), len(self.models))
+
+    def part(self, chosen: NDArray[np.bool_]) -> Outcomes:
+        """The prompts of a mask."""
+        places = np.flatnonzero(chosen).tolist()
+        return Outcomes(
+            tuple(self.ids[each] for each in places),
+            tuple(self.prompts[each] for each in places),
+            self.models,
+            self.quality[places],
+            self.usd[places],
+            tuple(self.votes[each] for each in places),
+        )
+
+
+def read_pool(path: Path) -> dict[str, tuple[float, float]]:
+    """One flat object `{"model": [input, output]}`, US dollars per 1M tokens. Raises DataError, OSError."""
+    form = f'{path}: give one flat object {{"model": [USD per 1M input tokens, USD per 1M output tokens]}}'
+    try:
+        pool = orjson.loads(path.read_bytes())
+        found = {str(model): (float(price[0]), float(price[1])) for model, price in pool.items() if len(price) == 2}
+    except (orjson.JSONDecodeError, AttributeError, TypeError, ValueError, IndexError, KeyError) as error:
+        raise DataError(form) from error
+    if not found or len(found) != len(pool) or not all(0 <= usd < math.inf for each in found.values() for usd in each):
+        raise DataError(form)
+    return found
+
+
+def read_outcomes(paths: Iterable[Path], prices: Prices) -> Outcomes:
+    """Rows `{"prompt", "q": {model: quality}[, "id", "out_tok", "ans"]}`, or of two models `{"prompt", "w", "s"}`.
+
+    Rows that know no model of the pool are left out. JSON lines, plain or gzip. Raises DataError, OSError.
+    """
+    rows: list[dict[str, Any]] = []
+    for path in paths:
+        opener = gzip.open if path.suffix == ".gz" else open
+        with opener(path, "rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    rows.append(_row(line, f"{path}:{number}", prices))
+    rows = [row for row in rows if any(row["q"].get(model) is not None for model in prices)]
+    if not rows:
+        raise DataError(f"no row knows an outcome of {', '.join(prices)}: do pool and data name the models alike?")
+    models = tuple(model for model in prices if any(row["q"].get(model) is not None for row in rows))
+    quality = np.array([[_number(row["q"].get(model)) for model in models] for row in rows])
+    tokens = np.array([[_number(row["out_tok"].get(model)) for model in models] for row in rows])
+    given = np.array([[_number(row["usd"].get(model)) for model in models] for row in rows])
+    return Outcomes(
+        tuple(str(row["id"]) for row in rows),
+        tuple(row["prompt"] for row in rows),
+        models,
+        quality,
+        _usd([row["prompt"] for row in rows], tokens, given, [prices[model] for model in models]),
+        tuple(tuple(normalise(row["ans"].get(model)) for model in models) for row in rows),
+    )
+
+
+def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+        if not isinstance(row["prompt"], str):
+            raise TypeError("prompt must be text")
+        found = {"id": row.get("id", place), "prompt": row["prompt"], "usd": {}}
+        found |= {key: dict(row.get(key) or {}) for key in ("q", "out_tok", "ans")}
+        if not found["q"]:
+            weak, strong = _pair(found["out_tok"], prices)
+            found["q"] = {weak: row["w"], strong: row["s"]}
+            found["usd"] = {weak: row.get("cw"), strong: row.get("cs")}
+        for quality in found["q"].values():
+            if quality is not None and not 0 <= float(quality) <= 1:
+                raise ValueError("a quality lies outside 0..1")
+        return found
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{place}: not an outcome ({error!r}); see docs/routing.md for what a row holds") from error
+
+
+def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
+    """Whom a row's weak and strong quality are of: as its lengths are listed, else the pool's cheaper and dearer."""
+    if len(tokens) == 2 and all(model in prices for model in tokens):
+        weak, strong = tokens
+    elif len(prices) == 2:
+        weak, strong = sorted(prices, key=lambda model: sum(prices[model]))
+    else:
+        raise KeyError("q")
+    return weak, strong
+
+
+def _number(value: Any) -> float:
+    return math.nan if value is None else float(value)
+
+
+def _usd(prompts: Sequence[str], tokens: Array, given: Array, prices: Sequence[tuple[float, float]]) -> Array:
+    """By length and list price; as given where no length is; else by the usual length."""
+    price = np.array(prices)
+    inputs = np.array([len(prompt) for prompt in prompts]) / TOKEN_CHARACTERS
+    known = ~np.isnan(tokens)
+    usual = np.where(known.any(0), np.where(known, tokens, 0).sum(0) / np.maximum(known.sum(0), 1), USUAL_TOKENS)
+    listed = (inputs[:, None] * price[:, 0] + np.where(known, tokens, usual) * price[:, 1]) / 1e6
+    return np.asarray(np.where(known | np.isnan(given), listed, given), dtype=np.float64)
+
+
+def normalise(answer: Any) -> str | None:
+    """Equal answers as equal text: case, spaces and the writing of numbers do not count. None has no vote."""
+    if answer is None:
+        return None
+    if isinstance(answer, dict | list):
+        return orjson.dumps(answer, option=orjson.OPT_SORT_KEYS).decode()
+    text = " ".join(str(answer).split()).casefold()
+    if not re.search(r"[^\W_]", text):
+        return None
+    bare = re.sub(r"(?<=\d),(?=\d{3}\b)", "", text.strip("$€£% ").rstrip("."))
+    try:
+        number = Decimal(bare)
+    except InvalidOperation:
+        return text
+    return format(number.normalize(), "f") if number.is_finite() else text

@@ -1,0 +1,71 @@
+"""Recorded outcomes through the serving decision: an answer is seen only once its call is paid for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from gateway.domain.routing.strategy import Answered, Asking
+from gateway.routing.fit.outcomes import Outcomes
+from gateway.routing.strategy.plan import Plan
+
+
+@dataclass(frozen=True, slots=True)
+class Replayed:
+    """One prompt's fate."""
+
+    id: str
+    called: tuple[str, ...]
+    quality: float
+    usd: float
+    """Of all calls."""
+    adequacy: Mapping[str, float]
+    """Model → P(quality ≥ 0.5), from the prompt alone."""
+
+
+def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
+    """In the file's order. A prompt none of whose models the plan knows is answered by the first model it has."""
+    for place, prompt in enumerate(outcomes.prompts):
+        row = Row(outcomes, place)
+        able = {model: model for model in row.columns}
+        start = plan.begin(prompt, quality, outcomes.ids[place], able)
+        if start is None:
+            model = min(row.columns, key=row.usd_of)
+            yield Replayed(outcomes.ids[place], (model,), row.quality_of(model), row.usd_of(model), {})
+            continue
+        answers = ask(start.asking, row)
+        served = answers[start.asking.serves(answers)].backend
+        called = tuple(each.backend for each in answers)
+        usd = sum(row.usd_of(model) for model in called)
+        yield Replayed(outcomes.ids[place], called, row.quality_of(served), usd, start.adequacy)
+
+
+class Row:
+    """What the models did on one prompt."""
+
+    def __init__(self, outcomes: Outcomes, place: int) -> None:
+        self._outcomes, self._place = outcomes, place
+        self.columns = {
+            model: column
+            for column, model in enumerate(outcomes.models)
+            if not np.isnan(outcomes.quality[place, column])
+        }
+
+    def answer(self, model: str) -> Answered:
+        return Answered(model, self._outcomes.votes[self._place][self.columns[model]])
+
+    def quality_of(self, model: str) -> float:
+        return float(self._outcomes.quality[self._place, self.columns[model]])
+
+    def usd_of(self, model: str) -> float:
+        return float(self._outcomes.usd[self._place, self.columns[model]])
+
+
+def ask(asking: Asking, row: Row) -> list[Answered]:
+    """Ask until it is settled."""
+    answers: list[Answered] = []
+    while wanted := asking.next(answers):
+        answers += [row.answer(model) for model in wanted]
+    return answers

@@ -1,0 +1,198 @@
+"""A frontier against its rivals: the hull of single models, a random choice, and an oracle that knows every outcome."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.frontier import Frontier
+from gateway.routing.fit.outcomes import Outcomes
+from gateway.routing.fit.search import prices
+from gateway.routing.fit.selection import Point
+from gateway.routing.strategy.hull import between, corners, cost_of, savings
+
+Array = NDArray[np.float64]
+
+TARGETS = 9
+ROUNDS = 400
+"""Bootstrap samples of prompts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a wanted mean quality costs; US dollars a request."""
+
+    quality: float
+    usd: float
+    hull_usd: float
+    """Of the best single model, or a draw between two; where they do not reach it, of their best."""
+    oracle_usd: float | None
+    """None: not even that reaches it."""
+    saving: float
+    """Share of the hull's cost; below 0: dearer."""
+    low: float
+    high: float
+    """95 % bootstrap interval of the saving, over prompts."""
+    strategy: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What `thriftgate router fit` prints."""
+
+    targets: tuple[Target, ...]
+    frontier: tuple[tuple[float, float, str, str], ...]
+    """Quality, US dollars, kind, description; cheapest first. Measured on prompts not learnt from."""
+    hull: tuple[tuple[float, float, str], ...]
+    oracle: tuple[tuple[float, float], ...]
+    random: tuple[float, float]
+    """Quality and US dollars of asking any model, each as likely."""
+
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        names = ("quality", "usd", "kind", "description")
+        return {
+            "targets": [{name: getattr(each, name) for name in each.__dataclass_fields__} for each in self.targets],
+            "frontier": [dict(zip(names, each, strict=True)) for each in self.frontier],
+            "hull": [{"quality": quality, "usd": usd, "model": model} for quality, usd, model in self.hull],
+            "oracle": [{"quality": quality, "usd": usd} for quality, usd in self.oracle],
+            "random": {"quality": self.random[0], "usd": self.random[1]},
+        }
+
+
+def report(frontier: Frontier, outcomes: Outcomes, *, seed: int = 0) -> Report:
+    """`outcomes`: those that the frontier was built from."""
+    points, singles = frontier.points, frontier.singles
+    hull = [singles[place] for place in _corners(singles)]
+    oracle = _oracle(outcomes)
+    chance = np.random.default_rng(seed)
+    weights = chance.multinomial(len(outcomes), np.full(len(outcomes), 1 / len(outcomes)), ROUNDS) / len(outcomes)
+    levels = np.unique(
+        np.concatenate(
+            [
+                np.linspace(hull[0].strategy.quality, hull[-1].strategy.quality, TARGETS),
+                [points[-1].strategy.quality],
+            ]
+        )
+    )
+    known = ~np.isnan(outcomes.quality)
+    random = np.where(known, outcomes.quality, 0).sum() / known.sum(), outcomes.usd[known].mean()
+    return Report(
+        tuple(_target(float(level), points, hull, singles, oracle, weights) for level in levels),
+        tuple((one.quality, one.usd, one.kind, one.description) for one in frontier.strategies),
+        tuple((one.strategy.quality, one.strategy.usd, one.strategy.description) for one in hull),
+        tuple(oracle),
+        (float(random[0]), float(random[1])),
+    )
+
+
+def _corners(points: tuple[Point, ...]) -> list[int]:
+    return corners([one.strategy.usd for one in points], [one.strategy.quality for one in points])
+
+
+def _target(
+    level: float,
+    points: tuple[Point, ...],
+    hull: list[Point],
+    singles: tuple[Point, ...],
+    oracle: list[tuple[float, float]],
+    weights: Array,
+) -> Target:
+    low, high, share = between([one.strategy.quality for one in points], level)
+    quality = share * points[high].quality + (1 - share) * points[low].quality
+    usd = share * points[high].usd + (1 - share) * points[low].usd
+    cost = float(usd.mean())
+    rival = float(
+        cost_of(
+            level,
+            np.array([one.strategy.usd for one in hull]),
+            np.array([one.strategy.quality for one in hull]),
+        )
+    )
+    single_quality = np.column_stack([one.quality for one in singles])
+    single_usd = np.column_stack([one.usd for one in singles])
+    bounds = np.percentile(savings(quality, usd, single_quality, single_usd, weights), [2.5, 97.5])
+    knows = [one for one in oracle if one[0] >= level]
+    names = [points[low].strategy.description, points[high].strategy.description]
+    return Target(
+        level,
+        cost,
+        rival,
+        float(cost_of(level, np.array([usd for _, usd in oracle]), np.array([one for one, _ in oracle])))
+        if knows
+        else None,
+        1 - cost / rival,
+        float(bounds[0]),
+        float(bounds[1]),
+        names[0] if share == 0 else names[1] if share == 1 else f"{1 - share:.0%} {names[0]}, {share:.0%} {names[1]}",
+    )
+
+
+def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
+    """Quality and US dollars of whoever knows every outcome beforehand, at many prices of money."""
+    known = ~np.isnan(outcomes.quality)
+    quality = np.where(known, outcomes.quality, -np.inf)
+    rows = np.arange(len(outcomes))
+    found = []
+    for price in prices(outcomes.usd, known, 40):
+        chosen = np.where(known, quality - price * outcomes.usd, -np.inf).argmax(1)
+        found.append((float(quality[rows, chosen].mean()), float(outcomes.usd[rows, chosen].mean())))
+    kept = corners([usd for _, usd in found], [level for level, _ in found])
+    return [found[place] for place in kept]
+
+
+def table(shown: Report) -> str:
+    """Aligned text: US dollars per 1,000 requests."""
+    lines = [
+        f"{'quality':>8} {'strategy':>10} {'hull':>10} {'oracle':>10} {'saving':>8}  {'95 % interval':<18} who",
+        f"{'':>8} {'USD per 1,000 requests':^32}",
+    ]
+    for each in shown.targets:
+        oracle = "–" if each.oracle_usd is None else f"{each.oracle_usd * 1000:.4f}"
+        interval = f"{each.low:+.0%} – {each.high:+.0%}"
+        lines.append(
+            f"{each.quality:>8.4f} {each.usd * 1000:>10.4f} {each.hull_usd * 1000:>10.4f} {oracle:>10} "
+            f"{each.saving:>+8.1%}  {interval:<18} {each.strategy}"
+        )
+    lines.append(f"any model, each as likely: quality {shown.random[0]:.4f} for {shown.random[1] * 1000:.4f}")
+    return "\n".join(lines)
+
+
+def plot(shown: Report, path: str) -> None:
+    """As PNG or SVG, by the file's ending. Raises ImportError without matplotlib, ValueError for another ending."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(8, 5))
+    lines = {
+        "strategies": [(quality, usd) for quality, usd, _, _ in shown.frontier],
+        "single models": [(quality, usd) for quality, usd, _ in shown.hull],
+        "oracle": list(shown.oracle),
+    }
+    for name, points in lines.items():
+        steps = [(quality, usd) for quality, usd in _drawn(points)]
+        axes.plot([usd * 1000 for _, usd in steps], [quality for quality, _ in steps], label=name)
+        axes.scatter([usd * 1000 for _, usd in points], [quality for quality, _ in points], s=14)
+    axes.scatter([shown.random[1] * 1000], [shown.random[0]], marker="x", color="black", label="random")
+    axes.set_xscale("log")
+    axes.set_xlabel("USD per 1,000 requests")
+    axes.set_ylabel("mean quality")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+def _drawn(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Draws between neighbours are straight in cost, hence bent on its logarithm."""
+    steps: list[tuple[float, float]] = []
+    for (quality, usd), (more, dearer) in itertools.pairwise(points):
+        shares = np.linspace(0, 1, 20).tolist()
+        steps += [(quality + share * (more - quality), usd + share * (dearer - usd)) for share in shares]
+    return steps or points

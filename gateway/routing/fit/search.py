@@ -1,0 +1,346 @@
+"""The search for strategies: backward induction over who was asked and who agrees, for many prices of money at once.
+
+For each set of models that may have been asked, from the largest to none, and each way in which their answers agree,
+two things are learnt: whose answer to give, and what asking each further model would gain: the quality that the best
+continuation reaches, less what is reached by stopping, less lambda times what it costs. All orders of asking are
+covered, because what matters is who was asked, not when. Gains are regressed on the prompt's features within a state,
+so that they may depend on the prompt (fitted value iteration, Gordon 1995). A continuation's value is taken from
+decisions that did not see the prompt (cross-fitting), else each level would choose its own luck.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.agreement import fit_agreement
+from gateway.routing.fit.outcomes import Outcomes
+
+Array = NDArray[np.float64]
+Whole = NDArray[np.int64]
+Asked = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """n prompts × m models, as the search reads them."""
+
+    labels: Whole
+    """n × m: equal ones agree; −1: no vote."""
+    quality: Array
+    """n × m; 0 where not known."""
+    usd: Array
+    able: NDArray[np.bool_]
+    """n × m: can the model be called?"""
+    features: Array
+    """n × d, the first column 1."""
+
+    @classmethod
+    def of(cls, outcomes: Outcomes, features: Array) -> Evidence:
+        known = ~np.isnan(outcomes.quality)
+        return cls(outcomes.labels, np.where(known, outcomes.quality, 0.0), outcomes.usd, known, features)
+
+    def part(self, rows: Whole | NDArray[np.bool_]) -> Evidence:
+        return Evidence(self.labels[rows], self.quality[rows], self.usd[rows], self.able[rows], self.features[rows])
+
+    def only(self, features: int) -> Evidence:
+        """With the first so many features."""
+        return Evidence(self.labels, self.quality, self.usd, self.able, self.features[:, :features])
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Settings(NamedTuple):
+    """How far the search goes and how little it believes few rows."""
+
+    depth: int = 4
+    """Most models asked for one prompt."""
+    realised: float = 0.5
+    """Share of a gain that is taken from outcomes as they fell, the rest from the estimate, which varies less."""
+    agreement: float = 20.0
+    """Rows that the general estimate of an answer's quality weighs in each state."""
+    reluctance: float = 5.0
+    """Rows without any gain added to each state before a further model is asked."""
+    slopes: float = 50.0
+    """Ridge penalty on the features of the prompt."""
+    folds: int = 5
+    seed: int = 0
+
+
+SUPPORT = 5
+"""Prompts that must have reached a state before its decisions count."""
+
+
+class Level(NamedTuple):
+    """What was learnt about one set of asked models; c states, L prices."""
+
+    codes: Whole
+    """c, ascending: states as `encode` writes them."""
+    serve: Whole
+    """c: whose answer is given; a place in the set."""
+    worth: dict[int, Array]
+    """Further model → c × d × L."""
+    rows: Whole
+    """c: prompts that reached the state."""
+
+
+Learned = dict[Asked, Level]
+
+
+class _Value(NamedTuple):
+    """n × L under the best continuation: quality as it fell, as estimated, and what it costs."""
+
+    realised: NDArray[np.floating]
+    estimated: NDArray[np.floating]
+    usd: NDArray[np.floating]
+
+
+def prices(usd: Array, able: NDArray[np.bool_], count: int = 20) -> Array:
+    """Prices of money, in quality per US dollar, from hardly any to one at which only the cheapest model is asked."""
+    mean = np.where(able, usd, 0).sum(0) / able.sum(0)
+    return np.asarray(np.geomspace(0.01 / mean.max(), 0.1 / max(mean.min(), mean.max() * 1e-6), count))
+
+
+def affordable(models: int, prompts: int, votes: bool) -> int:
+    """How many answers deep to search: without votes a second answer tells nothing."""
+    if not votes:
+        return 1
+    for depth in (4, 3, 2):
+        work = sum(math.comb(models, size) * (models - size) for size in range(depth)) * prompts
+        if work <= 6e6:
+            return min(depth, models)
+    return 1
+
+
+def encode(labels: Whole, asked: Asked) -> Whole:
+    """n: one number per way in which the answers of `asked` agree, whatever they are."""
+    count = len(asked)
+    canonical = np.zeros((len(labels), count), dtype=np.int64)
+    code = np.zeros(len(labels), dtype=np.int64)
+    fresh = np.zeros(len(labels), dtype=np.int64)
+    for place, model in enumerate(asked):
+        vote = labels[:, model]
+        label = fresh + 1
+        for before in range(place):
+            label = np.where(vote == labels[:, asked[before]], canonical[:, before], label)
+        label = np.where(vote < 0, 0, label)
+        fresh = np.maximum(fresh, label)
+        canonical[:, place] = label
+        code = code * (count + 1) + label
+    return code
+
+
+def decode(code: int, count: int) -> tuple[int, ...]:
+    """The labels that `encode` made `code` of."""
+    labels: list[int] = []
+    for _ in range(count):
+        code, label = divmod(code, count + 1)
+        labels.append(label)
+    return tuple(reversed(labels))
+
+
+def learn(evidence: Evidence, price: Array, settings: Settings) -> Learned:
+    """Every state's decisions at every price of money."""
+    models = evidence.quality.shape[1]
+    folds = np.random.default_rng(settings.seed).permutation(len(evidence)) % settings.folds
+    agreement = fit_agreement(evidence.labels, evidence.quality, evidence.able, seed=settings.seed)
+    learned: Learned = {}
+    above: dict[Asked, _Value] = {}
+    for size in range(min(settings.depth, models), -1, -1):
+        here: dict[Asked, _Value] = {}
+        for asked in itertools.combinations(range(models), size):
+            belief = agreement.of(evidence.labels, asked) if asked else None
+            here[asked], learned[asked] = _state(evidence, asked, folds, above, price, settings, belief)
+        above = here
+    return learned
+
+
+class _Cells:
+    """Sums per state, over the rows outside each fold and over all."""
+
+    def __init__(self, codes: Whole, folds: Whole, count: int) -> None:
+        self.codes, self.cell = np.unique(codes, return_inverse=True)
+        self._shape = (len(self.codes), count)
+        key = self.cell * count + folds
+        self._order = np.argsort(key, kind="stable")
+        ordered = key[self._order]
+        self._starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+        self._keys = ordered[self._starts]
+
+    def sums(self, values: Array) -> Array:
+        """(c × (folds + 1) × …): place k without fold k, the last one with all."""
+        found = np.zeros((self._shape[0] * self._shape[1], *values.shape[1:]))
+        found[self._keys] = np.add.reduceat(values[self._order], self._starts, axis=0)
+        inside = found.reshape(*self._shape, *values.shape[1:])
+        total = inside.sum(1, keepdims=True)
+        return np.concatenate([total - inside, total], axis=1)
+
+
+def _state(
+    evidence: Evidence,
+    asked: Asked,
+    folds: Whole,
+    above: dict[Asked, _Value],
+    price: Array,
+    settings: Settings,
+    belief: Array | None,
+) -> tuple[_Value, Level]:
+    cells = _Cells(encode(evidence.labels, asked), folds, settings.folds)
+    count = cells.sums(np.ones(len(evidence)))
+    rows = np.arange(len(evidence))
+    serve = np.zeros((len(cells.codes), settings.folds + 1), dtype=np.int64)
+    realised, estimated = np.zeros(len(evidence)), np.zeros(len(evidence))
+    if belief is not None:
+        prior = cells.sums(belief)[:, -1:] / count[:, -1:, None]
+        quality = evidence.quality[:, asked]
+        level = (cells.sums(quality) + settings.agreement * prior) / (count[..., None] + settings.agreement)
+        serve = level.argmax(2)
+        realised = quality[rows, serve[cells.cell, folds]]
+        estimated = level.max(2)[cells.cell, folds]
+    wide = [np.repeat(each[:, None], len(price), 1) for each in (realised, estimated, np.zeros(len(rows)))]
+    value = _Value(wide[0], wide[1], wide[2])
+    worth: dict[int, Array] = {}
+    if above:
+        value, worth = _ask(evidence, asked, folds, above, price, settings, cells, value)
+    held = [each.astype(np.float32) for each in value]
+    return _Value(held[0], held[1], held[2]), Level(cells.codes, serve[:, -1], worth, count[:, -1].astype(np.int64))
+
+
+def _ask(
+    evidence: Evidence,
+    asked: Asked,
+    folds: Whole,
+    above: dict[Asked, _Value],
+    price: Array,
+    settings: Settings,
+    cells: _Cells,
+    stop: _Value,
+) -> tuple[_Value, dict[int, Array]]:
+    """What each further model is worth, and the value when the most valuable one is asked."""
+    features = evidence.features
+    width = features.shape[1]
+    gram = cells.sums((features[:, :, None] * features[:, None, :]).reshape(len(features), -1))
+    gram = gram.reshape(*gram.shape[:2], width, width) + np.diag([1e-6, *[settings.slopes] * (width - 1)])
+    if asked:
+        gram[:, :, 0, 0] += settings.reluctance
+    inverse = np.linalg.inv(gram)
+    best = np.full(stop.usd.shape, 0.0 if asked else -np.inf)
+    chosen = np.full(stop.usd.shape, -1)
+    worth: dict[int, Array] = {}
+    further = [model for model in range(evidence.quality.shape[1]) if model not in asked]
+    for model in further:
+        then = above[tuple(sorted((*asked, model)))]
+        gain = settings.realised * (then.realised - stop.realised)
+        gain += (1 - settings.realised) * (then.estimated - stop.estimated)
+        gain -= price * (then.usd + evidence.usd[:, [model]])
+        gain[~evidence.able[:, model]] = 0.0
+        pull = cells.sums((features[:, :, None] * gain[:, None, :]).reshape(len(features), -1))
+        pull = pull.reshape(*pull.shape[:2], width, len(price))
+        if asked:
+            pull[:, :, 0] -= settings.reluctance * price * evidence.usd[:, model].mean()
+        slopes = inverse @ pull
+        worth[model] = slopes[:, -1]
+        guess = np.einsum("nd,ndl->nl", features, slopes[cells.cell, folds])
+        guess[~evidence.able[:, model]] = -np.inf
+        better = guess > best
+        best, chosen = np.where(better, guess, best), np.where(better, model, chosen)
+    value = stop
+    for model in further:
+        take = chosen == model
+        if take.any():
+            then = above[tuple(sorted((*asked, model)))]
+            value = _Value(
+                np.where(take, then.realised, value.realised),
+                np.where(take, then.estimated, value.estimated),
+                np.where(take, then.usd + evidence.usd[:, [model]], value.usd),
+            )
+    return value, worth
+
+
+def walk(evidence: Evidence, learned: Learned, place: int) -> Iterator[tuple[Asked, Level, int, list[int]]]:
+    """States that prompts reach at the `place`-th price, each once: who was asked, its level, its row there, and the
+    models that some prompt there is sent on to."""
+    codes: dict[Asked, Whole] = {(): encode(evidence.labels, ())}
+    front: list[tuple[Asked, int]] = [((), 0)]
+    seen = set(front)
+    while front:
+        asked, code = front.pop()
+        level = learned[asked]
+        state = int(np.searchsorted(level.codes, code))
+        if level.rows[state] < SUPPORT:
+            continue
+        here = np.flatnonzero(codes[asked] == code)
+        chosen = choose(evidence.part(here), level, state, place, stops=bool(asked))
+        models = sorted(set(chosen.tolist()) - {-1})
+        yield asked, level, state, models
+        for model in models:
+            then = tuple(sorted((*asked, model)))
+            if then not in codes:
+                codes[then] = encode(evidence.labels, then)
+            fresh = {(then, code) for code in np.unique(codes[then][here[chosen == model]]).tolist()} - seen
+            seen |= fresh
+            front += sorted(fresh)
+
+
+def choose(evidence: Evidence, level: Level, state: int, place: int, *, stops: bool) -> Whole:
+    """n: the model that each prompt in one state is sent on to; −1: none, if it may stop."""
+    best = np.full(len(evidence), 0.0 if stops else -np.inf)
+    chosen = np.full(len(evidence), -1)
+    for model, worth in level.worth.items():
+        guess = evidence.features @ worth[state, :, place]
+        better = (guess > best) & evidence.able[:, model]
+        best, chosen = np.where(better, guess, best), np.where(better, model, chosen)
+    return chosen
+
+
+def play(evidence: Evidence, learned: Learned, place: int) -> tuple[Array, Array]:
+    """Quality and US dollars (n each) of following what was learnt at the `place`-th price."""
+    quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
+    front: dict[Asked, Whole] = {(): np.arange(len(evidence))}
+    while front:
+        onward: dict[Asked, list[Whole]] = {}
+        for asked, rows in front.items():
+            level = learned[asked]
+            codes = encode(evidence.labels[rows], asked)
+            cell, known = _found(level, codes)
+            if not known.all():
+                again, there = _found(level, _voted(evidence.labels[rows], asked))
+                cell, known = np.where(known, cell, again), known | there
+            if asked:
+                served = np.array(asked)[np.where(known, level.serve[cell], _plural(evidence, rows, asked))]
+                quality[rows] = evidence.quality[rows, served]
+            for state in np.unique(cell[known]).tolist():
+                here = rows[(cell == state) & known]
+                chosen = choose(evidence.part(here), level, state, place, stops=bool(asked))
+                for model in set(chosen.tolist()) - {-1}:
+                    sent = here[chosen == model]
+                    usd[sent] += evidence.usd[sent, model]
+                    onward.setdefault(tuple(sorted((*asked, model))), []).append(sent)
+        front = {asked: np.concatenate(parts) for asked, parts in onward.items()}
+    return quality, usd
+
+
+def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
+    cell = np.minimum(np.searchsorted(level.codes, codes), len(level.codes) - 1)
+    return cell, (level.codes[cell] == codes) & (level.rows[cell] >= SUPPORT)
+
+
+def _voted(labels: Whole, asked: Asked) -> Whole:
+    """States in which whoever has no vote is taken to stand alone with one."""
+    own = -2 - np.arange(labels.shape[1])
+    return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
+
+
+def _plural(evidence: Evidence, rows: Whole, asked: Asked) -> Whole:
+    """Places in `asked` of the answers that most agree on, of the best model's among these."""
+    votes = evidence.labels[rows][:, asked]
+    agree = ((votes[:, :, None] == votes[:, None, :]) & (votes >= 0)[:, :, None]).sum(2)
+    level = evidence.quality[:, asked].mean(0)
+    return np.asarray((agree + level / 2).argmax(1))

@@ -1,0 +1,150 @@
+"""Which of many measured strategies are worth having: the frontier of quality and cost, and what it may promise.
+
+A strategy is kept only where it beats what is simpler, or a draw between two of these, at its own cost with some
+confidence; of what is kept, the corners of the hull make the frontier. Corners are partly the luckiest of many. By how
+much is what a frontier chosen on some of the prompts promises, less what it reaches on the others (Efron 1983, on the
+optimism of what is measured where it was chosen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.strategy.hull import between, corners
+from gateway.routing.strategy.strategy import Strategy
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+CONFIDENCE = 1.0
+"""Standard errors by which a cascade must beat what is simpler; and a single model a cheaper strategy."""
+DIVISIONS = 6
+"""Of the prompts into parts, over which optimism is averaged."""
+PARTS = 5
+
+
+class Point(NamedTuple):
+    """A strategy and what it reached on prompts that it was not learnt from (n each)."""
+
+    strategy: Strategy
+    quality: Array
+    usd: Array
+
+    def on(self, rows: Mask) -> Point:
+        """As these prompts alone would show it."""
+        quality, usd = self.quality[rows], self.usd[rows]
+        return Point(replace(self.strategy, quality=float(quality.mean()), usd=float(usd.mean())), quality, usd)
+
+
+class Family(NamedTuple):
+    """Points that are measured alike, and the standard errors by which they must beat what is simpler."""
+
+    points: tuple[Point, ...]
+    confidence: float
+
+    def on(self, rows: Mask) -> Family:
+        return Family(tuple(each.on(rows) for each in self.points), self.confidence)
+
+
+def select(singles: Sequence[Point], families: Sequence[Family]) -> tuple[Point, ...]:
+    """The frontier, cheapest first. `families`: the simpler ones first.
+
+    A single model gives way to a cheaper strategy that it does not surely surpass.
+    """
+    everybody = _everybody(singles, families)
+    return tuple(everybody[place] for place in _places(singles, families))
+
+
+def promised(singles: Sequence[Point], families: Sequence[Family], *, seed: int = 0) -> tuple[Point, ...]:
+    """The same with qualities that a frontier chosen like this has kept on prompts that it was not chosen on."""
+    frontier = select(singles, families)
+    if len(frontier) == 1:
+        return frontier
+    optimism = _optimism(singles, families, [each.strategy.quality for each in frontier], seed)
+    lower = [_lowered(each, less) for each, less in zip(frontier, optimism.clip(0).tolist(), strict=True)]
+    best = corners([each.strategy.usd for each in lower], [each.strategy.quality for each in lower])
+    return tuple(lower[each] for each in best)
+
+
+def _optimism(singles: Sequence[Point], families: Sequence[Family], wanted: Sequence[float], seed: int) -> Array:
+    """Promised less reached, at each wanted quality."""
+    everybody = _everybody(singles, families)
+    count = len(everybody[0].quality)
+    missed = np.zeros(len(wanted))
+    for division in range(DIVISIONS):
+        parts = np.random.default_rng([seed, division]).permutation(count) % PARTS
+        for part in range(PARTS):
+            inside, outside = parts != part, parts == part
+            places = _places([each.on(inside) for each in singles], [each.on(inside) for each in families])
+            level = [float(everybody[place].quality[inside].mean()) for place in places]
+            gap = np.array(level) - [everybody[place].quality[outside].mean() for place in places]
+            for number, quality in enumerate(wanted):
+                low, high, share = between(level, quality)
+                missed[number] += ((1 - share) * gap[low] + share * gap[high]) * outside.mean() / DIVISIONS
+    return missed
+
+
+def _everybody(singles: Sequence[Point], families: Sequence[Family]) -> list[Point]:
+    return [*singles, *(each for family in families for each in family.points)]
+
+
+def _places(singles: Sequence[Point], families: Sequence[Family]) -> list[int]:
+    """Of the frontier's points among all of them."""
+    everybody = _everybody(singles, families)
+    learnt: list[int] = []
+    place = len(singles)
+    for family in families:
+        simpler = [*singles, *(everybody[each] for each in learnt)]
+        learnt += [
+            number for number, each in enumerate(family.points, place) if _beats(each, simpler, family.confidence)
+        ]
+        place += len(family.points)
+    left = [
+        number
+        for number, each in enumerate(singles)
+        if not any(
+            _equals(each, everybody[other]) for other in learnt if everybody[other].strategy.usd < each.strategy.usd
+        )
+    ]
+    left += learnt
+    usd, quality = zip(
+        *((everybody[each].strategy.usd, everybody[each].strategy.quality) for each in left), strict=True
+    )
+    return [left[each] for each in corners(usd, quality)]
+
+
+def _lowered(point: Point, optimism: float) -> Point:
+    strategy = replace(point.strategy, quality=point.strategy.quality - optimism)
+    return point._replace(strategy=strategy, quality=point.quality - optimism)
+
+
+def _equals(dear: Point, cheap: Point) -> bool:
+    gain = dear.quality - cheap.quality
+    return bool(gain.mean() <= CONFIDENCE * gain.std() / np.sqrt(len(gain)))
+
+
+def _beats(point: Point, rivals: Sequence[Point], confidence: float) -> bool:
+    """Does it reach more than `rivals`, or a draw between two, for the same money, by so many standard errors?"""
+    quality, usd = point.quality, point.usd
+    cost = np.array([each.strategy.usd for each in rivals])
+    level = np.array([each.strategy.quality for each in rivals])
+    hull = corners(cost, level)
+    mean = float(usd.mean())
+    if mean <= cost[hull[0]]:
+        return bool(quality.mean() >= level[hull[0]])
+    upper = next((place for place, one in enumerate(hull) if cost[one] >= mean), None)
+    if upper is None:
+        rival, rival_usd, slope = rivals[hull[-1]].quality, rivals[hull[-1]].usd, 0.0
+    else:
+        low, high = hull[upper - 1], hull[upper]
+        share = (mean - cost[low]) / (cost[high] - cost[low])
+        rival = share * rivals[high].quality + (1 - share) * rivals[low].quality
+        rival_usd = share * rivals[high].usd + (1 - share) * rivals[low].usd
+        slope = (level[high] - level[low]) / (cost[high] - cost[low])
+    gain = (quality - rival) - slope * (usd - rival_usd)
+    return bool(gain.mean() > confidence * gain.std() / np.sqrt(len(gain)))

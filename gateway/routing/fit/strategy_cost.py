@@ -1,0 +1,35 @@
+"""Whom a strategy asks how often, and how its cost divides among them, by recorded outcomes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.fit.outcomes import Outcomes
+from gateway.routing.fit.replay import Row, ask
+from gateway.routing.strategy.strategy import Asks, Strategy, Underway
+
+MOST = 1000
+"""Prompts that are looked at."""
+
+
+def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.float64]) -> Strategy:
+    """`strategy` with what it asks: measured on prompts evenly chosen from `outcomes`, its cost divided in proportion.
+
+    `features`: n × d, of the outcomes' prompts.
+    """
+    calls: dict[str, int] = {}
+    usd: dict[str, float] = {}
+    places = np.unique(np.linspace(0, len(outcomes) - 1, min(MOST, len(outcomes))).astype(np.int64)).tolist()
+    for place in places:
+        row = Row(outcomes, place)
+        for answer in ask(
+            Underway(strategy, tuple(features[place].tolist()), {each: each for each in row.columns}), row
+        ):
+            calls[answer.backend] = calls.get(answer.backend, 0) + 1
+            usd[answer.backend] = usd.get(answer.backend, 0.0) + row.usd_of(answer.backend)
+    scale = strategy.usd / (sum(usd.values()) or 1.0)
+    asks = {model: Asks(calls[model] / len(places), usd[model] * scale) for model in sorted(calls)}
+    return replace(strategy, asks=asks)

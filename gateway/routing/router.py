@@ -1,0 +1,382 @@
+"""The room's door: a request → the route it takes, with the reason and everything that was considered."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.domain.access import Access
+from gateway.domain.backend import RANK, Backend
+from gateway.domain.money.pacing import lowered
+from gateway.domain.policy import ModelRule, Policy
+from gateway.domain.protocols import Evidence, FleetView, NoEvidence, PriceList, Sampler
+from gateway.domain.record import Record
+from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.learned import Learned
+from gateway.domain.routing.route import Considered, ContextEstimate, Grade, Route
+from gateway.domain.tenant import Tenant
+from gateway.errors import BadRequest, NoBackend, UnknownModel
+from gateway.routing import occupancy
+from gateway.routing.affinity.continuity import Continuity
+from gateway.routing.aliases import Named, permitted
+from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
+from gateway.routing.counterfactual import Case
+from gateway.routing.decision import Choice, by_cost, choose
+from gateway.routing.difficulty.adequacy import Adequacy
+from gateway.routing.lengths import OutputLengths
+from gateway.routing.promise import promise
+from gateway.routing.strategy.planned import Planned, knows, planned
+from gateway.routing.strategy.strategy import share_of
+from gateway.runtime.lazy import Lazy
+
+if TYPE_CHECKING:
+    from gateway.routing.difficulty.grader import Grader
+    from gateway.routing.strategy.plan import Plan
+
+
+log = logging.getLogger(__name__)
+
+
+class Judge(NamedTuple):
+    """What only a choice among several candidates needs."""
+
+    grader: Grader
+    adequacy: Adequacy
+
+
+def packaged() -> Grader:
+    """The packaged classifier. It and NumPy take 15 MiB that a gateway with nothing to choose from does without."""
+    from gateway.routing.difficulty.grader import Grader
+
+    return Grader.load()
+
+
+def fitted(artefact: str | None) -> Plan | None:
+    """The plan at this path; None without one. Raises ArtefactError, OSError."""
+    if artefact is None:
+        return None
+    from gateway.routing.strategy.plan_file import load_plan
+
+    return load_plan(Path(artefact))
+
+
+def followed(artefact: str | None) -> Plan | None:
+    """The same, but a plan that cannot be read costs its savings, not the service."""
+    try:
+        return fitted(artefact)
+    except (OSError, ValueError) as error:
+        log.error("routing.artefact is not followed, decisions follow the grader: %s", error)
+        return None
+
+
+_MOST_NAMES = 4096
+_AGAIN_S = 30.0
+"""Until the grader that could not be loaded is tried again."""
+_NOTHING: frozenset[str] = frozenset()
+THOUGHT = "reasoning"
+"""The need that gives way where no candidate can be told how hard to think."""
+
+
+class Router:
+    """Stateless but for learned output lengths and counters; every decision follows from its arguments."""
+
+    def __init__(
+        self,
+        load: Callable[[], Grader],
+        prices: PriceList,
+        fleet: FleetView,
+        backends: Sequence[Backend],
+        *,
+        sampler: Sampler | None = None,
+        pressures: Mapping[str, float] = MappingProxyType({}),
+        plan: Plan | None = None,
+        continuity: Continuity | None = None,
+        evidence: Evidence | None = None,
+    ) -> None:
+        """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
+        its budgets are ahead of plan (see `domain/money/pacing.py`). `plan`: strategies fitted to outcomes of its
+        models. `evidence`: what teams' own answers say of backends."""
+        self.plan = plan
+        self._evidence = evidence or NoEvidence()
+        self._pressures = pressures
+        self._prices, self._fleet, self._sampler = prices, fleet, sampler
+        self._backends = tuple(backends)
+        self._continuity = continuity or Continuity(self._backends, fleet)
+        self._judge = Lazy(lambda: _judge(load()))
+        self._judge_again_at = float("-inf")
+        """Loop time before which nobody tries again to load it, since it failed."""
+        self._lengths = OutputLengths()
+        self._names: dict[tuple[str, int], tuple[Policy | Access, Named]] = {}
+        self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
+        self._counts["planned"] = 0
+
+    async def route(
+        self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, record: Record
+    ) -> Route:
+        """Also sets `record.route` and `record.difficulty`.
+
+        Raises UnknownModel, NoBackend, NoAdequateBackend, ContextTooLong, or Forbidden for the data rule.
+        """
+        named = self._named(request.model, tenant.policy, tenant.access)
+        if named.rule is not None and len(named.backends) > 1 and not self._judge.ready:
+            await self._prepare(record)
+        route = self._decide(named, request, tenant, estimate, record.session)
+        record.route = route
+        record.difficulty = route.grade.difficulty if route.grade else None
+        return route
+
+    async def _prepare(self, record: Record) -> None:
+        """Load what grades. Where that fails, the reference answers: savings are lost, the service is not."""
+        now = asyncio.get_running_loop().time()
+        if now >= self._judge_again_at:
+            try:
+                await self._judge.load()
+            except Exception:  # whatever is wrong with it or with its libraries
+                self._judge_again_at = now + _AGAIN_S
+                log.exception("the difficulty grader cannot be loaded; references answer for %g s", _AGAIN_S)
+        if not self._judge.ready:
+            record.degraded.add("grader")
+
+    def wants(self, policies: Iterable[Policy]) -> bool:
+        """Will one of these have a choice to make, for which `load` has yet to be called?"""
+        names = ((name, policy) for policy in policies for name in ("auto", *policy.models))
+        return not self._judge.ready and any(self._chooses(name, policy) for name, policy in names)
+
+    async def load(self) -> None:
+        await self._judge.load()
+
+    def _chooses(self, model: str, policy: Policy) -> bool:
+        try:
+            named = self._named(model, policy)
+        except (UnknownModel, NoBackend):
+            return False
+        return named.rule is not None and len(named.backends) > 1
+
+    def check(self, model: str, tenant: Tenant) -> None:
+        """Raises Forbidden where no backend that `model` may mean is open to the tenant, UnknownModel, NoBackend."""
+        self._named(model, tenant.policy, tenant.access)
+
+    def _named(self, model: str, policy: Policy, access: Access | None = None) -> Named:
+        """As `permitted`, which gives the same answer as long as its arguments are the same objects. Raises NoBackend
+        too."""
+        of = policy if access is None else access  # which belongs to one tenant, and so to one policy
+        key = model, id(of)
+        known = self._names.get(key)
+        if known is not None and known[0] is of:
+            return known[1]
+        if not self._backends:
+            raise NoBackend(
+                "No backend is configured. Name one under `backends:` in gateway.yaml, set a provider's key such as "
+                "OPENAI_API_KEY, or install the local model (`pip install thriftgate[local]`, "
+                "`thriftgate model fetch`). `thriftgate doctor` shows what this machine has."
+            )
+        named = permitted(model, policy, self._backends, access)
+        if len(self._names) >= _MOST_NAMES:
+            self._names.clear()
+        self._names[key] = of, named
+        return named
+
+    def decide(self, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str = "") -> Route:
+        """The decision without a record, as `explain` needs it; blocks while the classifier is loaded. Raises as
+        `route` does."""
+        return self._decide(
+            self._named(request.model, tenant.policy, tenant.access), request, tenant, estimate, session
+        )
+
+    def _decide(
+        self, named: Named, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
+    ) -> Route:
+        if request.one_model and len({each.model for each in named.backends}) > 1:
+            raise BadRequest(
+                f"{request.model!r} may be any of several models, and what is asked for here means nothing to another "
+                f"one: name one of {', '.join(dict.fromkeys(each.name for each in named.backends))}.",
+                param="model",
+            )
+        prefix = self._continuity.prefix(request, tenant, session, estimate.tokens)
+        most = request.max_output_tokens
+        demand = Demand(
+            request.dialect,
+            request.needs if named.rule else _NOTHING,  # a backend asked for itself may refuse for itself
+            estimate,
+            self._lengths.expected(tenant.team, request.model, most) * request.parallel,
+            most,
+            tenant.policy.data,
+            request.controls.tier,
+            prefix,
+        )
+        if named.rule is None and len(named.backends) == 1:
+            return self._only(named.backends[0], demand, request)
+        sessions = self._continuity.sessions
+        candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
+        if THOUGHT in demand.needs and not any(THOUGHT in each.backend.capabilities for each in candidates):
+            demand = demand._replace(needs=demand.needs - {THOUGHT})  # how hard to think is a hint
+            candidates = examine(named.backends, demand, self._prices, self._fleet, sessions)
+        able = [each for each in candidates if not each.excluded]
+        for cause in ("busy", "health"):  # who rests is better than nobody: `backends/` asks one at a time
+            if not able:
+                candidates = [
+                    each._replace(excluded="", cause="") if each.cause == cause else each for each in candidates
+                ]
+                able = [each for each in candidates if not each.excluded]
+        if not able:
+            self._counts["refused"] += 1
+            raise refusal(candidates, named.missing, request.input_field)
+        self._counts["routed"] += 1
+        candidates = self._continuity.arrange(candidates, prefix, estimate.tokens)
+        if named.rule is None or demand.tier:
+            route = _as_asked(candidates, demand)
+        else:
+            route = self._by_rule(named.rule, candidates, request, tenant.policy, demand, session)
+        return self._continuity.keep(route, prefix, candidates)
+
+    def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
+        """The one that the client asked for itself. How it fares is not asked: nobody could take its place."""
+        cause, excluded = against(backend, demand)
+        if cause:
+            self._counts["refused"] += 1
+            raise refusal([Candidate(backend, excluded, cause)], input_field=request.input_field)
+        self._counts["routed"] += 1
+        state = self._fleet.state(backend) if occupancy.by_the_hour(backend) else None
+        prefix = demand.prefix
+        cost = expected_cost(backend, demand, self._prices, state, self._continuity.sessions)
+        route = Route(
+            (backend,),
+            _asked_by(demand),
+            considered=(Considered(backend.name, cost_pico=cost),),
+            input_tokens=demand.input.tokens,
+            output_tokens=demand.output_tokens,
+        )
+        return route if prefix is None else self._continuity.keep(route, prefix, ())
+
+    def learn(self, record: Record) -> None:
+        """Take the length of a finished answer into account for later costs."""
+        if not record.curtailed:
+            self._lengths.learn(record)
+        if (route := record.route) is not None and route.prefix is not None:
+            self._continuity.learn(record)
+
+    def stats(self) -> dict[str, int | float | str]:
+        strategies = len(self.plan.strategies) if self.plan else 0
+        learned = {"lengths_known": len(self._lengths), "strategies": strategies}
+        return {**self._counts, **learned, **self._continuity.stats()}
+
+    def _by_rule(
+        self,
+        rule: ModelRule,
+        candidates: Sequence[Candidate],
+        request: CompletionRequest,
+        policy: Policy,
+        demand: Demand,
+        session: str,
+    ) -> Route:
+        several = sum(not each.excluded for each in candidates) > 1
+        failed = not self._judge.ready and self._judge_again_at > float("-inf")
+        judge = self._judge.get() if several and not failed else None
+        grade = judge.grader.grade_turns(request.turns, request.needs, policy.team) if judge else None
+        pacing = policy.pacing
+        pressure = self._pressures.get(policy.team, 0.0) if pacing.enabled else 0.0
+        quality = lowered(rule.quality, pressure, pacing.floor) if pressure else rule.quality
+        learnt = {each.backend.name: self._evidence.adjust(policy.team, each.backend.name) for each in candidates}
+        adequacy = judge.adequacy if judge else None
+        choice = choose(candidates, rule.reference, grade, quality, adequacy, learnt)
+        subject = session or request.controls.session or request.id
+        tokens = demand.input.tokens, demand.output_tokens
+        plan = self._planned(choice, candidates, request, grade, quality, subject, learnt, tokens)
+        choice = plan.choice if plan else choice
+        served, why = self._override(choice, request, policy, subject)
+        order = choice.order if served is None else (served, *(each for each in choice.order if each is not served))
+        asking = plan.asking if plan and not served else None
+        stronger = None if served or asking else _stronger(choice, rule, request)
+        self._count(choice, grade, served, stronger)
+        return Route(
+            tuple(each.backend for each in order),
+            why or choice.reason,
+            escalate_to=stronger,
+            escalate_below=rule.confidence if stronger else 0.0,
+            grade=grade,
+            reference=choice.reference.backend,
+            considered=tuple(considered(each, choice.adequacies.get(each.backend.name)) for each in candidates),
+            observed=choice.order[0].backend if served else None,
+            decided=promise(choice, plan, _stronger(choice, rule, request)) if served else None,
+            input_tokens=demand.input.tokens,
+            output_tokens=demand.output_tokens,
+            quality=quality,
+            pressure=pressure,
+            asking=asking,
+            strategy=plan.strategy if plan else "",
+            what_if=None
+            if plan
+            else Case(tuple(candidates), rule.reference, grade, quality, adequacy, learnt).sentences,
+        )
+
+    def _planned(
+        self,
+        choice: Choice,
+        candidates: Sequence[Candidate],
+        request: CompletionRequest,
+        grade: Grade | None,
+        quality: float,
+        subject: str,
+        learnt: Mapping[str, Learned],
+        tokens: tuple[int, int],
+    ) -> Planned | None:
+        if self.plan is None or not knows(grade):
+            return None
+        found = planned(self.plan, choice, candidates, request, quality, subject, learnt, tokens)
+        self._counts["planned"] += found is not None
+        return found
+
+    def _override(
+        self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
+    ) -> tuple[Candidate | None, str]:
+        """Who serves in spite of the decision, and why: observing, outside the share, or held out to compare."""
+        if policy.mode == "observe":
+            return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
+        if policy.share < 1 and share_of(subject) >= policy.share:
+            return _asked_for(choice, request.model), f"outside the policy's share; decided: {choice.reason}"
+        if self._sampler is not None and self._sampler.holdout(request):
+            return choice.reference, f"held out to compare with; decided: {choice.reason}"
+        return None, ""
+
+    def _count(self, choice: Choice, grade: Grade | None, served: Candidate | None, stronger: Backend | None) -> None:
+        self._counts["to_reference"] += (served or choice.order[0]) is choice.reference
+        self._counts["abstained"] += grade is not None and grade.abstained
+        self._counts["escalatable"] += stronger is not None
+        self._counts["observed"] += served is not None
+
+
+def _judge(grader: Grader) -> Judge:
+    return Judge(grader, Adequacy(grader.artefact.curves))
+
+
+def _as_asked(candidates: Sequence[Candidate], demand: Demand) -> Route:
+    """Cheapest first among the backends that the client named, by name, model or tier."""
+    able = sorted([each for each in candidates if not each.excluded], key=by_cost)
+    return Route(
+        tuple([each.backend for each in able]),
+        _asked_by(demand),
+        considered=tuple([considered(each) for each in candidates]),
+        input_tokens=demand.input.tokens,
+        output_tokens=demand.output_tokens,
+    )
+
+
+def _asked_by(demand: Demand) -> str:
+    return f"the request asks for tier {demand.tier}" if demand.tier else "asked for by name"
+
+
+def _asked_for(choice: Choice, model: str) -> Candidate:
+    """The backend that the app would have had without the gateway, else the reference."""
+    same = (each for each in choice.order if model in (each.backend.name, each.backend.model))
+    return next(same, choice.reference)
+
+
+def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
+    """Whom to ask when the small backend's answer is unsure; only a single answer can be taken back."""
+    chosen, reference = choice.order[0].backend, choice.reference.backend
+    unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
+    return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None

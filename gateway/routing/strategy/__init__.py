@@ -1,0 +1,1 @@
+"""Fitted plans and strategies as they are served."""

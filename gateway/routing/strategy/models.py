@@ -1,0 +1,231 @@
+"""How likely each model's answer to a prompt is good: fitted on measured outcomes, asked while a request waits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.routing.difficulty.features import BINS, WORD_BITS, Features, Floats, extract
+from gateway.routing.difficulty.ridge import Array, Design, solve
+from gateway.routing.difficulty.scorer import CLIP
+
+GOOD = 0.5
+"""An answer of at least this quality is adequate."""
+RANK = 4
+"""Ways in which prompts differ for the models; further ones are noise at some thousand prompts."""
+PENALTY = 15.0
+LEXICAL_SCALE = 0.1
+SHRINKAGE = 2.0
+"""Of a calibration's slopes towards what was believed before."""
+LEVEL_SHRINKAGE = 0.1
+BEND_SHRINKAGE = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAdequacies:
+    """P(quality ≥ 0.5) of each model, from a few scores that all models share.
+
+    scores = lexical and n-gram features · weights (reduced-rank regression, Izenman 1975);
+    P = logistic(intercept + slopes · (scores, their squares)), calibrated on prompts that training had not seen.
+    """
+
+    models: tuple[str, ...]
+    places: NDArray[np.int64]
+    """The bins that training saw at least twice, ascending."""
+    weights: Floats
+    """len(places) × r, tf-idf included."""
+    idf: Floats
+    """Of each of `places`."""
+    lexical: Floats
+    """(2 + r) × 46: mean, deviation, then weights per standard deviation."""
+    intercepts: Floats
+    """r"""
+    curves: Array
+    """m × (1 + 2r): intercept and slopes of each model."""
+
+    def of(self, text: str) -> dict[str, float]:
+        """Model → P(quality ≥ 0.5)."""
+        return self.of_features(extract(text))
+
+    def of_features(self, features: Features) -> dict[str, float]:
+        """The same for a text that has been measured already."""
+        chances = _chance(self.curves, self.scores(features)[None])[0]
+        return dict(zip(self.models, chances.tolist(), strict=True))
+
+    def scores(self, features: Features) -> Array:
+        """What the calibration reads (r)."""
+        found = np.minimum(np.searchsorted(self.places, features.bins), len(self.places) - 1)
+        known = self.places[found] == features.bins
+        weighted = np.where(known, features.counts * self.idf[found], 0)
+        mean, deviation = self.lexical[:2]
+        total = self.intercepts + self.lexical[2:] @ ((features.lexical - mean) / deviation).clip(-CLIP, CLIP)
+        for block in (slice(0, features.word_bins), slice(features.word_bins, None)):
+            length = np.sqrt(weighted[block] @ weighted[block])
+            if length:
+                total = total + weighted[block] @ self.weights[found[block]] / length
+        return np.asarray(total, dtype=np.float64)
+
+    def refined(self, features: Sequence[Features], qualities: Mapping[str, Array]) -> Self:
+        """Calibrated anew on n outcomes from elsewhere, shrunk towards what is believed now.
+
+        `qualities` as in `fit_adequacies`. A model that is not in it stays as it is; a new one starts from the mean.
+        """
+        scores = np.array([self.scores(each) for each in features]).reshape(len(features), -1)
+        curves = dict(zip(self.models, self.curves, strict=True))
+        usual = self.curves.mean(0)
+        for model, outcomes in qualities.items():
+            known = ~np.isnan(outcomes)
+            curves[model] = _curve(scores[known], outcomes[known] >= GOOD, curves.get(model, usual))
+        return replace(self, models=tuple(curves), curves=np.array(list(curves.values())))
+
+    def arrays(self) -> dict[str, NDArray[np.generic]]:
+        """Everything but the models' names, weights to one byte, for an npz."""
+        step = np.maximum(np.abs(self.weights).max(0), 1e-12) / 127
+        return {
+            "places": np.diff(self.places, prepend=0).astype(np.uint32),
+            "weights": np.round(self.weights / step).astype(np.int8),
+            "step": step.astype(np.float32),
+            "idf": self.idf.astype(np.float16),
+            "lexical": self.lexical,
+            "intercepts": self.intercepts,
+            "curves": self.curves,
+        }
+
+    @classmethod
+    def read(cls, models: Sequence[str], arrays: Mapping[str, NDArray[np.generic]]) -> Self:
+        """From `arrays()`. Raises KeyError for a missing array, ValueError for shapes that do not belong together."""
+        weights = arrays["weights"].astype(np.float32) * arrays["step"].astype(np.float32)
+        curves = arrays["curves"].astype(np.float64)
+        if curves.shape != (len(models), 2 * weights.shape[1] + 1) or len(weights) != len(arrays["places"]):
+            raise ValueError("the arrays of the models' adequacies do not belong together")
+        return cls(
+            tuple(models),
+            np.cumsum(arrays["places"].astype(np.int64)),
+            weights,
+            arrays["idf"].astype(np.float32),
+            arrays["lexical"].astype(np.float32),
+            arrays["intercepts"].astype(np.float32),
+            curves,
+        )
+
+
+def fit_adequacies(
+    features: Sequence[Features], qualities: Mapping[str, Array], folds: NDArray[np.int64]
+) -> tuple[ModelAdequacies, Array]:
+    """Fit on n measured prompts; `qualities` per model: n values 0..1, NaN where it was not asked.
+
+    `folds`: a number per prompt, equal for forms of one question. Returns what serving asks, and the n × m
+    probabilities of each prompt from fits that did not see its fold: what a search for strategies may look at.
+    """
+    if not qualities or not features:
+        raise ValueError("adequacies need at least one model and one prompt")
+    outcomes = np.column_stack([np.asarray(each, dtype=np.float64) for each in qualities.values()])
+    good = np.where(np.isnan(outcomes), np.nan, outcomes >= GOOD)
+    targets, trust = _directions(good)
+    design, places, idf, lexical = _design(features)
+    parts = np.unique(folds)
+    seen = np.ones((len(parts) + 1, len(features)), dtype=np.float32)
+    for row, part in enumerate(parts):
+        seen[row, folds == part] = 0
+    rank = targets.shape[1]
+    solution, intercepts = solve(
+        design,
+        np.tile(targets, len(seen)).astype(np.float32),
+        np.repeat(seen.T * trust[:, None], rank, axis=1).astype(np.float32),
+        PENALTY,
+    )
+    every = design.times(solution) + intercepts
+    scores = np.zeros((len(features), rank))
+    for row, part in enumerate(parts):
+        scores[folds == part] = every[folds == part, row * rank : (row + 1) * rank]
+    curves, chances = _calibrate(scores, good, folds)
+    final, shift = solution[:, -rank:], intercepts[-rank:]
+    lexical_weights = final[len(places) :].T * np.float32(LEXICAL_SCALE)
+    fitted = ModelAdequacies(
+        tuple(qualities), places, final[: len(places)], idf, np.vstack([lexical, lexical_weights]), shift, curves
+    )
+    return fitted, chances
+
+
+def _directions(good: Array) -> tuple[Array, Array]:
+    """The outcomes' main directions (n × r, of unit spread) and how far each row may be trusted (0: not measured)."""
+    known = ~np.isnan(good)
+    mean = np.where(known, good, 0).sum(0) / np.maximum(known.sum(0), 1)
+    filled = np.where(known, good - mean, 0.0)
+    rank = min(RANK, good.shape[1])
+    for _ in range(5):  # what was not asked is filled in from what was (iterated SVD, Mazumder et al. 2010)
+        left, size, right = np.linalg.svd(filled, full_matrices=False)
+        kept = size[:rank] ** 2 / np.maximum(size[:rank] + size.mean(), 1e-9)
+        rough = (left[:, :rank] * kept) @ right[:rank]
+        filled = np.where(known, good - mean, rough)
+    scores = filled @ right[:rank].T
+    return scores / np.maximum(scores.std(0), 1e-9), known.mean(1)
+
+
+def _design(features: Sequence[Features]) -> tuple[Design, NDArray[np.int64], Floats, Floats]:
+    """Sparse rows of unit-length n-gram blocks and lexical counts; the bins kept; their idf; mean and deviation."""
+    bins = np.concatenate([each.bins for each in features])
+    rows = np.repeat(np.arange(len(features)), [len(each.bins) for each in features])
+    seen = np.bincount(bins, minlength=BINS)
+    kept = seen >= min(2, len(features))
+    places = np.flatnonzero(kept)
+    number = np.cumsum(kept) - 1
+    idf = (1 + np.log((len(features) + 1) / (seen[places] + 1))).astype(np.float16).astype(np.float32)
+    inside = kept[bins]
+    rows, columns = rows[inside], number[bins[inside]]
+    values = np.concatenate([each.counts for each in features])[inside] * idf[columns]
+    block = rows * 2 + (places[columns] >= 1 << WORD_BITS)
+    values = values / np.sqrt(np.bincount(block, values**2, minlength=2 * len(features)))[block]
+    lexical = np.array([each.lexical for each in features])
+    mean, deviation = lexical.mean(0), lexical.std(0) + 1e-6
+    dense = (((lexical - mean) / deviation).clip(-CLIP, CLIP) * LEXICAL_SCALE).astype(np.float32)
+    design = Design.of(rows, columns, values.astype(np.float32), len(places), dense)
+    return design, places, idf, np.vstack([mean, deviation]).astype(np.float32)
+
+
+def _calibrate(scores: Array, good: Array, folds: NDArray[np.int64]) -> tuple[Array, Array]:
+    """A curve per model over scores it was not trained on; and chances from curves that did not see the fold either."""
+    flat = np.zeros(1 + 2 * scores.shape[1])
+    curves = np.zeros((good.shape[1], len(flat)))
+    chances = np.zeros_like(good)
+    for model in range(good.shape[1]):
+        known = ~np.isnan(good[:, model])
+        curves[model] = _curve(scores[known], good[known, model], flat)
+        for part in np.unique(folds):
+            rest = known & (folds != part)
+            curve = _curve(scores[rest], good[rest, model], flat)
+            chances[folds == part, model] = _chance(curve[None], scores[folds == part])[:, 0]
+    return curves, chances
+
+
+def _curve(scores: Array, good: NDArray[np.generic], before: Array) -> Array:
+    """Logistic regression by bounded Newton steps, shrunk towards `before`: slopes more than the intercept."""
+    columns, outcomes = _columns(scores), good.astype(np.float64)
+    strength = np.full(len(before), SHRINKAGE)
+    strength[0] = LEVEL_SHRINKAGE
+    strength[1 + scores.shape[1] :] = BEND_SHRINKAGE
+    curve = before.copy()
+    for _ in range(50):
+        chance = 1 / (1 + np.exp(-(columns @ curve).clip(-30, 30)))
+        gradient = columns.T @ (outcomes - chance) - strength * (curve - before)
+        curvature = columns.T @ (columns * (chance * (1 - chance))[:, None]) + np.diag(strength)
+        move = np.linalg.solve(curvature, gradient).clip(-2, 2)
+        curve = curve + move
+        if np.abs(move).max() < 1e-6:
+            break
+    return curve
+
+
+def _columns(scores: Array) -> Array:
+    """A model may be best in the middle, hence the squares."""
+    return np.column_stack([np.ones(len(scores)), scores, scores**2])
+
+
+def _chance(curves: Array, scores: Array) -> Array:
+    """n × m."""
+    chances: Array = 1 / (1 + np.exp(-(_columns(scores) @ curves.T).clip(-30, 30)))
+    return chances

@@ -1,0 +1,119 @@
+"""A fitted pool of models: its strategies, and the one that a request gets. Serving and replay begin here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gateway.routing.strategy.hull import between, corners
+from gateway.routing.strategy.models import ModelAdequacies
+from gateway.routing.strategy.prompt_features import PromptFeatures
+from gateway.routing.strategy.strategy import Strategy, Underway, share_of
+from gateway.routing.strategy.tariff import Tariff, repriced_usd
+
+_MOST_FRONTIERS = 1024
+"""That are kept."""
+
+
+class Start(NamedTuple):
+    """A request's strategy, ready to ask."""
+
+    asking: Underway
+    strategy: Strategy
+    adequacy: dict[str, float]
+    """Model → probability that its answer is good; without a classifier the same for every prompt."""
+    expected: float
+    """Mean quality of the frontier at the wanted quality."""
+    wanted: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What `thriftgate router fit` found out about a pool of models."""
+
+    models: tuple[str, ...]
+    strategies: tuple[Strategy, ...]
+    """The frontier, cheapest first."""
+    singles: tuple[Strategy, ...]
+    """Each model alone."""
+    reserves: tuple[Strategy, ...] = ()
+    """Further ones, for when not every model can be asked."""
+    adequacies: ModelAdequacies | None = None
+    features: PromptFeatures | None = None
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    prices: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    """Model → US dollars per 1M input and output tokens that costs were worked out with."""
+    _frontiers: dict[tuple[frozenset[str], Tariff], tuple[Strategy, ...]] = field(default_factory=dict, compare=False)
+
+    def quality_of(self, model: str) -> float:
+        """Expected mean quality of one model alone. Raises KeyError."""
+        return self._levels()[model]
+
+    def begin(
+        self, prompt: str, quality: float, subject: str, able: Mapping[str, str], tariff: Tariff = ()
+    ) -> Start | None:
+        """The cheapest strategy, or draw between two, whose expected mean quality is `quality`; the best there is where
+        none reaches it. None when the plan knows nobody who can be asked.
+
+        `able`: the models that can be asked now, and the backend that stands for each. `subject`: whoever draws with
+        the same one draws the same strategy. `tariff`: what models cost now.
+        """
+        frontier = self._frontier(frozenset(able), tariff)
+        if not frontier:
+            return None
+        low, high, share = between([each.quality for each in frontier], quality)
+        strategy = frontier[high if share_of(subject) < share else low]
+        adequacy = self.adequacies.of(prompt) if self.adequacies is not None else self._levels()
+        if self.features is None:
+            features: tuple[float, ...] = (1.0,)
+        else:
+            features = self.features.of([adequacy[model] for model in self.models], len(prompt))
+        known = {model: backend for model, backend in able.items() if model in self.models}
+        expected = share * frontier[high].quality + (1 - share) * frontier[low].quality
+        return Start(Underway(strategy, features, known), strategy, adequacy, expected, quality)
+
+    def _levels(self) -> dict[str, float]:
+        return {model: single.quality for single in self.singles for model in single.first}
+
+    def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
+        """Of the strategies that need nobody else; while somebody is missing, of the reserves and single models too."""
+        known = self._frontiers.get((able, tariff))
+        if known is None:
+            known = self._at(able, tariff)
+            if len(self._frontiers) >= _MOST_FRONTIERS:
+                self._frontiers.clear()
+            self._frontiers[able, tariff] = known
+        return known
+
+    def _at(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
+        if not tariff:
+            others = () if able >= set(self.models) else (*self.singles, *self.reserves)
+            return _frontier((*self.strategies, *others), able)
+        frontier = self._frontier(able, ())
+        others = tuple(each for each in (*self.strategies, *self.singles, *self.reserves) if each.models <= able)
+        if not all(each.asks for each in (*frontier, *others)):  # a file of before costs were divided
+            return frontier
+        return _repriced(frontier, others, tariff) if frontier else frontier
+
+
+def _frontier(strategies: Sequence[Strategy], able: frozenset[str]) -> tuple[Strategy, ...]:
+    possible = [each for each in strategies if each.models <= able]
+    kept = corners([each.usd for each in possible], [each.quality for each in possible])
+    return tuple(possible[place] for place in kept)
+
+
+def _repriced(frontier: Sequence[Strategy], others: Sequence[Strategy], tariff: Tariff) -> tuple[Strategy, ...]:
+    """`frontier`, which is the one at the fitted prices, and `others` at this tariff, cheapest first.
+
+    `others` were measured less carefully. None is believed to be better than the frontier was for the same money.
+    """
+    usd, quality = [each.usd for each in frontier], [each.quality for each in frontier]
+    ceiling = np.interp([each.usd for each in others], usd, quality).tolist()
+    every = [*frontier, *others]
+    level = [*quality, *(min(each.quality, most) for each, most in zip(others, ceiling, strict=True))]
+    changes = dict(tariff)
+    cost = [repriced_usd(each, changes) for each in every]
+    return tuple(replace(every[place], quality=level[place], usd=cost[place]) for place in corners(cost, level))

@@ -1,0 +1,52 @@
+"""Difficulty by a fitted plan: what its best model is expected to gain on a prompt over its cheapest one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from gateway.routing.difficulty.features import Features
+from gateway.routing.difficulty.grader import Grader
+from gateway.routing.difficulty.weights_file import ArtefactError, load
+from gateway.routing.strategy.models import ModelAdequacies
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import load_plan
+
+SPAN = 4.0
+"""Standardised score of a certain gain."""
+
+
+class PlanGrader(Grader):
+    """Scores by the plan's adequacies; what lies outside is still said by the packaged artefact."""
+
+    def __init__(self, plan: Plan, name: str) -> None:
+        """Raises ArtefactError for a plan without adequacies, or of a single model."""
+        super().__init__(load())
+        singles = sorted(plan.singles, key=lambda single: (single.quality, -single.usd))
+        if plan.adequacies is None or len(singles) < 2:
+            raise ArtefactError(f"{name}: this plan tells no prompts apart, so it cannot grade them")
+        self._adequacies: ModelAdequacies = plan.adequacies
+        (self._strong,) = singles[-1].first
+        (self._weak,) = min(singles[:-1], key=lambda single: single.usd).first
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> Self:
+        """The plan at `path`. Raises ArtefactError, OSError."""
+        if path is None:
+            raise ArtefactError("there is no packaged plan")
+        return cls(load_plan(path), str(path))
+
+    def score(self, features: Features) -> float:
+        """P(the best model's answer is good) − P(the cheapest one's is), on the packaged artefact's scale."""
+        chances = self._adequacies.of_features(features)
+        gain = chances[self._strong] - chances[self._weak]
+        return self.artefact.centre + self.artefact.spread * SPAN * gain
+
+
+def grader_of(path: Path | None) -> Grader:
+    """For an artefact of the difficulty classifier or a plan; None: the packaged one. Raises ArtefactError, OSError."""
+    if path is None:
+        return Grader.load()
+    with path.open("rb") as file:
+        plan = file.read(1) == b"{"
+    return PlanGrader.load(path) if plan else Grader.load(path)

@@ -1,0 +1,133 @@
+"""A request under a fitted plan: which strategy its backends can follow at the policy's quality."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.domain.request import CompletionRequest
+from gateway.domain.routing.learned import NOTHING, Learned
+from gateway.domain.routing.route import Grade
+from gateway.domain.routing.strategy import Asking
+from gateway.domain.units import PICO_PER_USD
+from gateway.routing.candidates import Candidate
+from gateway.routing.decision import Choice, by_cost
+from gateway.routing.strategy.tariff import Tariff, repriced_usd, steps
+
+if TYPE_CHECKING:  # it brings NumPy
+    from gateway.routing.strategy.plan import Plan
+    from gateway.routing.strategy.strategy import Strategy
+
+
+class Planned(NamedTuple):
+    """`choice` with the strategy's backends in front; `asking`: None where it is settled by one answer."""
+
+    choice: Choice
+    asking: Asking | None
+    strategy: str
+    calls: float = 1.0
+    """What it is expected to cost, in calls of the first backend."""
+    adequacy: float = 1.0
+    """Its expected quality as a share of the reference's."""
+
+
+def planned(
+    plan: Plan,
+    choice: Choice,
+    candidates: Sequence[Candidate],
+    request: CompletionRequest,
+    quality: float,
+    subject: str,
+    learnt: Mapping[str, Learned] = MappingProxyType({}),
+    tokens: tuple[int, int] = (0, 0),
+) -> Planned | None:
+    """None where the plan has nothing to say: then the decision by difficulty stands.
+
+    `quality`: the wanted share of what the reference reaches on average. `subject`: who draws. `learnt`: what the
+    team's own answers say of backends, by name; who was found wanting is not asked, unless it is the reference.
+    `tokens`: input and output that the candidates' costs are of; without any, the prices of the fit count.
+    """
+    trusted = choice.reference.backend.name
+    able = {
+        model: name
+        for model, name in stand_for(plan, candidates).items()
+        if name == trusted or not learnt.get(name, NOTHING).margin
+    }
+    reference = next((model for model, name in able.items() if name == trusted), None)
+    if reference is None:  # the reference's model may be served by somebody cheaper
+        reference = next((model for model in able if model == choice.reference.backend.model), None)
+    if reference is None or len(able) < 2 or not foreseen(request):
+        return None
+    usable = {each.backend.name: each for each in candidates if not each.excluded}
+    tariff = _tariff(plan, {model: usable[name] for model, name in able.items()}, *tokens)
+    level = plan.quality_of(reference)
+    start = plan.begin(request.last_user, quality * level, subject, able, tariff)
+    if start is None:
+        return None
+    first = start.asking.next(())
+    asked = [*first, *sorted(able[model] for model in start.strategy.models if able[model] not in first)]
+    front = tuple(usable[name] for name in asked)
+    order = (*front, *(each for each in choice.order if each.backend.name not in asked))
+    told = f"{start.strategy.kind}: {start.strategy.description}"
+    reason = f"{told}; expected quality {start.expected:.3f}, wanted {start.wanted:.3f}"
+    if tariff:
+        reason += f"; prices differ from the fit's: {', '.join(model for model, _ in tariff)}"
+    adequacies = {able[model]: chance for model, chance in start.adequacy.items() if model in able}
+    return Planned(
+        Choice(order, choice.reference, reason, adequacies),
+        start.asking if start.strategy.several else None,
+        told,
+        _calls(plan, start.strategy, first, able, dict(tariff)),
+        min(1.0, start.strategy.quality / (level or 1.0)),
+    )
+
+
+def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
+    """Models that now cost another price than the plan was fitted with. Who is unpriced costs what it did."""
+    if not input_tokens + output_tokens:
+        return ()
+    found = []
+    for model, candidate in able.items():
+        price = plan.prices.get(model)
+        if price is not None and candidate.cost_pico is not None:
+            output = min(output_tokens, candidate.backend.max_output_tokens or output_tokens)
+            usd = (price[0] * input_tokens + price[1] * output) / 1e6
+            change = steps(candidate.cost_pico / PICO_PER_USD, usd)
+            if change is not None:
+                found.append((model, change))
+    return tuple(found)
+
+
+def _calls(
+    plan: Plan, strategy: Strategy, first: Sequence[str], able: Mapping[str, str], tariff: Mapping[str, int]
+) -> float:
+    """What `strategy` is expected to cost, in calls of the first one that it asks."""
+    for single in plan.singles:
+        if any(able.get(model) in first for model in single.first):
+            usd = repriced_usd(single, tariff)
+            return strategy.usd / usd if usd else 1.0
+    return 1.0
+
+
+def foreseen(request: CompletionRequest) -> bool:
+    """Is it of the kind that outcomes are recorded of: one answer, no tools, no images or files, something asked?"""
+    plain = not any(turn.calls or turn.results or turn.images or turn.files for turn in request.turns)
+    return plain and request.parallel == 1 and not request.needs & {"tools", "vision"} and bool(request.last_user)
+
+
+def stand_for(plan: Plan, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Model of the plan → the backend that answers for it: the one of that name, else the cheapest that has it."""
+    able = sorted((each for each in candidates if not each.excluded), key=by_cost)
+    found: dict[str, str] = {}
+    for model in plan.models:
+        named = [each for each in able if each.backend.name == model]
+        has = named or [each for each in able if each.backend.model == model]
+        if has:
+            found[model] = has[0].backend.name
+    return found
+
+
+def knows(grade: Grade | None) -> bool:
+    """May a plan be followed? Not where the prompt is outside what was measured."""
+    return grade is not None and not grade.abstained
