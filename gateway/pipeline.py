@@ -7,8 +7,8 @@ from functools import partial
 from types import TracebackType
 from typing import Self
 
-from gateway.admission.budget import Budgets
-from gateway.admission.limits import Admitted, Limits
+from gateway.admission.budgets import Budgets
+from gateway.admission.rate_limits import Admitted, Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join

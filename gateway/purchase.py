@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from gateway.admission.budget import RequestHold
-from gateway.admission.limits import Admitted
+from gateway.admission.budgets import RequestHold
+from gateway.admission.rate_limits import Admitted
 from gateway.cache.cache import Cache
 from gateway.cache.coalescing.shared_call import Flight, Paid
 from gateway.cache.result import Miss

@@ -16,10 +16,10 @@ from typing import Protocol, TypeVar
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.admission.budget import Budgets
-from gateway.admission.limits import Limits
-from gateway.admission.overload import Overload
+from gateway.admission.budgets import Budgets
+from gateway.admission.load_shedding import Overload
 from gateway.admission.pacing import Pacer
+from gateway.admission.rate_limits import Limits
 from gateway.api.door import Door
 from gateway.api.idempotency import Idempotency
 from gateway.api.leave import Drain

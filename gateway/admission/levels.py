@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
+from gateway.admission.counter_group import Account, Freed, Purse
 from gateway.admission.meter import Dollars, Meter, Tokens
-from gateway.admission.purse import Account, Freed, Purse
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.protocols import Payer, PriceList, Spending, Spent

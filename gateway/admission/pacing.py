@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from gateway.admission.purse import Account
+from gateway.admission.counter_group import Account
 from gateway.domain.money.pacing import pressure
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.api.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.envelope import Envelope
 from gateway.api.headers import of_error, of_id, of_record

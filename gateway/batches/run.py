@@ -9,7 +9,7 @@ from typing import Protocol
 
 import orjson
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Files
 from gateway.batches.forms import FORMS, MESSAGES, Line, asked

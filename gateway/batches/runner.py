@@ -10,7 +10,7 @@ import time
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import GONE_S, Files
 from gateway.batches.jobs import Jobs

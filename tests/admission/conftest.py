@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.admission.budget import Budgets, RequestHold
+from gateway.admission.budgets import Budgets, RequestHold
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage

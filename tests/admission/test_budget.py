@@ -7,7 +7,7 @@ import signal
 
 import pytest
 
-from gateway.admission.budget import Budgets
+from gateway.admission.budgets import Budgets
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import NANO_PER_USD, PICO_PER_USD

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.admission.expect import FIRST_OUTPUT_TOKENS, Expectations
+from gateway.admission.output_forecast import FIRST_OUTPUT_TOKENS, Expectations
 from gateway.domain.money.usage import Usage
 
 

@@ -5,7 +5,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.admission.budget import Budgets
+from gateway.admission.budgets import Budgets
 from gateway.domain.policy import Budget
 from gateway.domain.protocols import Payer, Spent
 from gateway.domain.tenant import Tenant

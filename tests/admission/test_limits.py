@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admission.limits import Admitted, Limits, duration
+from gateway.admission.rate_limits import Admitted, Limits, duration
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded
 from gateway.state.connection import State

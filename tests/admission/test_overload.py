@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.admission.overload import LOOKS, Overload, Reason, refuses
+from gateway.admission.load_shedding import LOOKS, Overload, Reason, refuses
 from gateway.errors import InvalidKey, Overloaded
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes

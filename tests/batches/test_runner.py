@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.batches.run import LINES, TRIES
 from gateway.domain.tenant import Viewer
 from gateway.errors import (

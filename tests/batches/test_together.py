@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.overload import Overload
+from gateway.admission.load_shedding import Overload
 from gateway.batches.batch import Batch
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.hold import BudgetHold
+from gateway.admission.budget_hold import BudgetHold
 from gateway.api.caller import HangUp
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant

@@ -15,8 +15,8 @@ from zoneinfo import ZoneInfo
 import orjson
 from sqlalchemy import select
 
-from gateway.admission.budget import Budgets
-from gateway.admission.limits import Limits
+from gateway.admission.budgets import Budgets
+from gateway.admission.rate_limits import Limits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.context.count import Counter

@@ -24,7 +24,7 @@ def test_functions_are_named_without_the_way_to_them() -> None:
     assert profile.functions == {
         "dumps (orjson/__init__.py)": 0.4,
         "serve (gateway/pipeline.py)": 0.3,
-        "hold (gateway/admission/budget.py)": 0.2,
+        "hold (gateway/admission/budgets.py)": 0.2,
         "read (python3.11/socket.py)": 0.1,
     }
 

@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-from gateway.admission.budget import Budgets
+from gateway.admission.budgets import Budgets
 from gateway.alerts import measure
 from gateway.domain.money.usage import Usage
 from gateway.domain.money.windows import window_bounds

@@ -12,11 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gateway.admission.expect import Expectations
-from gateway.admission.hold import PATIENCE_S, BudgetHold, RequestHold
-from gateway.admission.holds import BudgetHolds
+from gateway.admission.budget_hold import PATIENCE_S, BudgetHold, RequestHold
+from gateway.admission.combined_hold import BudgetHolds
+from gateway.admission.counter_group import Account, Purse
 from gateway.admission.levels import Levels
-from gateway.admission.purse import Account, Purse
+from gateway.admission.output_forecast import Expectations
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
 from gateway.domain.record import Record

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Protocol
 
-from gateway.admission import bound
-from gateway.admission.call import Call
-from gateway.admission.expect import Expectations, least_input_tokens
-from gateway.admission.purse import Purse
+from gateway.admission import output_bound
+from gateway.admission.call_cost import Call
+from gateway.admission.counter_group import Purse
+from gateway.admission.output_forecast import Expectations, least_input_tokens
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -134,7 +134,7 @@ class BudgetHold:
             whole = expectation.input_tokens(input_tokens, attached.kind, attached.total)
             text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
             plain = max(0, whole - attached.image - attached.audio)
-        most = bound.most_output(backend, request, text)
+        most = output_bound.most_output(backend, request, text)
         self._call = call = Call(
             price,
             expectation,
@@ -143,8 +143,8 @@ class BudgetHold:
             attached,
             plain,
             max(most * self._answers, expectation.ignored),
-            bound.may_write_cache(price, backend, request),
-            bound.may_be_media(price, request),
+            output_bound.may_write_cache(price, backend, request),
+            output_bound.may_be_media(price, request),
         )
         await self._open(purse, call)
         self._calls[max(self._parts)] = call
@@ -225,13 +225,13 @@ class BudgetHold:
 
     def _offers(self, purse: Purse, call: Call) -> Iterator[tuple[int, float]]:
         """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
-        if not bound.can_be_capped(self._request) or call.expectation.ignored:
+        if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
             return
         yield call.most, 0.0
         most, answers = call.most, self._answers
-        floor = min(bound.floor(call.expectation, call.backend) * answers, most)
-        generous = min(bound.generous(call.expectation, call.backend) * answers, most)
+        floor = min(output_bound.floor(call.expectation, call.backend) * answers, most)
+        generous = min(output_bound.generous(call.expectation, call.backend) * answers, most)
         yield generous, min(_GENEROUS_PATIENCE_S, self._patience_s)
         if (left := call.affordable(purse.remaining)) > floor:
             yield min(left, generous), 0.0

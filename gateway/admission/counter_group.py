@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.admission import refusal
+from gateway.admission import messages
 from gateway.admission.meter import Meter
 from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget, Policy
@@ -132,7 +132,7 @@ class Purse:
         `what` has no price there; empty: the model. A backend on the operator's own machines counts as free.
         """
         if self._needs_price is not None and (what or not backend.own):
-            raise refusal.unpriced(self._named(self._needs_price), backend, what)
+            raise messages.unpriced(self._named(self._needs_price), backend, what)
 
     def note_soft(self, record: Record) -> None:
         """Tell of the budgets that are spent and not enforced."""
@@ -141,7 +141,7 @@ class Purse:
                 record.over_budget += (account.budget.title,)
 
     def refuse(self, account: Account) -> BudgetExhausted:
-        return refusal.spent(self._named(account), self._time())
+        return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
         """Set `units` aside from what is leased already."""
@@ -195,7 +195,7 @@ class Purse:
         for account in self.accounts:
             budget = account.budget
             if account.lease.free < units and budget.hard and budget.on_state_loss == "refuse":
-                raise refusal.out_of_reach(self._named(account))
+                raise messages.out_of_reach(self._named(account))
         for lease in self.leases:
             if not self._leases.try_take([(lease, units)]):
                 self._leases.force(lease, units)
@@ -203,16 +203,16 @@ class Purse:
     def _account(self, lease: Lease) -> Account:
         return next(account for account in self.accounts if account.lease is lease)
 
-    def _named(self, account: Account) -> refusal.Named:
-        return refusal.Named(account.budget, account.owner, account.where, account.ends)
+    def _named(self, account: Account) -> messages.Named:
+        return messages.Named(account.budget, account.owner, account.where, account.ends)
 
     def _too_little(self, short: Short, held: int) -> BudgetExhausted:
         lease, account = short.lease, self._account(short.lease)
         if lease.left <= 0:
             return self.refuse(account)
         others = min(lease.left, max(0, lease.held + lease.busy - held))
-        need = refusal.Need(held + short.wanted, lease.left, others)
-        return refusal.too_little(self._named(account), self._time(), need)
+        need = messages.Need(held + short.wanted, lease.left, others)
+        return messages.too_little(self._named(account), self._time(), need)
 
     def give(self, units: int) -> None:
         """A hold ends and nothing was spent."""

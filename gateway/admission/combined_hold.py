@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admission.hold import BudgetHold
+from gateway.admission.budget_hold import BudgetHold
 from gateway.domain.backend import Backend
 from gateway.domain.record import Attempt
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached

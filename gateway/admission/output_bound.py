@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.admission.expect import Expectation
+from gateway.admission.output_forecast import Expectation
 from gateway.dialects.anthropic_messages import models
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.admission.expect import Expectation
+from gateway.admission.output_forecast import Expectation
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
