@@ -24,9 +24,9 @@ from gateway.api.door import Door
 from gateway.api.idempotency import Idempotency
 from gateway.api.leave import Drain
 from gateway.api.spend import Spend
-from gateway.backends.discover import discover
-from gateway.backends.drain import Drains
 from gateway.backends.fleet import Fleet
+from gateway.backends.providers.discover import discover
+from gateway.backends.resilience.drain import Drains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs

@@ -18,7 +18,7 @@ from typing import Any
 import httptools
 import uvloop
 
-from gateway.backends.http import connect
+from gateway.backends.http.client import connect
 
 Ask = Callable[[bytes], Awaitable[int]]
 HEADERS = [(b"content-type", b"application/json"), (b"authorization", b"Bearer sk-0123456789")]

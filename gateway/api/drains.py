@@ -10,8 +10,8 @@ from starlette.routing import Route
 
 from gateway.api.door import Door, json_response
 from gateway.api.wire import read_object
-from gateway.backends.drain import LONGEST_S, USUAL_S
 from gateway.backends.fleet import Fleet
+from gateway.backends.resilience.drain import LONGEST_S, USUAL_S
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import parse_duration
 from gateway.errors import BadRequest, NotFound, Overloaded, StateUnavailable

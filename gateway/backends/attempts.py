@@ -7,12 +7,12 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.backends.exchange import Exchange, Written
-from gateway.backends.health import SHORT_PAUSE_S, Health
-from gateway.backends.holdback import Held
+from gateway.backends.call import Exchange, Written
+from gateway.backends.cascade.stream_gate import Held
 from gateway.backends.plausible import estimate
+from gateway.backends.providers.base import Call
 from gateway.backends.relay import Relayed, Whole
-from gateway.backends.upstream import Call
+from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health
 from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend

@@ -7,19 +7,19 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from gateway.backends.anthropic import Anthropic
 from gateway.backends.attempts import Attempts, Errand
-from gateway.backends.cascade import Cascade, Served
-from gateway.backends.drain import Drains
-from gateway.backends.escalate import Escalation
-from gateway.backends.exchange import Exchange
-from gateway.backends.health import Health, Tripping
-from gateway.backends.hedge import Hedges
-from gateway.backends.loads import Loads
-from gateway.backends.openai import Local, OpenAI
-from gateway.backends.simulated import Simulated
-from gateway.backends.upstream import Kind
-from gateway.backends.via_litellm import ViaLitellm
+from gateway.backends.call import Exchange
+from gateway.backends.cascade.cascade import Cascade, Served
+from gateway.backends.cascade.escalation import Escalation
+from gateway.backends.load.in_flight import Loads
+from gateway.backends.providers.anthropic import Anthropic
+from gateway.backends.providers.base import Kind
+from gateway.backends.providers.litellm import ViaLitellm
+from gateway.backends.providers.openai import Local, OpenAI
+from gateway.backends.providers.simulated import Simulated
+from gateway.backends.resilience.breaker import Health, Tripping
+from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.hedging import Hedges
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import BackendState, Books, Clock, Hold

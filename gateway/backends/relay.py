@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from gateway.backends.health import Place
 from gateway.backends.plausible import believed
-from gateway.backends.upstream import Call, Upstream
+from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.resilience.breaker import Place
 from gateway.dialects.base import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
 from gateway.domain.money.usage import Usage

@@ -14,8 +14,8 @@ from rich.markup import escape
 
 from gateway.alerts import measure
 from gateway.alerts.thresholds import Account
-from gateway.backends.discover import discover
 from gateway.backends.fleet import Fleet
+from gateway.backends.providers.discover import discover
 from gateway.cli import paper
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database

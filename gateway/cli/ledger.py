@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime
 
 import click
 
-from gateway.backends.discover import discover
+from gateway.backends.providers.discover import discover
 from gateway.cli import paper
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common

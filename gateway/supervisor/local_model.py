@@ -49,7 +49,7 @@ class LocalModel:
             "--gpu-layers": local.gpu_layers,
         }
         words = [str(word) for option in options.items() for word in option]
-        command = python("-m", "gateway.backends.llama", *words)
+        command = python("-m", "gateway.backends.providers.llama", *words)
         self.child = Child("local model", program(command, silent=True), on_change=on_change)
 
     @property

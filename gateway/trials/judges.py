@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import orjson
 
-from gateway.backends.signals import Reader
-from gateway.backends.votes import folded
+from gateway.backends.cascade.votes import folded
+from gateway.backends.cascade.weak_signals import Reader
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.request import CompletionRequest, Controls
 
@@ -27,7 +27,7 @@ class Judge(Protocol):
 
 
 class Agreement:
-    """Equal final answers (see `gateway/backends/votes.py`). A weak answer is worse than a sound one; two answers in
+    """Equal final answers (see `gateway/backends/cascade/votes.py`). A weak answer is worse than a sound one; two answers in
     prose cannot be compared."""
 
     name = "agreement"

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.backends.signals import Reader
+from gateway.backends.cascade.weak_signals import Reader
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock, Evidence, PriceList

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backends.providers import PROVIDERS
+from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend
 from gateway.domain.routing.whereabouts import providers_own
 from gateway.ledger.catalogue import PACKAGED, Register

@@ -11,7 +11,7 @@ import uvloop
 from pydantic import SecretStr
 
 from gateway.backends.fleet import Fleet
-from gateway.backends.health import Tripping
+from gateway.backends.resilience.breaker import Tripping
 from gateway.domain.backend import Backend
 from tests.fakes.caller import Caller
 from tests.fakes.provider import Provider

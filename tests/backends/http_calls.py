@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from gateway.backends.http import HttpClient, Response
+from gateway.backends.http.client import HttpClient, Response
 
 Dial = Callable[..., HttpClient]
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.backends.attempts import pause_after
-from gateway.backends.health import Tripping
+from gateway.backends.resilience.breaker import Tripping
 from gateway.domain.money.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import orjson
 import pytest
 
-from gateway.backends import discover as room
-from gateway.backends.discover import discover
-from gateway.backends.providers import PROVIDERS
+from gateway.backends.providers import discover as room
+from gateway.backends.providers.discover import discover
+from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.gateway import GatewayConfig, Listen, LocalModelSettings

@@ -6,7 +6,7 @@ import math
 import orjson
 import pytest
 
-from gateway.backends.escalate import Escalation
+from gateway.backends.cascade.escalation import Escalation
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route

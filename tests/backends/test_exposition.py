@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.backends.exposition import Reading, read
+from gateway.backends.load.exposition import Reading, read
 
 RECORDED = Path(__file__).with_name("metrics")
 

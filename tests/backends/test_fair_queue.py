@@ -6,7 +6,7 @@ from itertools import count
 
 import pytest
 
-from gateway.backends.fair_queue import BATCH_TURN, FairQueue
+from gateway.backends.resilience.fair_queue import BATCH_TURN, FairQueue
 
 _numbers = count()
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.backends.health import Health, Place, Tripping
+from gateway.backends.resilience.breaker import Health, Place, Tripping
 from gateway.errors import BackendRateLimited, Overloaded
 from tests.fakes.clock import StoppedClock
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.http import HttpClient, connect
+from gateway.backends.http.client import HttpClient, connect
 from gateway.errors import BackendGarbage, BackendTimeout, BackendUnreachable, GatewayError, StreamBroken
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, collect, fetch, pieces_until, send
 from tests.fakes.certificate import Certificate, make

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.http import HttpClient, connect
-from gateway.backends.http_aiohttp import AiohttpClient
-from gateway.backends.http_pool import PooledClient
+from gateway.backends.http.aiohttp_client import AiohttpClient
+from gateway.backends.http.client import HttpClient, connect
+from gateway.backends.http.pool import PooledClient
 from gateway.errors import BackendUnreachable
 from tests.backends.http_calls import STREAM, fetch
 from tests.fakes.certificate import make

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.http import HttpClient, connect
-from gateway.backends.http_coding import Unpacking
+from gateway.backends.http.client import HttpClient, connect
+from gateway.backends.http.coding import Unpacking
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 from gateway.runtime.codings import Coding, encode, encoder
 from tests.backends.http_calls import OK, STREAM, collect, send

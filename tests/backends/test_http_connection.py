@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.backends.http_connection import Connection
-from gateway.backends.http_response import Response
+from gateway.backends.http.connection import Connection
+from gateway.backends.http.response import Response
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, StreamBroken
 from gateway.runtime.write_batcher import Outgoing
 

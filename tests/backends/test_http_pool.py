@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.http import HttpClient, connect
+from gateway.backends.http.client import HttpClient, connect
 from gateway.errors import BackendUnreachable, StreamBroken
 from tests.backends.http_calls import OK, PLAIN, STREAM, Dial, fetch, send
 from tests.fakes.provider import Fail, Provider, Raw, Reply

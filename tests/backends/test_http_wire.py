@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.http_wire import Origin, check_head
+from gateway.backends.http.wire import Origin, check_head
 from gateway.errors import BackendGarbage, BackendUnreachable
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.languages import asked_in, foreign_script, language, names_one
+from gateway.backends.cascade.languages import asked_in, foreign_script, language, names_one
 
 ENGLISH = "What is the name of the river that runs through the city in which you were born, and how long is it?"
 SPANISH = "¿Cuál es el nombre del río que pasa por la ciudad en la que naciste, y cómo es de largo?"

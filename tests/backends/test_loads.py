@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.drain import USUAL_S, Drains
 from gateway.backends.fleet import Fleet
-from gateway.backends.loads import GUESSED_S, wait_s
+from gateway.backends.load.in_flight import GUESSED_S, wait_s
+from gateway.backends.resilience.drain import USUAL_S, Drains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
 from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable

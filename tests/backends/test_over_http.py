@@ -5,9 +5,9 @@ from email.utils import formatdate
 
 import pytest
 
-from gateway.backends.anthropic import Anthropic
-from gateway.backends.canned import Canned
-from gateway.backends.openai import OpenAI
+from gateway.backends.http.canned import Canned
+from gateway.backends.providers.anthropic import Anthropic
+from gateway.backends.providers.openai import OpenAI
 from gateway.domain.backend import Backend
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.backends.places import Places
+from gateway.backends.resilience.slots import Places
 from gateway.errors import Overloaded, ShareExceeded
 from tests.fakes.clock import StoppedClock
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.schemas import Expected
+from gateway.backends.cascade.schemas import Expected
 from tests.fakes.caller import chat
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}

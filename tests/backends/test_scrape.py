@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
-from gateway.backends.drain import USUAL_S, Drains
 from gateway.backends.fleet import Fleet
-from gateway.backends.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_S, Scrape, watched
+from gateway.backends.load.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_S, Scrape, watched
+from gateway.backends.resilience.drain import USUAL_S, Drains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
 from tests.fakes.caller import Caller, chat, read

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.signals import Reader, repeats
+from gateway.backends.cascade.weak_signals import Reader, repeats
 from gateway.domain.routing.strategy import Answered
 from tests.fakes.caller import chat
 

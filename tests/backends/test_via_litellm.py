@@ -11,7 +11,7 @@ from blockbuster import BlockBuster
 from pydantic import SecretStr
 
 from gateway.backends.fleet import Fleet
-from gateway.backends.via_litellm import _words
+from gateway.backends.providers.litellm import _words
 from gateway.domain.backend import Backend
 from gateway.errors import AllBackendsFailed, BackendRefused, StreamBroken
 from tests.backends.conftest import KEY

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.languages import Language
-from gateway.backends.votes import vote
+from gateway.backends.cascade.languages import Language
+from gateway.backends.cascade.votes import vote
 
 
 @pytest.mark.parametrize(

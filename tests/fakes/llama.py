@@ -30,7 +30,7 @@ def llama(slots: int, window: int) -> Iterator[int]:
     port = free_port()
     options = {"--gguf": weights, "--port": port, "--threads": 1, "--slots": slots, "--window": window}
     words = [str(word) for option in options.items() for word in option]
-    command = [sys.executable, "-m", "gateway.backends.llama", *words, "--gpu-layers", "0"]
+    command = [sys.executable, "-m", "gateway.backends.providers.llama", *words, "--gpu-layers", "0"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=REPOSITORY)
     try:
         _wait_for(f"http://127.0.0.1:{port}/health")

@@ -6,7 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 
-from gateway.backends.fair_queue import FairQueue
+from gateway.backends.resilience.fair_queue import FairQueue
 from gateway.errors import Overloaded, ShareExceeded
 
 _NEWEST = 0.1

@@ -11,9 +11,9 @@ from typing import Any
 
 from aiohappyeyeballs import start_connection
 
-from gateway.backends.http_connection import Connection, Stale
-from gateway.backends.http_response import Response
-from gateway.backends.http_wire import Origin
+from gateway.backends.http.connection import Connection, Stale
+from gateway.backends.http.response import Response
+from gateway.backends.http.wire import Origin
 from gateway.errors import BackendTimeout, BackendUnreachable
 from gateway.runtime.write_batcher import Outgoing
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gateway.backends.drain import Drains
-from gateway.backends.health import Health
-from gateway.backends.scrape import Scrape, watched
+from gateway.backends.load.scrape import Scrape, watched
+from gateway.backends.resilience.breaker import Health
+from gateway.backends.resilience.drain import Drains
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import BackendState
 from gateway.domain.routing.load import Load

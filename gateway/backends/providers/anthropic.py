@@ -6,7 +6,7 @@ import asyncio
 
 import orjson
 
-from gateway.backends.over_http import OverHttp
+from gateway.backends.providers.over_http import OverHttp
 from gateway.dialects import json_splice
 from gateway.dialects.anthropic_messages.native import MessagesToMessages
 from gateway.domain.request import CompletionRequest, DialectName

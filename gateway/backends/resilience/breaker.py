@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.backends.places import Places
+from gateway.backends.resilience.slots import Places
 from gateway.domain.protocols import BackendState
 from gateway.errors import BackendRateLimited
 

@@ -8,12 +8,12 @@ import re
 
 import orjson
 
-from gateway.backends.drain import Drains
-from gateway.backends.health import SHORT_PAUSE_S, Health, Place
 from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
-from gateway.backends.providers import limit_fields
+from gateway.backends.providers.base import Call, Kind, Upstream
+from gateway.backends.providers.hosted import limit_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
-from gateway.backends.upstream import Call, Kind, Upstream
+from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Place
+from gateway.backends.resilience.drain import Drains
 from gateway.dialects.answers import upstream_error
 from gateway.dialects.answers.upstream_error import UpstreamError
 from gateway.dialects.anthropic_messages import models

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import SecretStr
 
-from gateway.backends.http import connect
-from gateway.backends.providers import PROVIDERS
+from gateway.backends.http.client import connect
+from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend, Capability, PriceEntry
 from gateway.errors import BackendError
 from gateway.settings.environment import provider_keys

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gateway.backends.languages import asked_in, foreign_script, language, names_one
-from gateway.backends.schemas import Expected
-from gateway.backends.votes import vote
+from gateway.backends.cascade.languages import asked_in, foreign_script, language, names_one
+from gateway.backends.cascade.schemas import Expected
+from gateway.backends.cascade.votes import vote
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.strategy import Answered
 from gateway.domain.text.declining import begins_declining, declines

@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
 
-from gateway.backends.http import connect
-from gateway.backends.upstream import Call, Upstream
+from gateway.backends.http.client import connect
+from gateway.backends.providers.base import Call, Upstream
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import orjson
 
-from gateway.backends.canned import Canned
-from gateway.backends.upstream import Call, Upstream
+from gateway.backends.http.canned import Canned
+from gateway.backends.providers.base import Call, Upstream
 from gateway.domain.answer import Take
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName

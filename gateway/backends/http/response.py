@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, Self
 
-from gateway.backends.http_coding import Unpacking
+from gateway.backends.http.coding import Unpacking
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 

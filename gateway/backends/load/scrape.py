@@ -11,9 +11,9 @@ import time
 from collections.abc import Callable
 from urllib.parse import urlsplit, urlunsplit
 
-from gateway.backends.drain import USUAL_S, Drains
-from gateway.backends.exposition import Reading, read
-from gateway.backends.http import HttpClient, connect
+from gateway.backends.http.client import HttpClient, connect
+from gateway.backends.load.exposition import Reading, read
+from gateway.backends.resilience.drain import USUAL_S, Drains
 from gateway.domain.backend import Backend
 from gateway.domain.routing.load import Load
 from gateway.errors import BackendError, BackendUnreachable, StateUnavailable

@@ -15,8 +15,8 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from gateway.backends.http_coding import Unpacking
-from gateway.backends.http_wire import MAX_HEAD_BYTES, Origin, check_head
+from gateway.backends.http.coding import Unpacking
+from gateway.backends.http.wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 

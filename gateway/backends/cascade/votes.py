@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from gateway.backends import quantities
-from gateway.backends.languages import Language, language
+from gateway.backends.cascade import quantities
+from gateway.backends.cascade.languages import Language, language
 
 _THOUGHT = re.compile(r"</(?:think|thinking|reasoning)>", re.IGNORECASE)
 _FENCE = "```"

@@ -8,8 +8,8 @@ from typing import Protocol
 
 import httptools
 
-from gateway.backends.http_response import Response
-from gateway.backends.http_wire import MAX_HEAD_BYTES, check_head
+from gateway.backends.http.response import Response
+from gateway.backends.http.wire import MAX_HEAD_BYTES, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 from gateway.runtime.write_batcher import Outgoing
 

@@ -6,8 +6,8 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from typing import Protocol
 
-from gateway.backends.http_pool import PooledClient
-from gateway.backends.http_wire import Origin
+from gateway.backends.http.pool import PooledClient
+from gateway.backends.http.wire import Origin
 from gateway.domain.answer import Take
 from gateway.settings.environment import proxy_for
 
@@ -115,7 +115,7 @@ def connect(
         tls = ssl.create_default_context()
     proxy = proxy_for(base_url)
     if proxy or aiohttp:
-        from gateway.backends.http_aiohttp import AiohttpClient  # 0.2 s and 15 MB that most never need
+        from gateway.backends.http.aiohttp_client import AiohttpClient  # 0.2 s and 15 MB that most never need
 
         return AiohttpClient(origin, concurrent=concurrent, name=name, tls=tls, proxy=proxy)
     return PooledClient(origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.backends.over_http import OverHttp
-from gateway.backends.upstream import Upstream
+from gateway.backends.providers.base import Upstream
+from gateway.backends.providers.over_http import OverHttp
 from gateway.domain.request import DialectName
 
 

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gateway.backends.attempts import Attempts, Errand, together
-from gateway.backends.holdback import Held
+from gateway.backends.cascade.stream_gate import Held
+from gateway.backends.cascade.weak_signals import Reader
 from gateway.backends.relay import Relayed, Whole
-from gateway.backends.signals import Reader
 from gateway.dialects.openai_chat import logprobs
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route

@@ -1,0 +1,1 @@
+"""How busy the servers behind backends are."""

@@ -1,0 +1,1 @@
+"""One module per kind of backend, and what is known of hosted providers."""

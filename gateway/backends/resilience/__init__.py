@@ -1,0 +1,1 @@
+"""Breaker, concurrency slots, queue, hedging and drain of a backend."""
