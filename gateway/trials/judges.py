@@ -27,8 +27,8 @@ class Judge(Protocol):
 
 
 class Agreement:
-    """Equal final answers (see `gateway/backends/cascade/votes.py`). A weak answer is worse than a sound one; two answers in
-    prose cannot be compared."""
+    """Equal final answers (see `gateway/backends/cascade/votes.py`). A weak answer is worse than a sound one; two
+    answers in prose cannot be compared."""
 
     name = "agreement"
 

@@ -48,7 +48,7 @@ def test_it_abstains_outside_what_training_saw(grader: Grader, text: str) -> Non
 
 
 def test_it_abstains_on_code_and_data_dumps(grader: Grader) -> None:
-    code = (ROOM / "features.py").read_text()[:4000]
+    code = (ROOM / "difficulty" / "features.py").read_text()[:4000]
     data = orjson.dumps([{"id": n, "name": f"user{n}", "email": f"u{n}@example.com"} for n in range(60)]).decode()
     assert grader.grade(code).abstained
     assert grader.grade(f"Fix the bug in this code:\n```\n{code}\n```").abstained
@@ -152,7 +152,7 @@ def test_serving_imports_neither_scikit_learn_nor_scipy() -> None:
 
 def test_serving_code_knows_no_data_set_by_name(grader: Grader) -> None:
     names = ("mmlu", "gsm", "trivia", "mbpp", "human_eval", "gpqa", *grader.artefact.provenance["sets"])
-    for source in ROOM.glob("*.py"):
+    for source in ROOM.rglob("*.py"):
         assert not [name for name in names if name in source.read_text().lower()], source
 
 

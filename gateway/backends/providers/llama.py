@@ -1,4 +1,4 @@
-"""The packaged local model as a process of its own (`python -m gateway.backends.providers.llama`): llama.cpp's own server."""
+"""The packaged local model's server, llama.cpp's own: `python -m gateway.backends.providers.llama`."""
 
 from __future__ import annotations
 
