@@ -24,7 +24,7 @@ def no_blocking_calls() -> Iterator[BlockBuster]:
     """A blocking call made by `gateway` inside the loop fails the test."""
     with blockbuster_ctx("gateway") as buster:
         # One small append to the page cache is what makes the ledger survive a kill; it is meant to be on the loop.
-        buster.functions["os.write"].can_block_in("gateway/ledger/journal.py", "_append")
+        buster.functions["os.write"].can_block_in("gateway/ledger/journal/writer.py", "_append")
         yield buster
 
 

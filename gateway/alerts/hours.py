@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, func, or_, select
 
-from gateway.ledger.entries import IDLE, entries
-from gateway.ledger.points import spans
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.reports.points import spans
+from gateway.ledger.store.entries import IDLE, entries
+from gateway.ledger.store.sums import pico_sum, whole
 
 HOUR_S = 3600
 

@@ -8,11 +8,11 @@ from sqlalchemy import ColumnElement, Connection, and_, case, literal, select
 
 from gateway.alerts.thresholds import Account
 from gateway.domain.policy import Budget, Policy
-from gateway.ledger.entries import entries
-from gateway.ledger.forecast import Forecast, Point, forecast
-from gateway.ledger.points import spend_points
+from gateway.ledger.reports.forecast import Forecast, Point, forecast
+from gateway.ledger.reports.points import spend_points
 from gateway.ledger.rows import TOKENS
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.store.entries import entries
+from gateway.ledger.store.sums import pico_sum, whole
 
 _SUBJECT = {"key": "key_id", "end_user": "end_user"}
 

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from gateway.alerts.alert import Alert, alert
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.standing import Standing, standing
-from gateway.ledger import evidence
+from gateway.ledger.store import evidence
 
 
 def found(connection: Connection, after: tuple[int, int], now: float) -> Iterator[Alert]:

@@ -15,7 +15,7 @@ from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.forecast import Forecast
+from gateway.ledger.reports.forecast import Forecast
 from gateway.state.orphaned_holds import OrphanedHold
 
 

@@ -12,7 +12,7 @@ from gateway.alerts import measure
 from gateway.alerts.thresholds import Account, told
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
-from gateway.ledger.formats import dollars
+from gateway.ledger.reports.formats import dollars
 
 MOST_SUBJECTS = 20
 """Keys or end users that are named of one budget, the dearest first."""

@@ -14,7 +14,7 @@ from gateway.alerts.alert import Alert, Kind, alert, digest
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget, Severity
 from gateway.domain.units import pico_to_usd, usd_to_pico
-from gateway.ledger.forecast import Forecast
+from gateway.ledger.reports.forecast import Forecast
 
 WARNING, CRITICAL = Decimal("0.8"), Decimal(1)
 """Shares of the limit from which an alert is no longer mere information, and from which it cannot wait."""

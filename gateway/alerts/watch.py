@@ -16,8 +16,8 @@ from gateway.alerts.thresholds import Account, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
-from gateway.ledger import evidence
 from gateway.ledger.rows import Row
+from gateway.ledger.store import evidence
 from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 

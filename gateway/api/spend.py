@@ -20,14 +20,14 @@ from gateway.domain.money.price import Price
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.errors import BadRequest
-from gateway.ledger import focus, savings
-from gateway.ledger.dimensions import dimensions
-from gateway.ledger.discounts import Drawn, drawn
-from gateway.ledger.formats import as_object, dollars
-from gateway.ledger.period import parse_when
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import Report, read_usage, teams
-from gateway.ledger.sums import snapshot
+from gateway.ledger.prices.discounts import Drawn, drawn
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports import focus, savings
+from gateway.ledger.reports.dimensions import dimensions
+from gateway.ledger.reports.formats import as_object, dollars
+from gateway.ledger.reports.period import parse_when
+from gateway.ledger.reports.report import Report, read_usage, teams
+from gateway.ledger.store.sums import snapshot
 from gateway.settings.prices import PriceSettings
 from gateway.state.sql import Database
 

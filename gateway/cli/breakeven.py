@@ -18,11 +18,11 @@ from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.backend import Billing
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.ledger import breakeven as ledger
-from gateway.ledger.formats import cents
-from gateway.ledger.period import parse_when
-from gateway.ledger.sums import snapshot
-from gateway.ledger.throughput import measured
+from gateway.ledger.prices.throughput import measured
+from gateway.ledger.reports import breakeven as ledger
+from gateway.ledger.reports.formats import cents
+from gateway.ledger.reports.period import parse_when
+from gateway.ledger.store.sums import snapshot
 
 
 @click.command()

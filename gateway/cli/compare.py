@@ -32,10 +32,10 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
 from gateway.errors import BackendError, BudgetExhausted, GatewayError
-from gateway.ledger.journal import Journal
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.throughput import measured
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.throughput import measured
+from gateway.ledger.store.writer import Writer
 from gateway.policy.load import load_policies
 from gateway.routing.candidates import may_go_to
 from gateway.routing.difficulty.grader import Grader

@@ -28,8 +28,8 @@ from gateway.cli.options import Context, common
 from gateway.cli.tour import MARKER, STEPS, Step, write_policy
 from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import Line, Report, usage
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports.report import Line, Report, usage
 from gateway.policy.keys import create, revoke
 from gateway.settings.gateway import Settings
 from gateway.state.sql import Database

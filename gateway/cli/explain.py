@@ -31,7 +31,7 @@ from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import told_of
 from gateway.routing.router import Router, followed, packaged

@@ -21,17 +21,19 @@ from gateway.domain.backend import Backend
 from gateway.domain.end_user import Pseudonyms
 from gateway.domain.protocols import PriceList
 from gateway.domain.units import usd_text
-from gateway.ledger import anchor, end_users, segments, unpriced
-from gateway.ledger.append import append
-from gateway.ledger.catalogue import Register
-from gateway.ledger.period import parse_when
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.reprice import repriced
-from gateway.ledger.retention import DAY_S, count_old
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import Verdict
-from gateway.ledger.verify import verify as verified
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.append import append
+from gateway.ledger.prices import unpriced
+from gateway.ledger.prices.catalogue import Register
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.reprice import repriced
+from gateway.ledger.reports.period import parse_when
+from gateway.ledger.store import anchor, end_users
+from gateway.ledger.store.retention import DAY_S, count_old
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import Verdict
+from gateway.ledger.store.verify import verify as verified
+from gateway.ledger.store.writer import Writer
 from gateway.settings.gateway import Settings
 from gateway.state import orphaned_holds
 

@@ -17,9 +17,9 @@ from gateway.cli.options import Context, common
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import OPTIONAL, Classes
 from gateway.domain.units import pico_to_usd
-from gateway.ledger import litellm_map
-from gateway.ledger.catalogue import Listed, Register, load_own
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices import litellm_map
+from gateway.ledger.prices.catalogue import Listed, Register, load_own
+from gateway.ledger.prices.price_book import Catalogue
 
 _UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")
 _USUAL = ("input", "output", *OPTIONAL)

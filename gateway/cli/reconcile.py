@@ -14,11 +14,11 @@ from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.ledger import invoices
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.reconcile import as_object
-from gateway.ledger.reconcile import reconcile as compare
-from gateway.ledger.sums import snapshot
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports import invoices
+from gateway.ledger.reports.reconcile import as_object
+from gateway.ledger.reports.reconcile import reconcile as compare
+from gateway.ledger.store.sums import snapshot
 
 MOST_SHOWN = 50
 

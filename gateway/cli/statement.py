@@ -12,7 +12,7 @@ from rich.text import Text
 
 from gateway.api.spend import Spent
 from gateway.cli import paper
-from gateway.ledger.formats import cents
+from gateway.ledger.reports.formats import cents
 
 
 def show(found: Spent, console: Console) -> None:

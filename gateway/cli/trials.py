@@ -15,8 +15,8 @@ from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.standing import Standing
-from gateway.ledger.evidence import WINDOW_S, escalations
-from gateway.ledger.formats import cents, dollars
+from gateway.ledger.reports.formats import cents, dollars
+from gateway.ledger.store.evidence import WINDOW_S, escalations
 from gateway.settings.gateway import Settings
 from gateway.trials import artefacts
 from gateway.trials.evidence import Pair, changed

@@ -15,12 +15,12 @@ from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.options import Context, common
 from gateway.cli.statement import show
 from gateway.cli.storage import open_database
-from gateway.ledger import focus
-from gateway.ledger.dimensions import COLUMNS
-from gateway.ledger.formats import as_csv, as_table
-from gateway.ledger.parquet import ParquetMissing, as_parquet
-from gateway.ledger.period import parse_when
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports import focus
+from gateway.ledger.reports.dimensions import COLUMNS
+from gateway.ledger.reports.formats import as_csv, as_table
+from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
+from gateway.ledger.reports.period import parse_when
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import Currency

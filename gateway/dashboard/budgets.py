@@ -12,8 +12,8 @@ from gateway.alerts.standing import standings
 from gateway.alerts.thresholds import Account
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
-from gateway.ledger.forecast import Point
-from gateway.ledger.formats import dollars
+from gateway.ledger.reports.forecast import Point
+from gateway.ledger.reports.formats import dollars
 
 MOST_POINTS = 120
 """Of a course: about as many as a small plot can show."""

@@ -21,10 +21,10 @@ from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock, PriceList
 from gateway.errors import LedgerUnavailable, Overloaded
-from gateway.ledger import savings
-from gateway.ledger.formats import as_object
-from gateway.ledger.report import Report, StandIn, read_usage
-from gateway.ledger.sums import snapshot
+from gateway.ledger.reports import savings
+from gateway.ledger.reports.formats import as_object
+from gateway.ledger.reports.report import Report, StandIn, read_usage
+from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database

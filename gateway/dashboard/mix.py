@@ -8,10 +8,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
 
 from gateway.domain.backend import RANK
-from gateway.ledger.dimensions import CACHE
-from gateway.ledger.entries import IDLE, entries, within
-from gateway.ledger.formats import dollars
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.reports.dimensions import CACHE
+from gateway.ledger.reports.formats import dollars
+from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
 STEPS = 10

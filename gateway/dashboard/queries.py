@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cas
 
 from gateway.alerts import letters
 from gateway.domain.money.windows import iso
-from gateway.ledger.entries import CHECK
-from gateway.ledger.formats import dollars
+from gateway.ledger.reports.formats import dollars
+from gateway.ledger.store.entries import CHECK
 from gateway.state.tables import keys, ledger
 
 _LETTERS = 200

@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.domain.policy import Policy
 from gateway.ledger.rows import Row
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings

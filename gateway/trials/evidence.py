@@ -11,7 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.protocols import Clock
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.standing import Standing, standing
-from gateway.ledger import evidence
+from gateway.ledger.store import evidence
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql import Database
 

@@ -1,6 +1,6 @@
 """What people say of an answer, one voice per key and request, kept beside the decision that it judges.
 
-A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/evidence.py`).
+A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/store/evidence.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 from gateway.domain.protocols import Clock, Evidence, NoEvidence
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, LimitExceeded
-from gateway.ledger.evidence import MOST, by_key, robust_mean
+from gateway.ledger.store.evidence import MOST, by_key, robust_mean
 from gateway.state.sql import Database
 from gateway.state.tables import feedback
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
 from gateway.domain.routing.strategy import Answered
-from gateway.ledger import evidence
+from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice
 from gateway.routing.router import Router

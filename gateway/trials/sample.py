@@ -14,7 +14,7 @@ from gateway.domain.protocols import Evidence
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import Considered, Route
-from gateway.ledger.evidence import Finding
+from gateway.ledger.store.evidence import Finding
 
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
 

@@ -19,7 +19,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
-from gateway.ledger.evidence import Finding, write
+from gateway.ledger.store.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.routing.strategy.strategy import share_of

@@ -14,7 +14,7 @@ from sqlalchemy import event
 
 from gateway.alerts.alert import KINDS
 from gateway.alerts.alerts import Alerts
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.domain.policy import Policy
-from gateway.ledger.evidence import Finding, write
+from gateway.ledger.store.evidence import Finding, write
 from gateway.state.sql import Database
 from tests.alerts.house import Clock, alerts
 

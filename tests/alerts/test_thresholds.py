@@ -11,7 +11,7 @@ from gateway.alerts.alert import Alert
 from gateway.alerts.thresholds import Account, due, due_ahead
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
-from gateway.ledger.forecast import Forecast
+from gateway.ledger.reports.forecast import Forecast
 
 NOW = datetime(2026, 1, 16, 12, tzinfo=UTC).timestamp()  # half of January
 USD = 10**12

@@ -12,7 +12,7 @@ import pytest
 from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend
 from gateway.domain.routing.whereabouts import providers_own
-from gateway.ledger.catalogue import PACKAGED, Register
+from gateway.ledger.prices.catalogue import PACKAGED, Register
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.ledger import segments
-from gateway.ledger.append import append
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.append import append
 from gateway.ledger.rows import Row
 from gateway.state import orphaned_holds
 from gateway.state.orphaned_holds import OrphanedHold

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from gateway.cli.main import cli
-from gateway.ledger.evidence import Finding, write
+from gateway.ledger.store.evidence import Finding, write
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy

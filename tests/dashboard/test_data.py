@@ -17,9 +17,9 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget
 from gateway.errors import LedgerUnavailable
-from gateway.ledger.formats import as_object
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import usage
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports.formats import as_object
+from gateway.ledger.reports.report import usage
 from gateway.policy.keys import create
 from gateway.settings.prices import PriceSettings
 from gateway.state.sql import Database

@@ -18,9 +18,9 @@ from starlette.responses import Response
 from gateway.api.door import Door, error_response
 from gateway.dashboard.page import STATIC, Dashboard
 from gateway.errors import MethodNotAllowed, NotFound
-from gateway.ledger.formats import as_object
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import usage
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports.formats import as_object
+from gateway.ledger.reports.report import usage
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
 from gateway.policy.tenants import Tenants

@@ -14,7 +14,7 @@ from gateway.dialects.requests.surcharges import Surcharges, held_price, surchar
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.request import CompletionRequest, Controls, DialectName
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 
 CHAT: DialectName = "openai_chat"
 CLAUDE: DialectName = "anthropic_messages"

@@ -28,11 +28,11 @@ from gateway.domain.protocols import Books
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.end_users import EndUsers
-from gateway.ledger.journal import Journal
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.spending import Spending
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.spent import Spending
+from gateway.ledger.store.end_users import EndUsers
+from gateway.ledger.store.writer import Writer
 from gateway.pipeline import Pipeline, Reply
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router

@@ -15,7 +15,7 @@ from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 from gateway.domain.money.price import CLASSES, Price, effective
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.catalogue import Listed, Listing
+from gateway.ledger.prices.catalogue import Listed, Listing
 
 Prices = dict[str, Decimal]
 """`input`, `batch.output`, `priority.beyond.cached_input` … → USD per 1M tokens; `beyond.tokens` → tokens."""

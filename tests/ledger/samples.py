@@ -17,10 +17,10 @@ from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import DialectName
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.append import append
-from gateway.ledger.journal import Journal
+from gateway.ledger.journal.append import append
+from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
-from gateway.ledger.applied import Terms, price_of, text_of
+from gateway.ledger.prices.applied import Terms, price_of, text_of
 from gateway.ledger.rows import TOKENS, Row
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.samples import LARGE, begin, finish, journal, ledger_rows, record
 

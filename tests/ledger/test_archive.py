@@ -11,9 +11,9 @@ import pytest
 
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
-from gateway.ledger.archive import Archive
-from gateway.ledger.journal import Journal
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal.writer import Journal
+from gateway.ledger.store.archive import Archive
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from gateway.telemetry.flight import flight
 from tests.ledger.samples import COST, LARGE, UNPRICED, USAGE, begin, finish, journal, record

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.breakeven import Comparison, Load, Machine, as_object, compare, hardware, loads, owned
+from gateway.ledger.reports.breakeven import Comparison, Load, Machine, as_object, compare, hardware, loads, owned
 from gateway.state.sql import Database
 from tests.ledger.booked import HOUR, JANUARY, USD, book, row
 

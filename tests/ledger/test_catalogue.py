@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.catalogue import Register
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.catalogue import Register
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.settings.files import ConfigError
 
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger.chain import Head, canonical, following, genesis, linked, sums_hash
 from gateway.ledger.rows import FIELDS, LEAST, Row
+from gateway.ledger.store.chain import Head, canonical, following, genesis, linked, sums_hash
 from tests.ledger.samples import row
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from gateway.ledger import anchor
-from gateway.ledger.append import append
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import verify
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal.append import append
+from gateway.ledger.store import anchor
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import verify
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.samples import COST, ledger_rows, row
 
@@ -65,19 +65,19 @@ async def test_workers_and_writers_may_be_killed_at_any_instant(database: Databa
 
 
 STEPS = [
-    ("gateway.ledger.heads:genesis", 0),
-    ("gateway.ledger.anchor:write", 0),
-    ("gateway.ledger.heads:linked", 0),
-    ("gateway.ledger.writer:insert_once", 0),
-    ("gateway.ledger.writer:_save_places", 0),
-    ("gateway.ledger.heads:Heads.committed", 0),
-    ("gateway.ledger.heads:Heads.anchor", 0),
-    ("gateway.ledger.heads:Heads._sync", 0),
-    ("gateway.ledger.anchor:write", 1),
+    ("gateway.ledger.store.chain_heads:genesis", 0),
+    ("gateway.ledger.store.anchor:write", 0),
+    ("gateway.ledger.store.chain_heads:linked", 0),
+    ("gateway.ledger.store.writer:insert_once", 0),
+    ("gateway.ledger.store.writer:_save_places", 0),
+    ("gateway.ledger.store.chain_heads:Heads.committed", 0),
+    ("gateway.ledger.store.chain_heads:Heads.anchor", 0),
+    ("gateway.ledger.store.chain_heads:Heads._sync", 0),
+    ("gateway.ledger.store.anchor:write", 1),
     ("os:fsync", 2),
     ("os:fsync", 3),
     ("pathlib:Path.replace", 1),
-    ("gateway.ledger.writer:Writer._release", 0),
+    ("gateway.ledger.store.writer:Writer._release", 0),
 ]
 """Where a first drain is killed: before its chain is begun, in its transaction, between that and the anchor, after."""
 

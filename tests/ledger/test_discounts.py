@@ -11,9 +11,9 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import times
-from gateway.ledger.catalogue import Register
-from gateway.ledger.discounts import drawn, undiscounted
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.catalogue import Register
+from gateway.ledger.prices.discounts import drawn, undiscounted
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.settings.files import ConfigError, parse
 from gateway.settings.gateway import GatewayConfig
 from gateway.settings.prices import PriceSettings

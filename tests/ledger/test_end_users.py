@@ -14,10 +14,10 @@ from gateway.domain.end_user import Pseudonyms, named
 from gateway.domain.policy import DataPolicy
 from gateway.domain.tenant import Tenant
 from gateway.domain.text.truncation import cut_apart
-from gateway.ledger import anchor
-from gateway.ledger.end_users import EndUsers, forget, rows_of, secret
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import verify
+from gateway.ledger.store import anchor
+from gateway.ledger.store.end_users import EndUsers, forget, rows_of, secret
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import verify
 from gateway.state.sql import Database
 from gateway.state.tables import end_users
 from tests.ledger.samples import record, row, write

@@ -13,7 +13,7 @@ import orjson
 import pyarrow.parquet
 import pytest
 
-from gateway.ledger import focus
+from gateway.ledger.reports import focus
 from gateway.state.sql import Database
 from tests.ledger.booked import HOUR, JANUARY, USD, book, roll_up, row
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.ledger.forecast import DAY_S, HOUR_S, Forecast, Point, forecast, history_since
+from gateway.ledger.reports.forecast import DAY_S, HOUR_S, Forecast, Point, forecast, history_since
 
 MONDAY = 4 * DAY_S
 """Unix time began on a Thursday."""

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.entries import entries, spent
-from gateway.ledger.idle import GRACE_S, TEAM, Idle
-from gateway.ledger.writer import Writer
+from gateway.ledger.reports.idle import GRACE_S, TEAM, Idle
+from gateway.ledger.store.entries import entries, spent
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.fakes.clock import StoppedClock
 from tests.ledger.booked import HOUR, JANUARY, USD, book, row

@@ -18,9 +18,9 @@ import pytest_asyncio
 
 from gateway.domain.money.usage import Usage
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import segments
-from gateway.ledger.journal import Journal
-from gateway.ledger.lane import Lane
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend, until
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from gateway.ledger import segments
-from gateway.ledger.lane import Lane
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.segments import Segment, encode
 from gateway.ledger.rows import Row, Values
-from gateway.ledger.segments import Segment, encode
 
 BEGUN = Row._fields.index("outcome")
 

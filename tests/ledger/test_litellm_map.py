@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ledger.catalogue import Register, load_own
-from gateway.ledger.litellm_map import Comparison, compare, installed, own_file, read
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.catalogue import Register, load_own
+from gateway.ledger.prices.litellm_map import Comparison, compare, installed, own_file, read
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.settings.files import ConfigError
 
 TODAY = date(2026, 11, 21)

@@ -9,8 +9,8 @@ from decimal import Decimal
 import pyarrow.parquet
 import pytest
 
-from gateway.ledger.parquet import ParquetMissing, as_parquet
-from gateway.ledger.report import Line, Report
+from gateway.ledger.reports.parquet import ParquetMissing, as_parquet
+from gateway.ledger.reports.report import Line, Report
 
 REPORT = Report(
     ("team", "model"), None, None, (Line(("a", "m"), 1, cost_pico=1), Line(("b", "m"), 2, cost_pico=10**21)), Line()

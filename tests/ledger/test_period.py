@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from gateway.ledger.period import parse_when
+from gateway.ledger.reports.period import parse_when
 
 NOW = datetime(2026, 3, 10, 12, tzinfo=UTC).timestamp()
 

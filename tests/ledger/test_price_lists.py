@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.ledger.catalogue import Listed, Listing, Register
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.catalogue import Listed, Listing, Register
+from gateway.ledger.prices.price_book import Catalogue
 from tests.ledger.price_lists import Prices, in_genai_prices, in_litellm, ours
 
 Difference = tuple[str, str, str | None, str]

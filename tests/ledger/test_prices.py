@@ -9,7 +9,7 @@ import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.usage import Usage
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.ledger.invoices import Dialect, Invoice, read
-from gateway.ledger.reconcile import Reconciliation, as_object, reconcile
+from gateway.ledger.reports.invoices import Dialect, Invoice, read
+from gateway.ledger.reports.reconcile import Reconciliation, as_object, reconcile
 from gateway.settings.files import ConfigError
 from gateway.state.sql import Database
 from tests.ledger.booked import DAY, JANUARY, book, row

@@ -17,11 +17,11 @@ from rich.console import Console
 
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import Decision, Route
-from gateway.ledger.dimensions import CACHE, COLUMNS, dimensions
-from gateway.ledger.formats import as_csv, as_object, as_table, dollars
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import Report, usage
-from gateway.ledger.writer import Writer
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports.dimensions import CACHE, COLUMNS, dimensions
+from gateway.ledger.reports.formats import as_csv, as_object, as_table, dollars
+from gateway.ledger.reports.report import Report, usage
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.booked import book, roll_up, row
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend

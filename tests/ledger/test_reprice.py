@@ -10,12 +10,13 @@ import pytest
 
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
-from gateway.ledger import anchor, unpriced
-from gateway.ledger.report import read_usage
-from gateway.ledger.reprice import repriced
+from gateway.ledger.prices import unpriced
+from gateway.ledger.prices.reprice import repriced
+from gateway.ledger.reports.report import read_usage
 from gateway.ledger.rows import MOST_PICO, Row
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import verify
+from gateway.ledger.store import anchor
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import verify
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 from tests.ledger.samples import LARGE, ledger_rows, row, write
@@ -115,7 +116,7 @@ def test_only_what_was_asked_for(database: Database, directory: Path) -> None:
 
 
 def test_pages_leave_nothing_out(database: Database, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.ledger.unpriced.PAGE", 3)
+    monkeypatch.setattr("gateway.ledger.prices.unpriced.PAGE", 3)
     write(directory, database, [unknown(number, at=1000.0 + number // 4) for number in range(9)])
     assert len(found(database, Price(input=1, output=1))) == 9
 

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from sqlalchemy import func, select, update
 
-from gateway.ledger import anchor
-from gateway.ledger.append import append
-from gateway.ledger.dimensions import COLUMNS
-from gateway.ledger.report import Report, read_usage
-from gateway.ledger.retention import DAY_S, count_old
-from gateway.ledger.rollup import summed
+from gateway.ledger.journal.append import append
+from gateway.ledger.reports.dimensions import COLUMNS
+from gateway.ledger.reports.report import Report, read_usage
 from gateway.ledger.rows import MOST_PICO, Row
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import Verdict, verify
-from gateway.ledger.writer import Writer
+from gateway.ledger.store import anchor
+from gateway.ledger.store.retention import DAY_S, count_old
+from gateway.ledger.store.rollup import summed
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import Verdict, verify
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from gateway.state.tables import ledger, ledger_rollups, ledger_sums
 from tests.ledger.samples import row, write
@@ -125,7 +125,7 @@ def count(database: Database, table: Any) -> int:
 def test_totals_are_the_same_before_and_after(
     any_database: Database, directory: Path, batch: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gateway.ledger.retention.BATCH", batch)
+    monkeypatch.setattr("gateway.ledger.store.retention.BATCH", batch)
     chance = random.Random(batch)
     rows = sorted(random_rows(chance, 150), key=lambda one: one.at)
     half = len(rows) // 3

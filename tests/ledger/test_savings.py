@@ -11,8 +11,8 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule, Policy
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.savings import METHOD, Statement, as_object, reference_of, statements
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.reports.savings import METHOD, Statement, as_object, reference_of, statements
 from gateway.state.sql import Database
 from tests.ledger.booked import JANUARY, book, roll_up, row
 

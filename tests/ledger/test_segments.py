@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.ledger import segments
-from gateway.ledger.segments import READ_BYTES, Segment, checked, encode
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.segments import READ_BYTES, Segment, checked, encode
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)))
 

@@ -16,9 +16,9 @@ from gateway.domain.money.pace import Pace
 from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import slots
-from gateway.ledger.journal import Journal
-from gateway.ledger.writer import Writer
+from gateway.ledger.journal import slots
+from gateway.ledger.journal.writer import Journal
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.samples import begin, finish, journal, ledger_rows, record, spend
 from tests.ledger.test_crash import ROOT, kill
@@ -43,7 +43,7 @@ def full_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.ledger.journal.os.write", refuse)
+        patch.setattr("gateway.ledger.journal.writer.os.write", refuse)
         yield
 
 

@@ -11,8 +11,8 @@ from sqlalchemy.exc import OperationalError
 
 from gateway.domain.protocols import Payer
 from gateway.errors import LedgerUnavailable
-from gateway.ledger.spending import Spending
-from gateway.ledger.writer import Writer
+from gateway.ledger.spent import Spending
+from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql import Database
 from gateway.state.tables import ledger

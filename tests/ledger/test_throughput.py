@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.throughput import PRIOR_S, busy_s, measured
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.throughput import PRIOR_S, busy_s, measured
 from gateway.state.sql import Database
 from tests.ledger.booked import JANUARY, book, row
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from sqlalchemy import delete, insert, select, text, update
 
-from gateway.ledger import anchor
-from gateway.ledger.chain import Head, linked
 from gateway.ledger.rows import FIELDS
-from gateway.ledger.sums import snapshot
-from gateway.ledger.verify import Verdict, verify
+from gateway.ledger.store import anchor
+from gateway.ledger.store.chain import Head, linked
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.verify import Verdict, verify
 from gateway.state.sql import Database
 from gateway.state.tables import ledger, ledger_chains
 from tests.ledger.samples import row, write
@@ -213,7 +213,7 @@ def test_what_is_appended_behind_the_writer_ends_its_chain(written: Database, di
 
 
 def test_a_page_after_another(written: Database, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.ledger.verify.PAGE", 3)
+    monkeypatch.setattr("gateway.ledger.store.verify.PAGE", 3)
     found = verdict(directory, written)
     assert [chain.entries for chain in found.chains] == [COUNT]
     assert found.findings == ()

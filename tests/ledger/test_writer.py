@@ -18,9 +18,9 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
 from gateway.domain.money.usage import Usage
-from gateway.ledger import segments
+from gateway.ledger.journal import segments
 from gateway.ledger.rows import Row
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
 from gateway.state import orphaned_holds
 from gateway.state.sql import Database
@@ -232,7 +232,7 @@ async def test_a_database_that_is_away_loses_nothing_and_is_heard_of_once(
         assert float(writer.stats()["lag_s"]) > 0
     await until(lambda: writer.stats()["drained"] == 20 and writer.stats()["lag_s"] == 0)
     await tasks.aclose()
-    messages = [entry.message for entry in caplog.records if entry.name == "gateway.ledger.writer"]
+    messages = [entry.message for entry in caplog.records if entry.name == "gateway.ledger.store.writer"]
     assert len(messages) == 2
     assert "cannot be drained" in messages[0]
     assert "again" in messages[1]

@@ -11,7 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from tests.ledger.samples import USAGE, begin, finish, journal, record
 

@@ -18,15 +18,15 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import DialectName
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger import unpriced
-from gateway.ledger.archive import retold
-from gateway.ledger.journal import Journal
-from gateway.ledger.prices import Catalogue
-from gateway.ledger.report import Line, read_usage
-from gateway.ledger.reprice import repriced
+from gateway.ledger.journal.writer import Journal
+from gateway.ledger.prices import unpriced
+from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.reprice import repriced
+from gateway.ledger.reports.report import Line, read_usage
 from gateway.ledger.rows import FIELDS, Row
-from gateway.ledger.sums import snapshot
-from gateway.ledger.writer import Writer
+from gateway.ledger.store.archive import retold
+from gateway.ledger.store.sums import snapshot
+from gateway.ledger.store.writer import Writer
 from gateway.state.sql import Database
 from gateway.telemetry.flight import flight
 from tests.fakes.clock import StoppedClock

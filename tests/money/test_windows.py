@@ -22,9 +22,9 @@ from gateway.domain.protocols import Payer
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import BudgetExhausted
-from gateway.ledger.archive import Archive
-from gateway.ledger.spending import Spending
-from gateway.ledger.writer import Writer
+from gateway.ledger.spent import Spending
+from gateway.ledger.store.archive import Archive
+from gateway.ledger.store.writer import Writer
 from gateway.state.connection import State
 from gateway.state.leases import Leases
 from gateway.state.sql import Database

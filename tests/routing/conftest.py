@@ -16,7 +16,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 

@@ -5,7 +5,7 @@ import pytest
 from gateway.domain.policy import DataPolicy
 from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
 

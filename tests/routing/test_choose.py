@@ -8,7 +8,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router, share_of
 from tests.routing.conftest import (

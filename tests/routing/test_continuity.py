@@ -15,7 +15,7 @@ from gateway.domain.protocols import BackendState
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.affinity.continuity import Continuity
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router

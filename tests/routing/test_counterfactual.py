@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.counterfactual import boundary
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 from gateway.routing.strategy.plan import Plan

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 from tests.routing.conftest import EASY, HARD, HOSTED, LARGE, SMALL, Fleet, request, tenant

@@ -16,7 +16,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.routing.strategy import Answered
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError

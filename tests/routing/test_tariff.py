@@ -16,7 +16,7 @@ from gateway.domain.request import Controls
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.routing.strategy import Answered
-from gateway.ledger.prices import Catalogue
+from gateway.ledger.prices.price_book import Catalogue
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.fit.outcomes import Outcomes
 from gateway.routing.fit.plan import fit_plan

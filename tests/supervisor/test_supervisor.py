@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from gateway.ledger import segments
+from gateway.ledger.journal import segments
 from gateway.ledger.rows import Row
 from gateway.state.embedded import EmbeddedServer
 from tests.supervisor.conftest import Gateway, gone, until

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gateway.domain.request import Controls
-from gateway.ledger.evidence import Finding, write
+from gateway.ledger.store.evidence import Finding, write
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gateway.domain.text.visible import visible
 from gateway.domain.units import pico_to_usd
-from gateway.ledger.report import COUNTS, Line, Report, Simulated
+from gateway.ledger.reports.report import COUNTS, Line, Report, Simulated
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

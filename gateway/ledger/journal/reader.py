@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from gateway.ledger import segments
-from gateway.ledger.orphan import Known, Mark, orphan
+from gateway.ledger.journal import segments
+from gateway.ledger.journal.orphan import Known, Mark, orphan
+from gateway.ledger.journal.segments import Segment
+from gateway.ledger.journal.slots import progress_of
 from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
-from gateway.ledger.segments import Segment
-from gateway.ledger.slots import progress_of
 
 log = logging.getLogger(__name__)
 

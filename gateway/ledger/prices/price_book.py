@@ -11,8 +11,8 @@ from gateway.domain.backend import Backend, PriceEntry, TierEntry
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import Classes, ServiceTier, TierClasses, at_tiers, rounded_up, times
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.catalogue import PACKAGED, Listed, Register
-from gateway.ledger.discounts import discounted
+from gateway.ledger.prices.catalogue import PACKAGED, Listed, Register
+from gateway.ledger.prices.discounts import discounted
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import PriceSettings
 

@@ -11,9 +11,9 @@ from sqlalchemy import ColumnElement, Connection, and_, case, func, or_, select
 
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
-from gateway.ledger.dimensions import column, dimensions, written
-from gateway.ledger.entries import CHECK, IDLE, entries, of, within
-from gateway.ledger.sums import pico_sum, snapshot, whole
+from gateway.ledger.reports.dimensions import column, dimensions, written
+from gateway.ledger.store.entries import CHECK, IDLE, entries, of, within
+from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
 
 _NO_REQUESTS = (IDLE, CHECK)

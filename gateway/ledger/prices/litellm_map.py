@@ -15,7 +15,7 @@ import orjson
 from pydantic import ValidationError
 
 from gateway.domain.money.price_classes import Classes
-from gateway.ledger.catalogue import Listed, Provider, Register, complaints
+from gateway.ledger.prices.catalogue import Listed, Provider, Register, complaints
 from gateway.settings.files import ConfigError
 
 FILE = "model_prices_and_context_window_backup.json"

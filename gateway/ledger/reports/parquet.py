@@ -8,8 +8,8 @@ from decimal import Decimal
 from io import BytesIO
 from typing import Any
 
-from gateway.ledger.formats import ADEQUACY, MONEY, NAMES, figures
-from gateway.ledger.report import Report
+from gateway.ledger.reports.formats import ADEQUACY, MONEY, NAMES, figures
+from gateway.ledger.reports.report import Report
 
 PRECISION, SCALE = 38, 12
 

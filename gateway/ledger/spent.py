@@ -12,12 +12,12 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Payer, Spent
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import segments, slots
-from gateway.ledger.entries import entries
-from gateway.ledger.lane import Lane
-from gateway.ledger.once import known
+from gateway.ledger.journal import segments, slots
+from gateway.ledger.journal.reader import Lane
 from gateway.ledger.rows import TOKENS, Row
-from gateway.ledger.sums import pico_sum, snapshot, whole
+from gateway.ledger.store.entries import entries
+from gateway.ledger.store.insert_ignore import known
+from gateway.ledger.store.sums import pico_sum, snapshot, whole
 from gateway.state.sql import Database
 from gateway.state.tables import journal_offsets, ledger
 

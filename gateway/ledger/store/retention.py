@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, text
 
 from gateway.domain.protocols import Clock
-from gateway.ledger.chain import Head, Rollup, canonical, following, genesis, sums_hash
-from gateway.ledger.heads import Heads
-from gateway.ledger.rollup import summed
 from gateway.ledger.rows import FIELDS, Row
-from gateway.ledger.verify import SUMS
+from gateway.ledger.store.chain import Head, Rollup, canonical, following, genesis, sums_hash
+from gateway.ledger.store.chain_heads import Heads
+from gateway.ledger.store.rollup import summed
+from gateway.ledger.store.verify import SUMS
 from gateway.state.sql import Database
 from gateway.state.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Integer, and_, cast, func, or_, select
 
-from gateway.ledger.entries import IDLE, entries, within
-from gateway.ledger.formats import dollars
-from gateway.ledger.invoices import Invoice, plain
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.reports.formats import dollars
+from gateway.ledger.reports.invoices import Invoice, plain
+from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.sums import pico_sum, whole
 
 DAY_S = 86400.0
 KINDS = ("matched", "differing", "missing", "extra")

@@ -13,9 +13,9 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.protocols import PriceList
-from gateway.ledger.entries import IDLE, entries, within
-from gateway.ledger.formats import dollars
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.reports.formats import dollars
+from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.sums import pico_sum, whole
 
 METHOD = (
     "Baseline: every answered request on the team's reference (its policy's `auto` rule, else the dearest backend), at "

@@ -21,9 +21,10 @@ from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Decision
 from gateway.errors import LedgerUnavailable
-from gateway.ledger import orphan, rows, segments, slots
-from gateway.ledger.applied import Terms
-from gateway.ledger.lane import MARK_S
+from gateway.ledger import rows
+from gateway.ledger.journal import orphan, segments, slots
+from gateway.ledger.journal.reader import MARK_S
+from gateway.ledger.prices.applied import Terms
 from gateway.runtime.tasks import Tasks
 
 log = logging.getLogger(__name__)

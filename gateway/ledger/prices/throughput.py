@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
-from gateway.ledger.prices import READING_SHARE, Catalogue, prior
+from gateway.ledger.prices.price_book import READING_SHARE, Catalogue, prior
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 

@@ -17,13 +17,14 @@ from sqlalchemy import Connection, delete, select, text
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError, StatementError
 
 from gateway.domain.protocols import Clock
-from gateway.ledger import anchor, segments, slots
-from gateway.ledger.heads import Forked, Heads
-from gateway.ledger.lane import Lane
-from gateway.ledger.once import insert_once, known
-from gateway.ledger.retention import Retention
+from gateway.ledger.journal import segments, slots
+from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.segments import Segment
 from gateway.ledger.rows import FIELDS, LEAST, Row, Values
-from gateway.ledger.segments import Segment
+from gateway.ledger.store import anchor
+from gateway.ledger.store.chain_heads import Forked, Heads
+from gateway.ledger.store.insert_ignore import insert_once, known
+from gateway.ledger.store.retention import Retention
 from gateway.state import orphaned_holds
 from gateway.state.sql import Database
 from gateway.state.tables import journal_offsets, ledger

@@ -15,11 +15,11 @@ from sqlalchemy import Connection, func, select
 
 from gateway.domain.backend import Backend
 from gateway.domain.units import PICO_PER_USD, usd_to_pico
-from gateway.ledger.dimensions import column
-from gateway.ledger.entries import IDLE, entries, within
-from gateway.ledger.formats import dollars
-from gateway.ledger.prices import READING_SHARE, prior
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.prices.price_book import READING_SHARE, prior
+from gateway.ledger.reports.dimensions import column
+from gateway.ledger.reports.formats import dollars
+from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.sums import pico_sum, whole
 
 HARDWARE = Path(__file__).with_name("hardware.json")
 METHOD = (

@@ -6,9 +6,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Float, Integer, and_, cast, func, select
 
-from gateway.ledger.entries import entries
-from gateway.ledger.forecast import Point, grain_s, history_since
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.reports.forecast import Point, grain_s, history_since
+from gateway.ledger.store.entries import entries
+from gateway.ledger.store.sums import pico_sum, whole
 
 
 def spend_points(

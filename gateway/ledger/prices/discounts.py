@@ -13,7 +13,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import times
 from gateway.domain.units import usd_to_pico
-from gateway.ledger.entries import entries, spent
+from gateway.ledger.store.entries import entries, spent
 from gateway.settings.prices import Credit, Discount, Term
 
 LESS = ", less "

@@ -18,9 +18,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.protocols import Clock
 from gateway.domain.units import usd_to_pico
-from gateway.ledger import segments
-from gateway.ledger.entries import IDLE, entries, spent
+from gateway.ledger.journal import segments
 from gateway.ledger.rows import FIELDS, Row
+from gateway.ledger.store.entries import IDLE, entries, spent
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 

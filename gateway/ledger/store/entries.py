@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, literal, select, union_all
 
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.tables import ledger, ledger_sums
 
 IDLE = "idle"

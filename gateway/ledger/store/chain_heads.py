@@ -10,9 +10,9 @@ from pathlib import Path
 from sqlalchemy import Connection, func, insert, select, update
 
 from gateway.domain.protocols import Clock
-from gateway.ledger import anchor
-from gateway.ledger.chain import Head, Rollup, following, genesis, linked
 from gateway.ledger.rows import Values
+from gateway.ledger.store import anchor
+from gateway.ledger.store.chain import Head, Rollup, following, genesis, linked
 from gateway.state.sql import Database
 from gateway.state.tables import ledger, ledger_chains, ledger_rollups
 

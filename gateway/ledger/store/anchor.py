@@ -12,7 +12,7 @@ from pathlib import Path
 
 import orjson
 
-from gateway.ledger.chain import Head
+from gateway.ledger.store.chain import Head
 
 NAME = "ledger.anchor"
 

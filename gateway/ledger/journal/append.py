@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from gateway.ledger import segments
+from gateway.ledger.journal import segments
 from gateway.ledger.rows import FIELDS, Row
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from gateway.domain.money.pace import FIRST_FRAME_BYTES, streamed_tokens
 from gateway.domain.money.usage import Usage, interrupted, with_unseen
-from gateway.ledger.applied import price_of
+from gateway.ledger.prices.applied import price_of
 from gateway.ledger.rows import MOST_PICO, TOKENS, Row, believable
 
 

@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy import Connection, func, or_, select
 
-from gateway.ledger.anchor import Anchors
-from gateway.ledger.chain import Head, Rollup, canonical, following, genesis, sums_hash
-from gateway.ledger.heads import outside_rows
 from gateway.ledger.rows import FIELDS
+from gateway.ledger.store.anchor import Anchors
+from gateway.ledger.store.chain import Head, Rollup, canonical, following, genesis, sums_hash
+from gateway.ledger.store.chain_heads import outside_rows
 from gateway.state.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 PAGE = 2000

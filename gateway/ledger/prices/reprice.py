@@ -8,7 +8,7 @@ from datetime import UTC, date, datetime
 from gateway.domain.backend import Backend
 from gateway.domain.money.unpriced import unpriced_units
 from gateway.domain.protocols import PriceList
-from gateway.ledger.applied import Terms
+from gateway.ledger.prices.applied import Terms
 from gateway.ledger.rows import MOST_PICO, Row
 
 

@@ -19,13 +19,13 @@ import orjson
 from sqlalchemy import Connection, func, select
 
 from gateway.domain.units import pico_to_usd
-from gateway.ledger.applied import price_of
-from gateway.ledger.dimensions import column
-from gateway.ledger.discounts import undiscounted
-from gateway.ledger.entries import IDLE, entries, within
-from gateway.ledger.formats import cell
-from gateway.ledger.parquet import table
-from gateway.ledger.sums import pico_sum, whole
+from gateway.ledger.prices.applied import price_of
+from gateway.ledger.prices.discounts import undiscounted
+from gateway.ledger.reports.dimensions import column
+from gateway.ledger.reports.formats import cell
+from gateway.ledger.reports.parquet import table
+from gateway.ledger.store.entries import IDLE, entries, within
+from gateway.ledger.store.sums import pico_sum, whole
 
 VERSION = "1.2"
 CLASSES = {

@@ -11,8 +11,8 @@ from sqlalchemy import Connection, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.units import usd_text
-from gateway.ledger.entries import CHECK, newest
 from gateway.ledger.rows import Row
+from gateway.ledger.store.entries import CHECK, newest
 from gateway.state.sql import Database
 from gateway.state.tables import ledger
 

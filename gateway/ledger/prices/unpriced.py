@@ -12,8 +12,8 @@ from sqlalchemy import ColumnElement, Connection, and_, func, literal, or_, sele
 from gateway.domain.backend import Backend
 from gateway.domain.money.unpriced import TIER, fees_of
 from gateway.domain.protocols import PriceList
-from gateway.ledger.entries import entries, newest, within
 from gateway.ledger.rows import FIELDS, TOKENS, Row
+from gateway.ledger.store.entries import entries, newest, within
 from gateway.state.tables import ledger
 
 PAGE = 1000

@@ -1,0 +1,1 @@
+"""What tokens cost: the packaged list, providers, discounts, and rows that lack a price."""
