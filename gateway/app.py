@@ -34,7 +34,7 @@ from gateway.errors import MethodNotAllowed, NotFound
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
-from gateway.state import own_socket
+from gateway.state.redis import own_socket
 
 
 class Application:

@@ -59,12 +59,12 @@ from gateway.routing.router import Router, followed, packaged
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import EmbedderSettings, Settings
-from gateway.state.connection import State
-from gateway.state.leases import Leases
-from gateway.state.log import IndexLog
-from gateway.state.orphans import Orphans
-from gateway.state.peers import name_of_mine
-from gateway.state.sql import Database
+from gateway.state.leases.leases import Leases
+from gateway.state.leases.orphans import Orphans
+from gateway.state.leases.peers import name_of_mine
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
+from gateway.state.sql.database import Database
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.evidence import Learning
 from gateway.trials.feedback import Feedback

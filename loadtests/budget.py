@@ -22,8 +22,8 @@ import uvloop
 from sqlalchemy import select
 
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from loadtests import budget_naive, budget_table
 from loadtests.budget_stage import MODEL, PROMPT_TOKENS, Clients, Provider, Stage
 from loadtests.chaos_database import Sqlite

@@ -25,8 +25,8 @@ import uvloop
 from sqlalchemy import select
 
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from loadtests.budget import FALSE_SHARE, KILL_SHARE
 from loadtests.chaos_database import Sqlite
 from loadtests.chaos_house import TEAM, House

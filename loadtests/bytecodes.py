@@ -115,8 +115,8 @@ async def measure(folder: Path, requests: int) -> Count:
     from gateway.policy import keys
     from gateway.rooms import Worker
     from gateway.settings.gateway import GatewayConfig, Paths, Settings
-    from gateway.state.embedded import EmbeddedServer
-    from gateway.state.sql import Database
+    from gateway.state.redis.embedded import EmbeddedServer
+    from gateway.state.sql.database import Database
 
     upstream = Upstream()
     (folder / "policies").mkdir()

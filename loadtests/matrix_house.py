@@ -17,7 +17,7 @@ import orjson
 
 from gateway.policy.keys import create
 from gateway.settings.environment import child_environment
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from loadtests.matrix_servers import end, launch
 from loadtests.processes import free_port
 

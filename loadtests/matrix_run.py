@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import orjson
 from sqlalchemy import select
 
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 from loadtests.matrix_cells import MEANING, TEAMS, TIGHT_USD, Cell
 from loadtests.matrix_database import Database
 from loadtests.matrix_disk import Ext4

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from gateway.state.embedded import find_binary
+from gateway.state.redis.embedded import find_binary
 from gateway.supervisor import tether
 from loadtests.processes import free_port
 

@@ -25,7 +25,7 @@ import uvloop
 from sqlalchemy import select
 
 from gateway.runtime.tasks import Tasks
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 from loadtests.matrix_cells import MEANING
 from loadtests.matrix_house import House
 from loadtests.matrix_judge import Row

@@ -14,9 +14,9 @@ import pytest_asyncio
 from blockbuster import BlockBuster, blockbuster_ctx
 from sqlalchemy import create_engine
 
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.sql.database import Database
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from gateway.app import Application
 from gateway.policy import keys
 from gateway.rooms import Worker
 from gateway.settings.gateway import GatewayConfig, Paths, Settings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.fakes.client import JSON, Client, Lifespan
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.policy import keys
 from gateway.settings.gateway import Paths
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
 

@@ -23,8 +23,8 @@ from gateway.errors import (
     LimitExceeded,
     StreamBroken,
 )
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
 from tests.fakes.money import StrictBooks
 from tests.fakes.provider import Fail, Raw, Reply

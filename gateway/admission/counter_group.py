@@ -12,8 +12,8 @@ from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.record import Record
 from gateway.errors import BudgetExhausted, StateUnavailable
-from gateway.state.lease import Lease, Short
-from gateway.state.leases import Leases
+from gateway.state.leases.counter import Lease, Short
+from gateway.state.leases.leases import Leases
 
 _LOOK_S = 0.1
 """Holds that other workers end are noticed this soon."""

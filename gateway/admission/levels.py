@@ -14,8 +14,8 @@ from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.protocols import Payer, PriceList, Spending, Spent
 from gateway.domain.tenant import Tenant
-from gateway.state.lease import MOST
-from gateway.state.leases import Leases
+from gateway.state.leases.counter import MOST
+from gateway.state.leases.leases import Leases
 
 _DAY_S = 86_400
 _LONGEST_S = 40 * _DAY_S

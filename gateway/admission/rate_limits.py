@@ -15,9 +15,9 @@ from gateway.domain.policy import Policy, Rates
 from gateway.domain.record import Record
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded, StateUnavailable
-from gateway.state.connection import State
-from gateway.state.lease import Lease, Short, Want
-from gateway.state.leases import Leases
+from gateway.state.leases.counter import Lease, Short, Want
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
 
 What = Literal["requests", "tokens", "concurrent"]
 

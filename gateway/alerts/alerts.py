@@ -21,7 +21,7 @@ from gateway.alerts.watch import Watch
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Row
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 

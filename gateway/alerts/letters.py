@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 from gateway.alerts.alert import Alert, addressed, targets
 from gateway.domain.policy import AlertsPolicy, Notify, Severity
 from gateway.ledger.store.insert_ignore import insert_once
-from gateway.state.tables import alerts
+from gateway.state.sql.tables import alerts
 
 BATCH = 20
 LONGEST_WAIT_S = 600.0

@@ -16,7 +16,7 @@ from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.reports.forecast import Forecast
-from gateway.state.orphaned_holds import OrphanedHold
+from gateway.state.leases.orphaned_holds import OrphanedHold
 
 
 def sample(kind: Kind, team: str, now: float) -> Alert:

@@ -18,8 +18,8 @@ from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Row
 from gateway.ledger.store import evidence
-from gateway.state import orphaned_holds
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
 """At its start a new process looks at the windows of an hour ago too, in case nobody did."""

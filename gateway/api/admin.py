@@ -19,7 +19,7 @@ from gateway.domain.units import parse_duration
 from gateway.errors import BadRequest, NotFound
 from gateway.policy import keys
 from gateway.policy.load import Policies
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 LONGEST_S = 100 * 365 * 86400
 """Longest life of a key that is to expire."""

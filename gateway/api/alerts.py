@@ -17,7 +17,7 @@ from gateway.api.wire import read_object
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 MOST = 1000
 

@@ -16,7 +16,7 @@ from gateway.domain.tenant import Tenant
 from gateway.domain.units import parse_duration
 from gateway.errors import BadRequest, NotFound, Overloaded, StateUnavailable
 from gateway.policy import keys
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 MOST_WORDS = 200
 """Characters of a reason."""

@@ -16,7 +16,7 @@ from gateway.api.recording import Recorder, Recording
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, DeadlineExceeded, GatewayError, KeyReused, StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import Script, State
+from gateway.state.redis.connection import Script, State
 
 log = logging.getLogger(__name__)
 

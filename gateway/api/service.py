@@ -21,7 +21,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import NotFound, StateUnavailable
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
 from gateway.trials.feedback import Feedback, parse
 

@@ -29,7 +29,7 @@ from gateway.ledger.reports.period import parse_when
 from gateway.ledger.reports.report import Report, read_usage, teams
 from gateway.ledger.store.sums import snapshot
 from gateway.settings.prices import PriceSettings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 
 @dataclass(frozen=True, slots=True)

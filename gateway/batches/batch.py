@@ -13,9 +13,9 @@ from gateway.batches.files import OPEN, find
 from gateway.batches.forms import MESSAGES
 from gateway.domain.tenant import Viewer
 from gateway.errors import BadRequest, KeyReused, LimitExceeded, NotFound
-from gateway.state.owned import seen_by
-from gateway.state.sql import Database
-from gateway.state.tables import batches
+from gateway.state.sql.database import Database
+from gateway.state.sql.ownership import seen_by
+from gateway.state.sql.tables import batches
 
 WINDOW_S = 24 * 3600.0
 KEPT_S = 29 * 24 * 3600.0

@@ -15,9 +15,9 @@ from sqlalchemy import ColumnElement, Connection, Select, Table, delete, func, i
 
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
-from gateway.state.owned import seen_by
-from gateway.state.sql import Database
-from gateway.state.tables import batches, files
+from gateway.state.sql.database import Database
+from gateway.state.sql.ownership import seen_by
+from gateway.state.sql.tables import batches, files
 
 MAX_BYTES = 256 * 10**6
 """Of one upload: the larger of what the vendors take."""

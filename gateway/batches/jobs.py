@@ -18,8 +18,8 @@ from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import check
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, NotFound
-from gateway.state.sql import Database
-from gateway.state.tables import batches
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import batches
 
 
 class Jobs:

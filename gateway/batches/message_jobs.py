@@ -17,8 +17,8 @@ from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import Checked, check
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.errors import BadRequest, NotFound
-from gateway.state.sql import Database
-from gateway.state.tables import batches
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import batches
 
 _PIECE = 2**18
 

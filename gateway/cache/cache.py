@@ -38,9 +38,9 @@ from gateway.errors import CacheOnlyMiss, StateUnavailable
 from gateway.runtime.garbage_collection import leave_out
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
+from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 

@@ -19,9 +19,9 @@ from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
 from gateway.errors import StateUnavailable
 from gateway.settings.gateway import Settings
-from gateway.state import own_socket
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
+from gateway.state.redis import own_socket
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
 
 CATCH_UP_S = 30.0
 """Longest wait for the running gateway's index of answers."""

@@ -32,7 +32,7 @@ from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports.report import Line, Report, usage
 from gateway.policy.keys import create, revoke
 from gateway.settings.gateway import Settings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 ALERT_PATIENCE_S = 6.0
 LOCAL_PATIENCE_S = 20.0

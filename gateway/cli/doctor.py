@@ -20,10 +20,10 @@ from gateway.policy.load import load_policies
 from gateway.settings.environment import provider_keys
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
-from gateway.state import orphaned_holds
-from gateway.state.connection import State
-from gateway.state.orphaned_holds import OrphanedHold
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.leases.orphaned_holds import OrphanedHold
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 
 LEAST_FREE_BYTES = 500 * 2**20
 

@@ -35,7 +35,7 @@ from gateway.ledger.store.verify import Verdict
 from gateway.ledger.store.verify import verify as verified
 from gateway.ledger.store.writer import Writer
 from gateway.settings.gateway import Settings
-from gateway.state import orphaned_holds
+from gateway.state.leases import orphaned_holds
 
 
 @click.group()

@@ -23,7 +23,7 @@ from gateway.domain.tenant import Key
 from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
 from gateway.settings.gateway import Settings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.telemetry.log_lines import log_to
 
 DEMO_TEAM = "demo"

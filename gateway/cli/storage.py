@@ -9,7 +9,7 @@ import click
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.settings.gateway import Settings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from gateway.ledger.reports.period import parse_when
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import Currency
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 FORMATS = ("table", "json", "csv", "parquet", "focus", "focus-parquet")
 

@@ -27,7 +27,7 @@ from gateway.ledger.reports.report import Report, StandIn, read_usage
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.feedback import Feedback
 
 log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden
 from gateway.policy.load import Policies
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.feedback import Feedback
 
 STATIC = Path(__file__).parent / "static"

@@ -14,7 +14,7 @@ from gateway.alerts import letters
 from gateway.domain.money.windows import iso
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.store.entries import CHECK
-from gateway.state.tables import keys, ledger
+from gateway.state.sql.tables import keys, ledger
 
 _LETTERS = 200
 """Rows looked through for the latest alerts; an alert has one for itself and one for each receiver."""

@@ -18,8 +18,8 @@ from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.store.entries import entries
 from gateway.ledger.store.insert_ignore import known
 from gateway.ledger.store.sums import pico_sum, snapshot, whole
-from gateway.state.sql import Database
-from gateway.state.tables import journal_offsets, ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import journal_offsets, ledger
 
 _TRIES = 5
 _MANY = 500

@@ -17,8 +17,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.policy import TEAM_NAME, TEAM_NAME_LENGTH
 from gateway.domain.tenant import Key
 from gateway.runtime.tasks import repeat
-from gateway.state.sql import Database
-from gateway.state.tables import audit, keys
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import audit, keys
 
 log = logging.getLogger(__name__)
 

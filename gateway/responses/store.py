@@ -16,9 +16,9 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.tenant import Tenant, Viewer
 from gateway.runtime.tasks import Tasks
-from gateway.state.owned import seen_by
-from gateway.state.sql import Database
-from gateway.state.tables import response_items, responses
+from gateway.state.sql.database import Database
+from gateway.state.sql.ownership import seen_by
+from gateway.state.sql.tables import response_items, responses
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from gateway.errors import StateUnavailable
-from gateway.state.lease import Lease
+from gateway.state.leases.counter import Lease
 
 _PATIENCE_S = 5.0
 

@@ -18,7 +18,7 @@ from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
 from gateway.settings.receivers import Addresses, Known
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.supervisor.figures import Figure
 
 if TYPE_CHECKING:

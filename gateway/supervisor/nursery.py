@@ -36,7 +36,7 @@ REPLY_S = 15.0
 """Its own start may be part of it."""
 ADOPTED_S = 5.0
 _MOST_BYTES = 131072
-IMPORTED = ("gateway.supervisor.worker", "gateway.state.unix", "sqlalchemy.dialects.sqlite", "uvloop")
+IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy.dialects.sqlite", "uvloop")
 """What the usual worker imports, at its start or a moment later."""
 
 

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
-from gateway.state.embedded import EmbeddedServer, EmbeddedServerError
+from gateway.state.redis.embedded import EmbeddedServer, EmbeddedServerError
 from gateway.supervisor import tether
 from gateway.supervisor.figures import Figure, by_cause
 

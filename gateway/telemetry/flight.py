@@ -12,8 +12,8 @@ from gateway.domain.protocols import Archive
 from gateway.domain.record import Attempt, Record
 from gateway.domain.units import usd_text
 from gateway.errors import StateUnavailable
-from gateway.state import bundle
-from gateway.state.connection import State
+from gateway.state.redis import bundle
+from gateway.state.redis.connection import State
 
 KEEP_S = 3600
 FLUSH_S = 0.25

@@ -18,7 +18,7 @@ from gateway.errors import GatewayError
 from gateway.runtime.tasks import Tasks
 from gateway.settings.environment import otlp_endpoint
 from gateway.settings.gateway import TelemetrySettings
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from gateway.telemetry.access import AccessLog
 from gateway.telemetry.exposition import text
 from gateway.telemetry.flight import FLUSH_S, Flights

@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, insert, select, update
 
-from gateway.state.tables import artefacts, evidence
+from gateway.state.sql.tables import artefacts, evidence
 from gateway.trials.verdict import MOST, Comparison, Outcome, compare, on_trial, to_roll_back
 
 CONFIGURED = "configured"

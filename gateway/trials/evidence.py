@@ -13,7 +13,7 @@ from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.standing import Standing, standing
 from gateway.ledger.store import evidence
 from gateway.runtime.tasks import Tasks, repeat
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 

@@ -16,8 +16,8 @@ from gateway.domain.protocols import Clock, Evidence, NoEvidence
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, LimitExceeded
 from gateway.ledger.store.evidence import MOST, by_key, robust_mean
-from gateway.state.sql import Database
-from gateway.state.tables import feedback
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import feedback
 
 RATINGS = {"good": 1.0, "bad": 0.0}
 PER_MINUTE = 60

@@ -18,7 +18,7 @@ from gateway.routing.decision import Choice
 from gateway.routing.router import Router
 from gateway.routing.strategy.planned import knows, planned
 from gateway.runtime.tasks import Tasks, repeat
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials import artefacts
 from gateway.trials.artefacts import CONFIGURED
 from gateway.trials.sample import Sample

@@ -14,8 +14,8 @@ from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import pico_to_usd, usd_to_pico
 from gateway.settings.gateway import TrialsSettings
-from gateway.state.sql import Database
-from gateway.state.tables import shadow_spend
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import shadow_spend
 
 ALL = ""
 """Stands where a team would, for all of them."""

@@ -24,7 +24,7 @@ from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.artefacts import written
 from gateway.trials.buying import buy
 from gateway.trials.hold import KIND

@@ -21,9 +21,9 @@ from gateway.domain.protocols import Payer, Spent
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.leases import Leases
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 
 ZONES = [ZoneInfo(name) for name in ("UTC", "Asia/Tokyo")]
 """Policies are loaded in a thread, which reads the zones' files; here they are read now and kept."""

@@ -12,9 +12,9 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import NANO_PER_USD, PICO_PER_USD
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.leases import Leases
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.admission.conftest import (
     Clock,
     Ledger,

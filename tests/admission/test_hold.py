@@ -11,7 +11,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.admission.conftest import (
     Ledger,
     asking,

@@ -11,7 +11,7 @@ from gateway.domain.protocols import Payer, Spent
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import PICO_PER_USD
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.admission.conftest import (
     BEGINNING,
     JANUARY,

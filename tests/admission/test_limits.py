@@ -12,8 +12,8 @@ import pytest
 from gateway.admission.rate_limits import Admitted, Limits, duration
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.admission.conftest import record, tenant
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.admission.pacing import Pacer
 from gateway.domain.policy import Budget
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.admission.conftest import JANUARY, Clock, Ledger, budgets_on, spend, tenant
 
 DOLLAR = 10**9

@@ -7,8 +7,8 @@ import signal
 import pytest
 
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.admission.conftest import (
     Ledger,
     asking,

@@ -19,8 +19,8 @@ from gateway.alerts.slack import Slack
 from gateway.alerts.webhooks import Webhooks
 from gateway.domain.policy import Budget, Notify, Policy
 from gateway.ledger.rows import Row
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 
 USD = 10**12
 

@@ -16,7 +16,7 @@ from gateway.alerts.alert import KINDS
 from gateway.alerts.alerts import Alerts
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, receivers, row
 from tests.ledger.samples import journal, spend, until
 

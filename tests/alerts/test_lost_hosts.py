@@ -7,9 +7,9 @@ from decimal import Decimal
 import pytest
 
 from gateway.domain.policy import Budget, Policy
-from gateway.state import orphaned_holds
-from gateway.state.orphaned_holds import OrphanedHold
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.leases.orphaned_holds import OrphanedHold
+from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, alerts
 
 NANO = 10**9

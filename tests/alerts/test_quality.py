@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.domain.policy import Policy
 from gateway.ledger.store.evidence import Finding, write
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, alerts
 
 POLICIES = {team: Policy(team=team) for team in ("search", "chat")}

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.alerts.standing import MOST_SUBJECTS, standings
 from gateway.domain.policy import Budget, Policy
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import DAY, JANUARY, USD, book, row
 
 NOW = JANUARY + 20 * DAY

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.alerts.letters import Sent
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, alerts, book, row
 
 HOUR_S = 3600

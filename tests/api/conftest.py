@@ -37,8 +37,8 @@ from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings, RequestLimits
 from gateway.settings.prices import PriceSettings
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from gateway.trials.feedback import Feedback
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client

@@ -10,7 +10,7 @@ import orjson
 import pytest
 from sqlalchemy import select
 
-from gateway.state.tables import audit
+from gateway.state.sql.tables import audit
 from tests.api.conftest import Building
 
 

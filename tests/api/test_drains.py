@@ -12,7 +12,7 @@ from sqlalchemy import select
 from gateway.api.door import Door
 from gateway.api.drains import DrainRoutes
 from gateway.policy.tenants import Tenants
-from gateway.state.tables import audit
+from gateway.state.sql.tables import audit
 from tests.api.conftest import Building
 
 DRAIN, UNDRAIN = "/admin/backends/small/drain", "/admin/backends/small/undrain"

@@ -15,7 +15,7 @@ from gateway.api.idempotency import Idempotency
 from gateway.api.inference import Inference
 from gateway.api.wire import Headers
 from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.api.conftest import Building
 from tests.fakes.client import Client
 from tests.fakes.house import tenant, until

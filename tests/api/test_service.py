@@ -10,7 +10,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy import select
 
-from gateway.state.tables import feedback
+from gateway.state.sql.tables import feedback
 from tests.api.conftest import Building
 from tests.fakes.provider import Reply
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state import own_socket
-from gateway.state.connection import State
+from gateway.state.redis import own_socket
+from gateway.state.redis.connection import State
 from tests.e2e.gateway_process import GatewayProcess
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start

@@ -15,8 +15,8 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Route
 from gateway.errors import BudgetExhausted
 from gateway.routing.router import Router
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.backends.strategies import route_of
 from tests.fakes.house import INPUT, OUTPUT, House, ask, backend, opened_house, tenant, until
 from tests.fakes.provider import Reply

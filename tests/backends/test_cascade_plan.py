@@ -14,8 +14,8 @@ from gateway.domain.routing.route import Route
 from gateway.routing.fit.frontier import plain
 from gateway.routing.fit.search import Evidence
 from gateway.routing.strategy.plan import Plan
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.backends.test_cascade_money import Decided, spent
 from tests.fakes.house import House, ask, backend, opened_house, tenant
 from tests.fakes.provider import Fail, Reply

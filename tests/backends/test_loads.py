@@ -14,7 +14,7 @@ from gateway.backends.resilience.drain import USUAL_S, Drains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
 from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import chat
 from tests.fakes.house import until

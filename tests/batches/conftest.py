@@ -23,7 +23,7 @@ from gateway.policy.keys import KeyRing, create
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.batches.fake_pipeline import FakeMemory, FakePipeline
 
 URL = "/v1/chat/completions"

@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 from gateway.batches import files as room
 from gateway.batches.files import Page
 from gateway.errors import BadRequest, BodyTooLarge, NotFound
-from gateway.state.tables import files
+from gateway.state.sql.tables import files
 from tests.batches.conftest import Host, line
 
 

@@ -24,8 +24,8 @@ from gateway.policy.tenants import Tenants
 from gateway.responses.memory import Memory
 from gateway.responses.store import Responses
 from gateway.settings.gateway import Ceilings
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.batches.conftest import URL, jsonl, line
 from tests.fakes.house import House, ask, backend, opened_house, tenant
 from tests.fakes.provider import Fail, Reply

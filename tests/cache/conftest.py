@@ -21,8 +21,8 @@ from gateway.domain.policy import Policy
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
 from tests.fakes.embedder import FakeEmbedder
 
 BACKEND = Backend(name="small", kind="openai", base_url="http://127.0.0.1:9/v1", model="tiny")

@@ -3,7 +3,7 @@ from __future__ import annotations
 from gateway.cache.entry import Entry
 from gateway.cache.store.bodies import BESIDE_BYTES, Bodies, Stored
 from gateway.domain.money.usage import Usage
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 
 
 def stored(text: bytes = b"{}") -> Stored:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.cache.keys import scope
 from gateway.cache.quality.counters import read
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.cache.conftest import Worker, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 

@@ -11,7 +11,7 @@ from gateway.cache import cache
 from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.cache.conftest import completion, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 

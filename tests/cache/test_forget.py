@@ -9,7 +9,7 @@ from gateway.cache.result import Hit
 from gateway.domain.record import Record
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Tenant
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.cache.conftest import Worker, record, request, tenant, until
 
 EXACT: dict[str, Any] = {"cache": {"semantic": {"enabled": False}}}

@@ -20,7 +20,7 @@ from gateway.domain.protocols import Fresh
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import StateUnavailable
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.cache.conftest import completion, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 

@@ -16,8 +16,8 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import INPUT, OUTPUT, House, ask, opened_house, record_of, tenant, until
 from tests.fakes.provider import Fail, Reply
 

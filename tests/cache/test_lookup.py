@@ -14,9 +14,9 @@ from gateway.cache.result import Hit, Miss
 from gateway.cache.store.exact import Quota
 from gateway.domain.request import Controls
 from gateway.errors import CacheOnlyMiss, StateUnavailable
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.redis.log import IndexLog
 from tests.cache.conftest import Given, Worker, completion, record, request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 

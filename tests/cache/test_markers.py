@@ -8,7 +8,7 @@ import pytest
 from gateway.cache.coalescing import redis_locks
 from gateway.cache.coalescing.redis_locks import Markers
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 
 DIGEST = b"d" * 16
 

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Connection, text
 
 from gateway.cache.quality.counters import QUARTER_S, Measures, read
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 NOW = 1_800_014_400.0
 

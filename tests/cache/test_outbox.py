@@ -19,9 +19,9 @@ from gateway.cache.store.exact import Quota
 from gateway.cache.store.write_behind import Bounds, Outbox
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.redis.log import IndexLog
 from tests.cache.conftest import Given, Worker, completion, record, request, tenant, until
 
 

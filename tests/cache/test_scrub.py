@@ -6,9 +6,9 @@ from typing import Any
 
 from gateway.cache.entry import Batch, Entry, Flush, encode
 from gateway.cache.store.disk_erasure import Scrub
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.redis.log import IndexLog
 
 FAR = 4e9
 

@@ -15,8 +15,8 @@ from gateway.cache.keys import Question
 from gateway.cache.semantic.packing import pack
 from gateway.cache.store import snapshot
 from gateway.cache.store.snapshot import Keep, read, write
-from gateway.state.connection import State
-from gateway.state.log import Position
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import Position
 from tests.cache.conftest import request, tenant, until
 from tests.fakes.embedder import FakeEmbedder
 

@@ -14,7 +14,7 @@ from gateway.alerts import letters
 from gateway.alerts.alert import KINDS, alert
 from gateway.cli.main import cli
 from gateway.domain.policy import AlertsPolicy, Notify
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 POLICY = """\
 team: search

@@ -17,8 +17,8 @@ from sqlalchemy import select
 
 from gateway.cli.main import cli
 from gateway.settings.gateway import Paths
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from tests.fakes.provider import Fail, Provider, Reply
 
 pytestmark = pytest.mark.timeout(120)

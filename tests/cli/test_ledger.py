@@ -15,9 +15,9 @@ from gateway.cli.main import cli
 from gateway.ledger.journal import segments
 from gateway.ledger.journal.append import append
 from gateway.ledger.rows import Row
-from gateway.state import orphaned_holds
-from gateway.state.orphaned_holds import OrphanedHold
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.leases.orphaned_holds import OrphanedHold
+from gateway.state.sql.database import Database
 from tests.ledger.samples import row
 
 CONFIG = """\

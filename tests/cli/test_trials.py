@@ -16,7 +16,7 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy
 from gateway.settings.gateway import Paths
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 
 @pytest.fixture

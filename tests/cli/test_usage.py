@@ -15,8 +15,8 @@ from sqlalchemy import insert
 
 from gateway.cli.main import cli
 from gateway.settings.gateway import Paths
-from gateway.state.sql import Database
-from gateway.state.tables import hit_checks
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import hit_checks
 from tests.ledger.booked import book, row
 
 CONFIG = """\

@@ -12,8 +12,8 @@ from gateway.domain.policy import Policy
 from gateway.ledger.rows import Row
 from gateway.policy.load import Policies, PolicySet
 from gateway.settings.gateway import Ceilings
-from gateway.state.sql import Database
-from gateway.state.tables import hit_checks, ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import hit_checks, ledger
 
 NOW = 1_800_014_400.0  # 2027-01-15 12:00 UTC
 DAY = 86400.0

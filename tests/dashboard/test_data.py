@@ -22,8 +22,8 @@ from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
 from gateway.policy.keys import create
 from gateway.settings.prices import PriceSettings
-from gateway.state.sql import Database
-from gateway.state.tables import alerts, feedback, keys
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import alerts, feedback, keys
 from gateway.trials.feedback import Feedback
 from tests.dashboard.samples import DAY, NOW, USD, checked, policies, put, row, traffic
 from tests.fakes.clock import StoppedClock

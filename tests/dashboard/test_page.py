@@ -24,7 +24,7 @@ from gateway.ledger.reports.report import usage
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
 from gateway.policy.tenants import Tenants
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.feedback import Feedback
 from tests.dashboard.samples import NOW, policies, traffic
 from tests.fakes.clock import StoppedClock

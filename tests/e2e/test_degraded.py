@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 

@@ -16,7 +16,7 @@ import pytest
 from sqlalchemy import create_engine, select
 
 from gateway.runtime.tasks import Tasks
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Fail, Provider, Reply
 

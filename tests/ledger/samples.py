@@ -21,8 +21,8 @@ from gateway.ledger.journal.append import append
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 
 PRICE = PriceEntry(input=Decimal("1"), cached_input=Decimal("0.1"), output=Decimal("2"))
 """In pico-dollars: 1 000 000 an input token, 100 000 a cached one, 2 000 000 an output token."""

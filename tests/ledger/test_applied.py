@@ -16,7 +16,7 @@ from gateway.domain.money.usage import Usage
 from gateway.ledger.prices.applied import Terms, price_of, text_of
 from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.samples import LARGE, begin, finish, journal, ledger_rows, record
 
 ABOVE = Price(input=9, output=90, cached_input=1)

@@ -14,7 +14,7 @@ from gateway.domain.record import Record
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.store.archive import Archive
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.telemetry.flight import flight
 from tests.ledger.samples import COST, LARGE, UNPRICED, USAGE, begin, finish, journal, record
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.ledger.reports.breakeven import Comparison, Load, Machine, as_object, compare, hardware, loads, owned
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import HOUR, JANUARY, USD, book, row
 
 MACHINE = Machine("gpu", "8b", 2 * USD, Decimal(1000), "test")

@@ -16,7 +16,7 @@ from gateway.ledger.store import anchor
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.verify import verify
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.samples import COST, ledger_rows, row
 
 ROOT = Path(__file__).parents[2]

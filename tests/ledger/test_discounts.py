@@ -17,7 +17,7 @@ from gateway.ledger.prices.price_book import Catalogue
 from gateway.settings.files import ConfigError, parse
 from gateway.settings.gateway import GatewayConfig
 from gateway.settings.prices import PriceSettings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import DAY, JANUARY, book, row
 
 GPT = Backend(name="gpt", kind="openai", base_url="https://api.openai.com/v1", model="gpt-4o")

@@ -18,8 +18,8 @@ from gateway.ledger.store import anchor
 from gateway.ledger.store.end_users import EndUsers, forget, rows_of, secret
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.verify import verify
-from gateway.state.sql import Database
-from gateway.state.tables import end_users
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import end_users
 from tests.ledger.samples import record, row, write
 
 SECRET = b"s" * 32

@@ -14,7 +14,7 @@ import pyarrow.parquet
 import pytest
 
 from gateway.ledger.reports import focus
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import HOUR, JANUARY, USD, book, roll_up, row
 
 LISTED = {"price_source": "list openai/gpt-4o, less 20% (2026-10-21)"}

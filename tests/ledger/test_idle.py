@@ -13,7 +13,7 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.ledger.reports.idle import GRACE_S, TEAM, Idle
 from gateway.ledger.store.entries import entries, spent
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.fakes.clock import StoppedClock
 from tests.ledger.booked import HOUR, JANUARY, USD, book, row
 from tests.ledger.samples import ledger_rows

@@ -11,7 +11,7 @@ import pytest
 from gateway.ledger.reports.invoices import Dialect, Invoice, read
 from gateway.ledger.reports.reconcile import Reconciliation, as_object, reconcile
 from gateway.settings.files import ConfigError
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import DAY, JANUARY, book, row
 
 OPENAI_USAGE = {

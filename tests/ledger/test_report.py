@@ -22,7 +22,7 @@ from gateway.ledger.reports.dimensions import CACHE, COLUMNS, dimensions
 from gateway.ledger.reports.formats import as_csv, as_object, as_table, dollars
 from gateway.ledger.reports.report import Report, usage
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import book, roll_up, row
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend
 

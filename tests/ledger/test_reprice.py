@@ -17,8 +17,8 @@ from gateway.ledger.rows import MOST_PICO, Row
 from gateway.ledger.store import anchor
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.verify import verify
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from tests.ledger.samples import LARGE, ledger_rows, row, write
 
 BACKENDS = {"large": LARGE}

@@ -21,8 +21,8 @@ from gateway.ledger.store.rollup import summed
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.verify import Verdict, verify
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_rollups, ledger_sums
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_rollups, ledger_sums
 from tests.ledger.samples import row, write
 
 NOW = 1_800_000_000.0

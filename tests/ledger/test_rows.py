@@ -11,7 +11,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.ledger.journal.orphan import Known, Mark, classes_of, orphan
 from gateway.ledger.rows import FIELDS, Row, asked, ending, from_cache, opening
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
 
 

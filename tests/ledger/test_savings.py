@@ -13,7 +13,7 @@ from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule, Policy
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports.savings import METHOD, Statement, as_object, reference_of, statements
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import JANUARY, book, roll_up, row
 
 PRICE = Price(4_000_000, 8_000_000, cached_input=400_000)

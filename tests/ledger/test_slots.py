@@ -19,7 +19,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import slots
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.samples import begin, finish, journal, ledger_rows, record, spend
 from tests.ledger.test_crash import ROOT, kill
 

@@ -14,8 +14,8 @@ from gateway.errors import LedgerUnavailable
 from gateway.ledger.spent import Spending
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 from tests.ledger.samples import COST, SIMULATED, UNPRICED, begin, journal, record, spend
 
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.prices.throughput import PRIOR_S, busy_s, measured
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.booked import JANUARY, book, row
 
 GPU = Backend(

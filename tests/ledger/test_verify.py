@@ -14,8 +14,8 @@ from gateway.ledger.store import anchor
 from gateway.ledger.store.chain import Head, linked
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.verify import Verdict, verify
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_chains
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_chains
 from tests.ledger.samples import row, write
 
 COUNT = 20

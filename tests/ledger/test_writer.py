@@ -22,8 +22,8 @@ from gateway.ledger.journal import segments
 from gateway.ledger.rows import Row
 from gateway.ledger.store.writer import Writer
 from gateway.runtime.tasks import Tasks
-from gateway.state import orphaned_holds
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.sql.database import Database
 from tests.ledger.samples import (
     COST,
     LARGE,

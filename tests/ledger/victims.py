@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.ledger.samples import USAGE, begin, finish, journal, record
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import insert
 
-from gateway.state.sql import Database
-from gateway.state.tables import ledger as table
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger as table
 from loadtests.ledgers import Ledger, Sums
 
 

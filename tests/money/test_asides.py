@@ -11,8 +11,8 @@ import pytest
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, backend, opened_house, tenant
 from tests.fakes.provider import Provider
 from tests.money.reporting import asked

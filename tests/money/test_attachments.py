@@ -10,8 +10,8 @@ import pytest
 
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.context.attachments.files import base64, chat, file_part, pdf, wav
 from tests.fakes.house import House, opened_house, tenant
 from tests.fakes.provider import Reply

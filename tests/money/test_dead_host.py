@@ -14,9 +14,9 @@ import httpx
 import orjson
 import pytest
 
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.orphaned_holds import host_of
-from gateway.state.peers import name_of_mine
+from gateway.state.leases.orphaned_holds import host_of
+from gateway.state.leases.peers import name_of_mine
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider, Reply
 

@@ -14,8 +14,8 @@ import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.errors import GatewayError
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, backend, opened_house
 from tests.fakes.provider import Provider, Raw
 from tests.money.reporting import DONE, NO_CACHE, STREAM, asked, begun_message, chunk, completion, event, hang_up, plain

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, opened_house, until
 from tests.fakes.provider import Raw
 from tests.money.reporting import DONE, NO_CACHE, PRICE, STREAM, asked, chunk, completion, cost_of, plain, row_of

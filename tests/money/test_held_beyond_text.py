@@ -15,8 +15,8 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, backend, opened_house, tenant
 from tests.fakes.provider import Provider
 from tests.money.reporting import asked, completion, plain

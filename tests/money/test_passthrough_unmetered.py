@@ -14,8 +14,8 @@ from gateway.dialects.clients import PATHS
 from gateway.domain.record import new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import INPUT, OUTPUT, House, opened_house, tenant
 from tests.money.reporting import plain
 

@@ -27,7 +27,7 @@ from gateway.ledger.rows import FIELDS, Row
 from gateway.ledger.store.archive import retold
 from gateway.ledger.store.sums import snapshot
 from gateway.ledger.store.writer import Writer
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.telemetry.flight import flight
 from tests.fakes.clock import StoppedClock
 from tests.ledger.samples import begin, journal, ledger_rows, record

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.errors import GatewayError
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, opened_house
 from tests.fakes.provider import Raw
 from tests.money.reporting import (

@@ -12,8 +12,8 @@ import pytest
 
 from gateway.domain.routing.route import Route
 from gateway.errors import GatewayError
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, opened_house, tenant, until
 from tests.fakes.provider import Raw, Reply
 from tests.money.reporting import (

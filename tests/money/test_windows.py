@@ -25,9 +25,9 @@ from gateway.errors import BudgetExhausted
 from gateway.ledger.spent import Spending
 from gateway.ledger.store.archive import Archive
 from gateway.ledger.store.writer import Writer
-from gateway.state.connection import State
-from gateway.state.leases import Leases
-from gateway.state.sql import Database
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, ask, opened_house, record_of
 from tests.fakes.provider import Reply
 from tests.ledger.samples import LARGE, OwnPrices, journal

@@ -13,8 +13,8 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BadRequest, BudgetExhausted
-from gateway.state.connection import State
-from gateway.state.sql import Database
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
 from tests.fakes.house import House, backend, opened_house, tenant
 from tests.fakes.provider import Provider, Reply
 from tests.money.reporting import asked

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from gateway.policy import keys
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from tests.e2e.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.page import traffic
 

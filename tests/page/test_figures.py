@@ -14,7 +14,7 @@ import orjson
 import pytest
 from sqlalchemy import create_engine, select
 
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 from tests.page.conftest import House, Open, Visit
 from tests.page.reading import amounts, table, tiles, until, written
 

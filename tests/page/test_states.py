@@ -50,7 +50,7 @@ def _id_of(house: House, secret: str) -> str:
     from sqlalchemy import create_engine, select
 
     from gateway.policy.keys import digest
-    from gateway.state.tables import keys
+    from gateway.state.sql.tables import keys
 
     engine = create_engine(f"sqlite:///{house.gateway.home}/data/ledger.sqlite")
     with engine.connect() as connection:

@@ -10,8 +10,8 @@ import orjson
 from sqlalchemy import insert
 
 from gateway.ledger.rows import Row
-from gateway.state.sql import Database
-from gateway.state.tables import alerts, hit_checks, keys, ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import alerts, hit_checks, keys, ledger
 
 HOUR, DAY = 3600.0, 86400.0
 USD = 10**12

@@ -12,7 +12,7 @@ from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 
 @pytest.fixture

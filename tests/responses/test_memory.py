@@ -13,8 +13,8 @@ from gateway.domain.text.truncation import cut_apart
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
 from gateway.responses.memory import Memory
 from gateway.responses.store import Responses
-from gateway.state.sql import Database
-from gateway.state.tables import responses
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import responses
 from tests.responses.samples import QUESTION, answer, ask, stored, tenant
 
 

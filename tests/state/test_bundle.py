@@ -7,10 +7,10 @@ import asyncio
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state import bundle
-from gateway.state.bundle import MOST_FIELDS
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis import bundle
+from gateway.state.redis.bundle import MOST_FIELDS
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 
 
 async def test_values_come_back_by_field_and_end_together(own: State) -> None:

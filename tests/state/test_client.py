@@ -8,12 +8,12 @@ import pytest
 from redis.asyncio import Connection, SSLConnection, UnixDomainSocketConnection
 
 from gateway.errors import StateUnavailable
-from gateway.state.address import parse
-from gateway.state.client import ServerClient, options
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.line import CONNECTIONS
-from gateway.state.unix import UnixClient
+from gateway.state.redis.address import parse
+from gateway.state.redis.client import ServerClient, options
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.redis.line import CONNECTIONS
+from gateway.state.redis.unix import UnixClient
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from redis.crc import REDIS_CLUSTER_HASH_SLOTS as SLOTS
 from redis.crc import key_slot
 
 from gateway.errors import StateUnavailable
-from gateway.state import bundle
-from gateway.state.connection import Script, State
-from gateway.state.log import IndexLog
+from gateway.state.redis import bundle
+from gateway.state.redis.connection import Script, State
+from gateway.state.redis.log import IndexLog
 from tests.fakes.redis_servers import BINARIES, RedisServers, tell
 from tests.state.conftest import Until
 from tests.state.test_leases import Books, money, rate, takes, worker

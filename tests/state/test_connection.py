@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state.connection import Script, State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.connection import Script, State
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.state.conftest import Serve, Until, make_certificate, pump
 
 ADD = Script("add", "return redis.call('INCRBY', KEYS[1], ARGV[1])")
@@ -248,5 +248,5 @@ async def test_a_server_that_speaks_something_else_counts_as_down(directory: Pat
 
 
 def test_importing_state_imports_no_client_library() -> None:
-    code = "import sys, gateway.state.log, gateway.state.embedded; sys.exit('redis' in sys.modules)"
+    code = "import sys, gateway.state.redis.log, gateway.state.redis.embedded; sys.exit('redis' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from gateway.state import bundle
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer, EmbeddedServerError, find_binary
-from gateway.state.leases import Leases
+from gateway.state.leases.leases import Leases
+from gateway.state.redis import bundle
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer, EmbeddedServerError, find_binary
 
 
 def test_the_bundled_server_is_found_without_importing_its_package() -> None:
@@ -73,7 +73,7 @@ def test_starting_twice_is_once(server: EmbeddedServer) -> None:
 
 
 def test_a_second_server_never_touches_the_same_data(server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.state.embedded.LOCK_S", 0.1)
+    monkeypatch.setattr("gateway.state.redis.embedded.LOCK_S", 0.1)
     with pytest.raises(EmbeddedServerError, match="another server runs on"):
         EmbeddedServer(server.directory).start()
     assert server.ping()

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.lease import Lease, Short
-from gateway.state.leases import Leases
+from gateway.state.leases.counter import Lease, Short
+from gateway.state.leases.leases import Leases
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.state.conftest import Until
 
 PERIOD_S = 0.05

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from tests.state.conftest import Until
 
 

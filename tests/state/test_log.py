@@ -9,9 +9,9 @@ import pytest
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
-from gateway.state.log import PAGE, IndexLog, Instead
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
+from gateway.state.redis.log import PAGE, IndexLog, Instead
 from tests.state.conftest import Until
 
 

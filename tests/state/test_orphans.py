@@ -11,15 +11,15 @@ from contextlib import asynccontextmanager
 import pytest
 from sqlalchemy import Connection, select
 
-from gateway.state import orphaned_holds
-from gateway.state.connection import State
-from gateway.state.lease import Lease
-from gateway.state.leases import Leases
-from gateway.state.orphaned_holds import OrphanedHold
-from gateway.state.orphans import PATIENCE_S, RECORD_S, Orphans
-from gateway.state.peers import name_of_mine
-from gateway.state.sql import Database
-from gateway.state.tables import audit, drained_workers
+from gateway.state.leases import orphaned_holds
+from gateway.state.leases.counter import Lease
+from gateway.state.leases.leases import Leases
+from gateway.state.leases.orphaned_holds import OrphanedHold
+from gateway.state.leases.orphans import PATIENCE_S, RECORD_S, Orphans
+from gateway.state.leases.peers import name_of_mine
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import audit, drained_workers
 from tests.state.conftest import Until
 from tests.state.test_leases import Books, gauge, granted, money, rate, takes
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.state import own_socket
-from gateway.state.address import Address, parse
-from gateway.state.embedded import EmbeddedServer, EmbeddedServerError
+from gateway.state.redis import own_socket
+from gateway.state.redis.address import Address, parse
+from gateway.state.redis.embedded import EmbeddedServer, EmbeddedServerError
 
 DEEP = "x" * 110
 

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 
-from gateway.state.peers import Peers, dead, name_of_mine
+from gateway.state.leases.peers import Peers, dead, name_of_mine
 
 
 def name_of_another(lives: subprocess.Popen[bytes]) -> str:

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
 from tests.fakes.redis_servers import BINARIES, RedisServers
 from tests.state.conftest import Until
 from tests.state.test_leases import Books, money, worker

@@ -17,8 +17,8 @@ from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 
 from gateway.state.migrations import HEAD
 from gateway.state.migrations.upgrade import configuration
-from gateway.state.sql import Database
-from gateway.state.tables import audit, files, keys, metadata, response_items
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import audit, files, keys, metadata, response_items
 
 
 def note(action: str) -> dict[str, object]:

@@ -12,8 +12,8 @@ from gateway.policy.load import Policies
 from gateway.runtime.tasks import Tasks
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
-from gateway.state.sql import Database
-from gateway.state.tables import alerts
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import alerts
 from gateway.supervisor.books import Books
 from tests.ledger import samples
 

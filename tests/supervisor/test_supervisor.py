@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 
 from gateway.ledger.journal import segments
 from gateway.ledger.rows import Row
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.embedded import EmbeddedServer
 from tests.supervisor.conftest import Gateway, gone, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees

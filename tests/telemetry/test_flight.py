@@ -11,8 +11,8 @@ import pytest
 
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Considered, Grade, Route
-from gateway.state.connection import State
-from gateway.state.embedded import EmbeddedServer
+from gateway.state.redis.connection import State
+from gateway.state.redis.embedded import EmbeddedServer
 from gateway.telemetry.flight import KEEP_S, MOST, RECENT, Flights, flight
 from tests.fakes.house import until
 from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.errors import AllBackendsFailed, InvalidKey, LimitExceeded
 from gateway.settings.gateway import TelemetrySettings
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
 from tests.fakes.house import until
 from tests.telemetry.conftest import observed, served

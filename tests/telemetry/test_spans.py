@@ -12,7 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
 from gateway.settings.gateway import TelemetrySettings
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
 from gateway.telemetry.spans import Exporter
 from tests.telemetry.conftest import AT, LARGE, SMALL, Receiver, attempted, attributes, observed, record, served

@@ -18,9 +18,9 @@ from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Key, Tenant
 from gateway.routing.router import Router
 from gateway.settings.gateway import TrialsSettings
-from gateway.state.connection import State
-from gateway.state.sql import Database
-from gateway.state.tables import evidence, shadow_spend
+from gateway.state.redis.connection import State
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import evidence, shadow_spend
 from gateway.trials.evidence import Learning
 from gateway.trials.holdout import Holdout
 from gateway.trials.purse import Purse

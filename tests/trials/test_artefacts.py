@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.ledger.store.evidence import Finding, write
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.artefacts import CONFIGURED, compared, decide, known, roll_back, stage, written
 from gateway.trials.verdict import LEAST, MOST, Outcome, compare, on_trial, to_roll_back
 

@@ -6,7 +6,7 @@ import asyncio
 from decimal import Decimal
 
 from gateway.settings.gateway import TrialsSettings
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 from gateway.trials.purse import Purse, spent
 from tests.fakes.clock import StoppedClock
 from tests.trials.conftest import pupil

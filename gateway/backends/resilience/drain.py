@@ -15,7 +15,7 @@ import orjson
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks, repeat
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 

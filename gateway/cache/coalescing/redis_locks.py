@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
+from gateway.state.redis.connection import State
 
 LEASE_S = 3.0
 """A gateway that dies keeps others waiting for no longer."""

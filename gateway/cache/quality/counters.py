@@ -14,8 +14,8 @@ from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 
 from gateway.cache.quality.error_bound import Measured
 from gateway.domain.protocols import Clock
-from gateway.state.sql import Database
-from gateway.state.tables import hit_checks
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import hit_checks
 
 log = logging.getLogger(__name__)
 

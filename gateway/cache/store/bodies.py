@@ -10,8 +10,8 @@ import orjson
 
 from gateway.cache.entry import Entry
 from gateway.domain.money.usage import Usage
-from gateway.state import bundle
-from gateway.state.connection import State
+from gateway.state.redis import bundle
+from gateway.state.redis.connection import State
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from gateway.cache.entry import Batch, Flush, decode, encode
 from gateway.errors import StateUnavailable
-from gateway.state.connection import State
-from gateway.state.log import IndexLog, Instead
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog, Instead
 
 log = logging.getLogger(__name__)
 

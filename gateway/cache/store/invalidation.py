@@ -10,7 +10,7 @@ from gateway.cache.entry import Entry, Flush, Gone, Wrong, encode_flush, encode_
 from gateway.cache.store.bodies import Bodies
 from gateway.cache.store.exact import Known
 from gateway.cache.store.write_behind import Outbox
-from gateway.state.log import IndexLog
+from gateway.state.redis.log import IndexLog
 
 REMEMBERED = 4096
 """Of the answers that were given again, so many can still be called wrong by the request that got them."""

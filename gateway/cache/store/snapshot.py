@@ -19,8 +19,8 @@ import orjson
 
 from gateway.cache.entry import Batch, Entry, Flush, decode, encode
 from gateway.cache.store.disk_erasure import Scrub
-from gateway.state.connection import State
-from gateway.state.log import SLICE_S, IndexLog, Position
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import SLICE_S, IndexLog, Position
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from gateway.cache.entry import Batch, Entry, encode, encode_gone
 from gateway.cache.store.bodies import Bodies, Stored
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
-from gateway.state.log import IndexLog
+from gateway.state.redis.connection import State
+from gateway.state.redis.log import IndexLog
 
 log = logging.getLogger(__name__)
 

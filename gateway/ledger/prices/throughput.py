@@ -14,8 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.ledger.prices.price_book import READING_SHARE, Catalogue, prior
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from gateway.domain.money.unpriced import TIER, fees_of
 from gateway.domain.protocols import PriceList
 from gateway.ledger.rows import FIELDS, TOKENS, Row
 from gateway.ledger.store.entries import entries, newest, within
-from gateway.state.tables import ledger
+from gateway.state.sql.tables import ledger
 
 PAGE = 1000
 """Rows in memory at a time."""

@@ -21,8 +21,8 @@ from gateway.domain.units import usd_to_pico
 from gateway.ledger.journal import segments
 from gateway.ledger.rows import FIELDS, Row
 from gateway.ledger.store.entries import IDLE, entries, spent
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from gateway.domain.money.usage import Usage
 from gateway.ledger.reports.dimensions import column, dimensions, written
 from gateway.ledger.store.entries import CHECK, IDLE, entries, of, within
 from gateway.ledger.store.sums import pico_sum, snapshot, whole
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 _NO_REQUESTS = (IDLE, CHECK)
 """Kinds of rows that no client asked for."""

@@ -13,8 +13,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from gateway.domain.units import usd_text
 from gateway.ledger.rows import Row
 from gateway.ledger.store.entries import CHECK, newest
-from gateway.state.sql import Database
-from gateway.state.tables import ledger
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Values
 from gateway.ledger.store import anchor
 from gateway.ledger.store.chain import Head, Rollup, following, genesis, linked
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_chains, ledger_rollups
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups
 
 log = logging.getLogger(__name__)
 

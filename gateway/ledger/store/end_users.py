@@ -16,8 +16,8 @@ from gateway.domain.end_user import PREFIX, Pseudonyms, named
 from gateway.domain.protocols import Clock
 from gateway.domain.record import Record
 from gateway.runtime.tasks import Tasks
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_sums
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_sums
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, literal, select, union_all
 
 from gateway.ledger.store.sums import pico_sum, whole
-from gateway.state.tables import ledger, ledger_sums
+from gateway.state.sql.tables import ledger, ledger_sums
 
 IDLE = "idle"
 """The kind of rows that nobody asked for: what a machine cost in an hour beyond its attempts."""

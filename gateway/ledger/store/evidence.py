@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Connection, delete, func, insert, select
 
 from gateway.domain.routing.standing import Judged
-from gateway.state.tables import evidence, feedback
+from gateway.state.sql.tables import evidence, feedback
 
 WINDOW_S = 30 * 86400.0
 """What was judged longer ago says nothing any more."""

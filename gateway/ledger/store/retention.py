@@ -15,8 +15,8 @@ from gateway.ledger.store.chain import Head, Rollup, canonical, following, genes
 from gateway.ledger.store.chain_heads import Heads
 from gateway.ledger.store.rollup import summed
 from gateway.ledger.store.verify import SUMS
-from gateway.state.sql import Database
-from gateway.state.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gateway.ledger.rows import MOST_PICO, TOKENS, Row
-from gateway.state.tables import ledger_sums
+from gateway.state.sql.tables import ledger_sums
 
 QUARTER_S = 900
 """Time zones differ by whole quarters of an hour, so a sum lies on one side of every midnight."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, func
 
-from gateway.state.sql import Database
+from gateway.state.sql.database import Database
 
 _SPLIT = 10**6
 

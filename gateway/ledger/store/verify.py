@@ -13,7 +13,7 @@ from gateway.ledger.rows import FIELDS
 from gateway.ledger.store.anchor import Anchors
 from gateway.ledger.store.chain import Head, Rollup, canonical, following, genesis, sums_hash
 from gateway.ledger.store.chain_heads import outside_rows
-from gateway.state.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
+from gateway.state.sql.tables import ledger, ledger_chains, ledger_rollups, ledger_sums
 
 PAGE = 2000
 """Entries in memory at a time."""

@@ -25,9 +25,9 @@ from gateway.ledger.store import anchor
 from gateway.ledger.store.chain_heads import Forked, Heads
 from gateway.ledger.store.insert_ignore import insert_once, known
 from gateway.ledger.store.retention import Retention
-from gateway.state import orphaned_holds
-from gateway.state.sql import Database
-from gateway.state.tables import journal_offsets, ledger
+from gateway.state.leases import orphaned_holds
+from gateway.state.sql.database import Database
+from gateway.state.sql.tables import journal_offsets, ledger
 
 log = logging.getLogger(__name__)
 

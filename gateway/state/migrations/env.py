@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from alembic import context
 
-from gateway.state.tables import metadata
+from gateway.state.sql.tables import metadata
 
 context.configure(
     connection=context.config.attributes["connection"],

@@ -19,10 +19,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.errors import StateUnavailable
-from gateway.state import orphaned_holds
-from gateway.state.lease import MOST, Lease
-from gateway.state.orphaned_holds import OrphanedHold
-from gateway.state.sql import Database
+from gateway.state.leases import orphaned_holds
+from gateway.state.leases.counter import MOST, Lease
+from gateway.state.leases.orphaned_holds import OrphanedHold
+from gateway.state.sql.database import Database
 
 log = logging.getLogger(__name__)
 

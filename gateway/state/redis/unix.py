@@ -10,10 +10,10 @@ from typing import Any
 import hiredis
 
 from gateway.errors import StateUnavailable
-from gateway.state.address import Address
-from gateway.state.door import Lost
-from gateway.state.line import CONNECTIONS, LATE, Line, Shared
-from gateway.state.own_socket import check_peer
+from gateway.state.redis.address import Address
+from gateway.state.redis.commands import Lost
+from gateway.state.redis.line import CONNECTIONS, LATE, Line, Shared
+from gateway.state.redis.own_socket import check_peer
 
 _READ_BYTES = 65536
 

@@ -16,7 +16,7 @@ from hiredis import pack_command
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.door import Command, Lost
+from gateway.state.redis.commands import Command, Lost
 
 CONNECTIONS = 16
 """One is shared by all; the others are for those who block."""

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gateway.errors import StateUnavailable
-from gateway.state.connection import State
-from gateway.state.door import Door
+from gateway.state.redis.commands import Door
+from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 

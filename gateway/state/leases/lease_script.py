@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
-from gateway.state.connection import Script
+from gateway.state.redis.connection import Script
 
 STEP_MS = 100
 WINDOW_STEPS = 600

@@ -15,9 +15,9 @@ from redis.asyncio.sentinel import MasterNotFoundError
 from redis.backoff import NoBackoff
 
 from gateway.errors import StateUnavailable
-from gateway.state.address import Address
-from gateway.state.door import Lost
-from gateway.state.line import CONNECTIONS, LATE, Line, Shared
+from gateway.state.redis.address import Address
+from gateway.state.redis.commands import Lost
+from gateway.state.redis.line import CONNECTIONS, LATE, Line, Shared
 
 
 def reason(error: BaseException) -> str:

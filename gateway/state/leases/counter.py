@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from gateway.state.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
+from gateway.state.leases.lease_script import STEP_MS, WINDOW_STEPS, Reply, Status
 
 Kind = Literal["rate", "gauge", "sum"]
 """rate: uses of the last 60 s · gauge: what is in use now · sum: everything ever settled, plus what is in use."""

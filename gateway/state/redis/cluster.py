@@ -10,9 +10,9 @@ from redis import exceptions
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 
 from gateway.errors import StateUnavailable
-from gateway.state.address import Address
-from gateway.state.client import options, reason
-from gateway.state.door import Command, Lost
+from gateway.state.redis.address import Address
+from gateway.state.redis.client import options, reason
+from gateway.state.redis.commands import Command, Lost
 
 AT_ONCE = 64
 """Exchanges under way: each takes a connection to a node, and redis-py raises when those are used up."""

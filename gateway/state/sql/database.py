@@ -29,7 +29,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as DatabaseTimeout
 
 from gateway.state.migrations import HEAD
-from gateway.state.tables import metadata
+from gateway.state.sql.tables import metadata
 
 T = TypeVar("T")
 

@@ -18,12 +18,12 @@ from weakref import WeakValueDictionary
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.connection import State
-from gateway.state.lease import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
-from gateway.state.lease_script import STEP_MS, SYNC, Status, parse
-from gateway.state.orphans import AllDrained, DeadWorkers
-from gateway.state.peers import Peers, name_of_mine
+from gateway.state.leases.counter import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
+from gateway.state.leases.lease_script import STEP_MS, SYNC, Status, parse
+from gateway.state.leases.orphans import AllDrained, DeadWorkers
+from gateway.state.leases.peers import Peers, name_of_mine
 from gateway.state.rebuild import read_base
+from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from gateway.state import own_socket
+from gateway.state.redis import own_socket
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from decimal import Decimal
 from sqlalchemy import Connection, delete, insert, select, text
 
 from gateway.domain.units import NANO_PER_USD
-from gateway.state.tables import audit, drained_workers, orphaned_holds
+from gateway.state.sql.tables import audit, drained_workers, orphaned_holds
 
 _KEEP_S = 90 * 86_400.0
 """A drained worker is remembered for so long: longer than any counter keeps its lease."""

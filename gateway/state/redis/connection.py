@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.address import Address, parse
-from gateway.state.door import Client, Command, Door
+from gateway.state.redis.address import Address, parse
+from gateway.state.redis.commands import Client, Command, Door
 
 log = logging.getLogger(__name__)
 
@@ -220,13 +220,13 @@ def _make_client(address: Address, connect_s: float, call_s: float) -> Client:
     """`connect_s`: time to connect; `call_s`: what callers wait for a reply. In a thread: redis-py takes its time to
     import, which the usual server, on a socket of this machine, does without."""
     if address.kind == "cluster":
-        from gateway.state.cluster import ClusterClient
+        from gateway.state.redis.cluster import ClusterClient
 
         return ClusterClient(address, connect_s, call_s)
     if address.kind == "unix" and not (address.login or address.query):
-        from gateway.state.unix import UnixClient
+        from gateway.state.redis.unix import UnixClient
 
         return UnixClient(address, connect_s)
-    from gateway.state.client import ServerClient
+    from gateway.state.redis.client import ServerClient
 
     return ServerClient(address, connect_s)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.state.connection import Script, State
+from gateway.state.redis.connection import Script, State
 
 MOST_FIELDS = 1000
 """Of one call: Lua can hand on no more than some thousands of words."""

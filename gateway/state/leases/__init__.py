@@ -1,0 +1,1 @@
+"""Counters that workers share: each leases units ahead of need."""

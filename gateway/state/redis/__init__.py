@@ -1,0 +1,1 @@
+"""The Redis protocol: connections, clusters, the embedded server, the shared log."""

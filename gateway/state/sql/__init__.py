@@ -1,0 +1,1 @@
+"""SQLite or PostgreSQL: connection and tables."""
