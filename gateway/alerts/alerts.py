@@ -12,12 +12,12 @@ from types import MappingProxyType
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.alerts import letters
+from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import KINDS, Alert, receivers, targets
-from gateway.alerts.letters import BATCH, Letter, Sent
-from gateway.alerts.receivers import TIMEOUT_S, Answer, Receivers
-from gateway.alerts.samples import sample
-from gateway.alerts.watch import Watch
+from gateway.alerts.delivery.deliveries import BATCH, Letter, Sent
+from gateway.alerts.delivery.receivers import Answer, Receivers, TIMEOUT_S
+from gateway.alerts.detect.samples import sample
+from gateway.alerts.detect.watch import Watch
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import Row
@@ -104,7 +104,7 @@ class Alerts:
 
     async def deliver_once(self) -> int:
         """Deliver what is due to be; how many were tried. Raises SQLAlchemyError."""
-        due = await self._database.run(partial(letters.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
+        due = await self._database.run(partial(deliveries.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
         answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
         for letter, answer in zip(due, answers, strict=True):
             await self._settle(letter, answer)
@@ -114,10 +114,10 @@ class Alerts:
         now = self._clock.time()
         if answer.accepted:
             self._counts["delivered"] += 1
-            await self._database.run(partial(letters.delivered, letter=letter, now=now))
+            await self._database.run(partial(deliveries.delivered, letter=letter, now=now))
             return
         self._counts["failures"] += 1
-        dead = await self._database.run(partial(letters.refused, letter=letter, now=now, why=answer.said))
+        dead = await self._database.run(partial(deliveries.refused, letter=letter, now=now, why=answer.said))
         self._counts["dead"] += dead
         level, outcome = (logging.ERROR, "given up") if dead else (logging.WARNING, "trying again")
         log.log(level, "alert %s to %s: %s; %s", letter.id, letter.target, answer.said, outcome)
@@ -130,7 +130,7 @@ class Alerts:
             found = policies.get(team)
             return None if found is None else found.alerts
 
-        escalated = await self._database.run(partial(letters.escalate, policy_of=policy_of, now=self._clock.time()))
+        escalated = await self._database.run(partial(deliveries.escalate, policy_of=policy_of, now=self._clock.time()))
         self._counts["escalated"] += len(escalated)
         for id in escalated:
             log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
@@ -138,19 +138,19 @@ class Alerts:
 
     async def sent(self, team: str | None = None, limit: int = 100) -> list[Sent]:
         """The latest alerts and their letters, newest first. Raises SQLAlchemyError."""
-        return await self._database.run(partial(letters.latest, team=team, limit=limit), writes=False)
+        return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
     async def dead(self, team: str | None = None, limit: int = 100) -> list[Sent]:
         """Letters that were given up, newest first. Raises SQLAlchemyError."""
-        return await self._database.run(partial(letters.dead, team=team, limit=limit), writes=False)
+        return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
         """Let dead letters be tried again; how many. Raises SQLAlchemyError."""
-        return await self._database.run(partial(letters.revive, team=team, now=self._clock.time()))
+        return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:
         """Its team; None where there is no such alert. Raises SQLAlchemyError."""
-        return await self._database.run(partial(letters.acknowledge, id=id, by=by, now=self._clock.time()))
+        return await self._database.run(partial(deliveries.acknowledge, id=id, by=by, now=self._clock.time()))
 
     async def test(self, team: str) -> dict[str, dict[str, Answer]]:
         """Send one alert of each kind to every receiver of `team` now: target → kind → what it answered."""

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.alerts import letters
+from gateway.alerts.delivery import deliveries
 from gateway.api.door import Door, json_response
 from gateway.api.query import whole_number
 from gateway.api.wire import read_object
@@ -37,7 +37,7 @@ class AlertRoutes:
         """`?team=`, `?limit=` (100), `?dead=1` for letters that are not tried any more; the latest first."""
         asked = request.query_params
         limit = whole_number(asked, "limit", 100, MOST)
-        read = letters.dead if asked.get("dead") in ("1", "true") else letters.latest
+        read = deliveries.dead if asked.get("dead") in ("1", "true") else deliveries.latest
         found = await self._database.run(partial(read, team=asked.get("team"), limit=limit), writes=False)
         return json_response([asdict(one) for one in found])
 
@@ -46,12 +46,12 @@ class AlertRoutes:
         asked = await read_object(request)
         now = self._clock.time()
         if isinstance(id := asked.get("acknowledge"), str):
-            team = await self._database.run(partial(letters.acknowledge, id=id, by=tenant.key.id, now=now))
+            team = await self._database.run(partial(deliveries.acknowledge, id=id, by=tenant.key.id, now=now))
             if team is None:
                 raise NotFound(f"There is no alert {id!r}; GET /admin/alerts lists them.")
             return json_response({"id": id, "team": team, "acknowledged": True})
         if asked.get("retry_dead_letters") is True:
-            count = await self._database.run(partial(letters.revive, team=_team(asked), now=now))
+            count = await self._database.run(partial(deliveries.revive, team=_team(asked), now=now))
             return json_response({"retried": count})
         raise BadRequest('Send {"acknowledge": "ID"} or {"retry_dead_letters": true}.', param="acknowledge")
 

@@ -13,7 +13,7 @@ import orjson
 from sqlalchemy import Connection
 from starlette.responses import Response
 
-from gateway.alerts.standing import standings
+from gateway.alerts.detect.standing import standings
 from gateway.cache.quality import counters
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price

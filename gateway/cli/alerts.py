@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import click
 
 from gateway.alerts.alerts import Alerts
-from gateway.alerts.letters import GIVE_UP_S, Sent
-from gateway.alerts.receivers import Answer, Receivers
+from gateway.alerts.delivery.deliveries import GIVE_UP_S, Sent
+from gateway.alerts.delivery.receivers import Answer, Receivers
 from gateway.cli import paper
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common

@@ -12,8 +12,8 @@ import click
 import orjson
 from rich.markup import escape
 
-from gateway.alerts import measure
-from gateway.alerts.thresholds import Account
+from gateway.alerts.detect import measure
+from gateway.alerts.detect.thresholds import Account
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
 from gateway.cli import paper

@@ -7,9 +7,9 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gateway.alerts import measure
-from gateway.alerts.standing import standings
-from gateway.alerts.thresholds import Account
+from gateway.alerts.detect import measure
+from gateway.alerts.detect.standing import standings
+from gateway.alerts.detect.thresholds import Account
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.forecast import Point

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from sqlalchemy import ColumnElement, Connection, Float, Integer, Row, and_, cast, func, select
 
-from gateway.alerts import letters
+from gateway.alerts.delivery import deliveries
 from gateway.domain.money.windows import iso
 from gateway.ledger.reports.formats import dollars
 from gateway.ledger.store.entries import CHECK
@@ -139,7 +139,7 @@ def _output(row: Row[Any]) -> int:
 def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[str, Any]]:
     """Newest first; an alert and what became of it at each of its receivers."""
     found: dict[str, dict[str, Any]] = {}
-    for sent in letters.latest(connection, team, _LETTERS):
+    for sent in deliveries.latest(connection, team, _LETTERS):
         id = sent.payload["id"]
         if sent.target:
             found.setdefault(id, _alert(sent))["receivers"].append(_receiver(sent))
@@ -148,7 +148,7 @@ def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[st
     return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
 
 
-def _alert(sent: letters.Sent) -> dict[str, Any]:
+def _alert(sent: deliveries.Sent) -> dict[str, Any]:
     acknowledged = None
     if sent.acknowledged_at is not None:
         acknowledged = {"at": iso(sent.acknowledged_at), "by": sent.acknowledged_by}
@@ -163,7 +163,7 @@ def _alert(sent: letters.Sent) -> dict[str, Any]:
     }
 
 
-def _receiver(sent: letters.Sent) -> dict[str, Any]:
+def _receiver(sent: deliveries.Sent) -> dict[str, Any]:
     return {
         "target": sent.target,
         "accepted": None if sent.delivered_at is None else iso(sent.delivered_at),

@@ -111,7 +111,7 @@ class Books:
         await self._migrated.wait()
         await asyncio.to_thread(importlib.import_module, "gateway.alerts.alerts")
         from gateway.alerts.alerts import Alerts
-        from gateway.alerts.receivers import Receivers
+        from gateway.alerts.delivery.receivers import Receivers
 
         receivers = Receivers(addresses=self._addresses)
         alerts = self._alerts = Alerts(

@@ -13,10 +13,10 @@ from aiohttp import web
 from sqlalchemy import insert
 
 from gateway.alerts.alerts import Alerts
-from gateway.alerts.posting import Poster
-from gateway.alerts.receivers import Receivers
-from gateway.alerts.slack import Slack
-from gateway.alerts.webhooks import Webhooks
+from gateway.alerts.delivery.posting import Poster
+from gateway.alerts.delivery.receivers import Receivers
+from gateway.alerts.delivery.slack import Slack
+from gateway.alerts.delivery.webhooks import Webhooks
 from gateway.domain.policy import Budget, Notify, Policy
 from gateway.ledger.rows import Row
 from gateway.state.sql.database import Database

@@ -6,9 +6,9 @@ from random import Random
 
 import pytest
 
-from gateway.alerts.anomalies import found as anomalies
-from gateway.alerts.anomalies import robust_z
-from gateway.alerts.hours import Backend, Hour
+from gateway.alerts.detect.anomalies import found as anomalies
+from gateway.alerts.detect.anomalies import robust_z
+from gateway.alerts.detect.hours import Backend, Hour
 
 NOW = 1_800_000_000.0
 CURRENT = int(NOW // 3600)

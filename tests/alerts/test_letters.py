@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.alerts.letters import GIVE_UP_S, LONGEST_WAIT_S, wait_s
+from gateway.alerts.delivery.deliveries import GIVE_UP_S, LONGEST_WAIT_S, wait_s
 from gateway.domain.policy import AlertsPolicy, Notify, Policy
 from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, Receiver, alerts, book, policy, row

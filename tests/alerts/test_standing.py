@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from gateway.alerts.standing import MOST_SUBJECTS, standings
+from gateway.alerts.detect.standing import MOST_SUBJECTS, standings
 from gateway.domain.policy import Budget, Policy
 from gateway.state.sql.database import Database
 from tests.ledger.booked import DAY, JANUARY, USD, book, row

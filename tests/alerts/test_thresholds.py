@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.alerts.alert import Alert
-from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.alerts.detect.thresholds import Account, due, due_ahead
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
 from gateway.ledger.reports.forecast import Forecast

@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from gateway.alerts.letters import Sent
+from gateway.alerts.delivery.deliveries import Sent
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, alerts, book, row

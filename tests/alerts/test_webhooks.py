@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from gateway.alerts.webhooks import signature
+from gateway.alerts.delivery.webhooks import signature
 from tests.alerts.house import Receiver, receivers
 
 KEY = b"0123456789abcdef0123456789abcdef"

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.alerts import letters
+from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import alert
 from gateway.domain.policy import AlertsPolicy, Notify
 from tests.api.conftest import Building
@@ -24,9 +24,9 @@ async def admin(building: Building) -> Building:
         for team in ("search", "chat"):
             facts = alert(f"{team}/x", "threshold", "critical", team, {"text": f"{team} spent"})
             receivers = [Notify(webhook="env:HOOK")] if team == "search" else []
-            letters.write(connection, facts, team, receivers, AlertsPolicy(), now)
-        (letter,) = letters.claim(connection, now, 20.0)
-        assert letters.refused(connection, letter, now + letters.GIVE_UP_S, "answered 500")
+            deliveries.write(connection, facts, team, receivers, AlertsPolicy(), now)
+        (letter,) = deliveries.claim(connection, now, 20.0)
+        assert deliveries.refused(connection, letter, now + deliveries.GIVE_UP_S, "answered 500")
 
     await building.house.database.run(write)
     return building

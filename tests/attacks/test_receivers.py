@@ -10,7 +10,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.alerts.receivers import Receivers
+from gateway.alerts.delivery.receivers import Receivers
 from gateway.settings.receivers import Addresses, Known, ReceiverSettings
 from tests.e2e.gateway_process import GatewayProcess
 

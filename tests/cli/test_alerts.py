@@ -10,7 +10,7 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.alerts import letters
+from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import KINDS, alert
 from gateway.cli.main import cli
 from gateway.domain.policy import AlertsPolicy, Notify
@@ -40,9 +40,9 @@ def folder(tmp_path: Path) -> Path:
     database.upgrade()
     with database.begin() as connection:
         facts = alert("search/month/x", "threshold", "critical", "search", {"text": "spent"})
-        letters.write(connection, facts, "search", [Notify(webhook="env:HOOK")], AlertsPolicy(), now)
-        (letter,) = letters.claim(connection, now, 20.0)
-        letters.refused(connection, letter, now + letters.GIVE_UP_S, "answered 500")
+        deliveries.write(connection, facts, "search", [Notify(webhook="env:HOOK")], AlertsPolicy(), now)
+        (letter,) = deliveries.claim(connection, now, 20.0)
+        deliveries.refused(connection, letter, now + deliveries.GIVE_UP_S, "answered 500")
     database.close()
     return tmp_path
 

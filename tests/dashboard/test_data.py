@@ -10,7 +10,7 @@ import orjson
 import pytest
 from sqlalchemy import insert
 
-from gateway.alerts.standing import standings
+from gateway.alerts.detect.standing import standings
 from gateway.api.spend import Asked, Spend
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry

@@ -20,7 +20,7 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from gateway import errors
-from gateway.alerts.thresholds import Account, due
+from gateway.alerts.detect.thresholds import Account, due
 from gateway.api.admin import Admin
 from gateway.api.alerts import AlertRoutes
 from gateway.api.batches import BatchRoutes

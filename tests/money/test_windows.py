@@ -14,7 +14,7 @@ from random import Random
 import pytest
 
 from gateway.admission.budgets import Budgets
-from gateway.alerts import measure
+from gateway.alerts.detect import measure
 from gateway.domain.money.usage import Usage
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, literal, select
 
-from gateway.alerts.thresholds import Account
+from gateway.alerts.detect.thresholds import Account
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.forecast import Forecast, Point, forecast
 from gateway.ledger.reports.points import spend_points

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from gateway.alerts import measure
-from gateway.alerts.thresholds import Account, told
+from gateway.alerts.detect import measure
+from gateway.alerts.detect.thresholds import Account, told
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars

@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from gateway.alerts.alert import Alert, Kind, alert
-from gateway.alerts.hours import HOUR_S, Hour, priced
+from gateway.alerts.detect.hours import HOUR_S, Hour, priced
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Severity
 from gateway.domain.units import usd_text

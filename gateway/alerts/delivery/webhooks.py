@@ -12,7 +12,7 @@ import hmac
 import time
 from collections.abc import Callable
 
-from gateway.alerts.posting import Poster
+from gateway.alerts.delivery.posting import Poster
 from gateway.settings.environment import receiver, receiver_secret
 
 _PREFIX = "whsec_"

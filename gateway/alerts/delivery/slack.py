@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from gateway.alerts.posting import Poster
+from gateway.alerts.delivery.posting import Poster
 from gateway.settings.environment import receiver
 
 _SIGNS = {"critical": ":rotating_light:", "warning": ":warning:", "info": ":information_source:"}

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.alerts.posting import TIMEOUT_S, Poster
-from gateway.alerts.slack import Slack
-from gateway.alerts.smtp import Smtp
-from gateway.alerts.webhooks import Webhooks
+from gateway.alerts.delivery.posting import Poster, TIMEOUT_S
+from gateway.alerts.delivery.slack import Slack
+from gateway.alerts.delivery.smtp import Smtp
+from gateway.alerts.delivery.webhooks import Webhooks
 from gateway.settings.receivers import Addresses, Refused
 
 __all__ = ["TIMEOUT_S", "Answer", "Receivers"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from gateway.alerts import lost_hosts
+from gateway.alerts.detect import lost_hosts
 from gateway.alerts.alert import Alert, Kind, digest
-from gateway.alerts.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
-from gateway.alerts.hours import HOUR_S, Backend, Hour
-from gateway.alerts.quality import told
-from gateway.alerts.thresholds import Account, due, due_ahead
+from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
+from gateway.alerts.detect.hours import Backend, HOUR_S, Hour
+from gateway.alerts.detect.quality import told
+from gateway.alerts.detect.thresholds import Account, due, due_ahead
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
