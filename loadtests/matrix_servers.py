@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from gateway.state.redis.embedded import find_binary
-from gateway.supervisor import tether
+from gateway.supervisor import parent_death
 from loadtests.processes import free_port
 
 REPOSITORY = Path(__file__).parents[1]
@@ -25,7 +25,7 @@ START_S = 15.0
 
 def launch(command: Sequence[str], **more: Any) -> subprocess.Popen[bytes]:
     """A child that the kernel ends with us."""
-    return subprocess.Popen([*tether.prefix(), *command], cwd=REPOSITORY, start_new_session=True, **more)
+    return subprocess.Popen([*parent_death.prefix(), *command], cwd=REPOSITORY, start_new_session=True, **more)
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

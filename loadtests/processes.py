@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import orjson
 
 from gateway.settings.environment import child_environment
-from gateway.supervisor import tether
+from gateway.supervisor import parent_death
 
 REPOSITORY = Path(__file__).parents[1]
 START_S = 60.0
@@ -60,7 +60,7 @@ def start(
     """
     variables = {name: value for name, value in child_environment({}).items() if not name.startswith(_PRIVATE)}
     process = subprocess.Popen(
-        [*tether.prefix(), *command],
+        [*parent_death.prefix(), *command],
         stdin=subprocess.PIPE if piped else subprocess.DEVNULL,
         stdout=subprocess.PIPE if piped else log,
         stderr=log,

@@ -12,10 +12,10 @@ from types import MappingProxyType
 import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import KINDS, Alert, receivers, targets
+from gateway.alerts.delivery import deliveries
 from gateway.alerts.delivery.deliveries import BATCH, Letter, Sent
-from gateway.alerts.delivery.receivers import Answer, Receivers, TIMEOUT_S
+from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
 from gateway.domain.policy import AlertsPolicy, Budget, Policy

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from gateway.settings.gateway import Settings
-from gateway.supervisor.child import Child, program, python
 from gateway.supervisor.figures import Figure
 from gateway.supervisor.probe import status_of
+from gateway.supervisor.process import Child, program, python
 
 log = logging.getLogger(__name__)
 

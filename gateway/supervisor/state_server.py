@@ -13,7 +13,7 @@ from typing import TypeVar
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
 from gateway.state.redis.embedded import EmbeddedServer, EmbeddedServerError
-from gateway.supervisor import tether
+from gateway.supervisor import parent_death
 from gateway.supervisor.figures import Figure, by_cause
 
 T = TypeVar("T")
@@ -34,7 +34,7 @@ class StateServer:
         self, paths: Paths, on_change: Callable[[], None] = lambda: None, *, max_memory_bytes: int | None = None
     ) -> None:
         self._server = EmbeddedServer(
-            paths.valkey, socket_path=paths.socket, prefix=tether.prefix(), max_memory_bytes=max_memory_bytes
+            paths.valkey, socket_path=paths.socket, prefix=parent_death.prefix(), max_memory_bytes=max_memory_bytes
         )
         self._on_change = on_change
         self._ends = Counter(gone=0, frozen=0)

@@ -23,15 +23,15 @@ from gateway.settings.environment import define, variable
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
 from gateway.supervisor.accepted import Accepted
-from gateway.supervisor.books import Books
-from gateway.supervisor.child import Process, python, spawn
-from gateway.supervisor.crew import Crew
 from gateway.supervisor.figures import Figures, Told
+from gateway.supervisor.fork_server import Nursery, NurseryGone
+from gateway.supervisor.heartbeat import TOLD
+from gateway.supervisor.ledger_service import Books
 from gateway.supervisor.local_model import LocalModel, find_weights
-from gateway.supervisor.nursery import Nursery, NurseryGone
-from gateway.supervisor.place import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
-from gateway.supervisor.pulse import TOLD
+from gateway.supervisor.process import Process, python, spawn
+from gateway.supervisor.runtime_dir import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
 from gateway.supervisor.state_server import StateServer
+from gateway.supervisor.workers import Crew
 
 log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import orjson
 from gateway.app import told
 from gateway.runtime.garbage_collection import one_heap
 from gateway.settings.environment import variable
-from gateway.supervisor.pulse import FAILED, TOLD, speaker
+from gateway.supervisor.heartbeat import FAILED, TOLD, speaker
 from gateway.supervisor.server import serve
 from gateway.telemetry.log_lines import log_to
 

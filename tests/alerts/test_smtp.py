@@ -13,8 +13,8 @@ import orjson
 import pytest
 from aiosmtpd.smtp import SMTP, AuthResult, Envelope, LoginPassword
 
-from gateway.alerts.detect.samples import sample
 from gateway.alerts.delivery.smtp import Smtp
+from gateway.alerts.detect.samples import sample
 from tests.fakes.certificate import Certificate
 
 NOW = 1_800_000_000.0

@@ -8,8 +8,8 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import alert
+from gateway.alerts.delivery import deliveries
 from gateway.domain.policy import AlertsPolicy, Notify
 from tests.api.conftest import Building
 

@@ -10,8 +10,8 @@ import orjson
 import pytest
 from click.testing import CliRunner, Result
 
-from gateway.alerts.delivery import deliveries
 from gateway.alerts.alert import KINDS, alert
+from gateway.alerts.delivery import deliveries
 from gateway.cli.main import cli
 from gateway.domain.policy import AlertsPolicy, Notify
 from gateway.state.sql.database import Database

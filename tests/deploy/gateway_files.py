@@ -12,9 +12,9 @@ from click.testing import CliRunner
 
 from gateway.cli.main import cli
 from gateway.domain.units import parse_duration
-from gateway.supervisor.books import LAST_DRAIN_S
-from gateway.supervisor.crew import GRACE_S
+from gateway.supervisor.ledger_service import LAST_DRAIN_S
 from gateway.supervisor.supervisor import STOP_S
+from gateway.supervisor.workers import GRACE_S
 from tests.docs.markdown import ROOT
 from tests.docs.test_deploy import type_in
 

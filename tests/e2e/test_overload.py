@@ -14,7 +14,7 @@ import httpx
 import orjson
 import pytest
 
-from gateway.supervisor.place import lift_file_limit
+from gateway.supervisor.runtime_dir import lift_file_limit
 from tests.e2e.gateway_process import REPOSITORY, GatewayProcess
 from tests.fakes.provider import Provider, Raw
 

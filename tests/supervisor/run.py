@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import load_settings
-from gateway.supervisor import books, crew
+from gateway.supervisor import ledger_service, workers
 from gateway.supervisor.supervisor import Supervisor
 
 
@@ -21,9 +21,9 @@ def main() -> None:
     config = Path(options["config"]) if "config" in options else None
     policies = [Path(options["policies"])] if "policies" in options else []
     if "patience_s" in options:
-        crew.SILENT_S = crew.OPEN_S = float(options["patience_s"])
-        crew.LOOK_S = 0.1
-    books.LAST_DRAIN_S = float(options.get("last_drain_s", books.LAST_DRAIN_S))
+        workers.SILENT_S = workers.OPEN_S = float(options["patience_s"])
+        workers.LOOK_S = 0.1
+    ledger_service.LAST_DRAIN_S = float(options.get("last_drain_s", ledger_service.LAST_DRAIN_S))
     stand_in = [sys.executable, str(Path(__file__).with_name("worker.py"))]
     try:
         Supervisor(

@@ -14,7 +14,7 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts
-from gateway.supervisor.books import Books
+from gateway.supervisor.ledger_service import Books
 from tests.ledger import samples
 
 POLICY = "team: default\nbudget: {limit_usd: 0.0001, window: day, timezone: UTC, alerts: [50%]}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.supervisor.nursery import Nursery
+from gateway.supervisor.fork_server import Nursery
 from tests.supervisor.conftest import Gateway, gone, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees
@@ -60,7 +60,7 @@ def nursery(supervisor: int) -> int | None:
     for pid in children(supervisor).values():
         try:
             words = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if "gateway.supervisor.nursery" in words and not status(pid, "Name").startswith("tg-worker"):
+            if "gateway.supervisor.fork_server" in words and not status(pid, "Name").startswith("tg-worker"):
                 return pid
         except FileNotFoundError:
             pass
@@ -75,7 +75,7 @@ def test_the_nursery_ends_when_all_are_ready_and_begins_anew_when_one_has_died(r
     until(lambda: facts["workers"][0] not in real.facts()["workers"] and len(real.facts()["workers"]) == 2)
     fresh = real.facts()["workers"][0]
     assert children(facts["pid"])["tg-worker-0"] == fresh
-    assert "gateway.supervisor.nursery" in Path(f"/proc/{fresh}/cmdline").read_text()
+    assert "gateway.supervisor.fork_server" in Path(f"/proc/{fresh}/cmdline").read_text()
     assert os.getsid(fresh) == fresh
     assert os.readlink(f"/proc/{fresh}/fd/0") == "/dev/null"
     until(lambda: nursery(facts["pid"]) is None)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.supervisor.place import lift_file_limit
+from gateway.supervisor.runtime_dir import lift_file_limit
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 
-from gateway.supervisor.pulse import FAILED, Pulse, speaker
+from gateway.supervisor.heartbeat import FAILED, Pulse, speaker
 
 
 async def test_stages_and_a_last_error_arrive_and_each_change_is_told() -> None:

@@ -15,7 +15,7 @@ from types import FrameType
 import orjson
 
 from gateway.settings.environment import variable
-from gateway.supervisor.pulse import FAILED, speaker
+from gateway.supervisor.heartbeat import FAILED, speaker
 
 TOLD = orjson.loads(variable("THRIFTGATE_WORKER"))
 SEEN = {"reloads": 0, "leaving": 0}

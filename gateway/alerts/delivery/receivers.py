@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.alerts.delivery.posting import Poster, TIMEOUT_S
+from gateway.alerts.delivery.posting import TIMEOUT_S, Poster
 from gateway.alerts.delivery.slack import Slack
 from gateway.alerts.delivery.smtp import Smtp
 from gateway.alerts.delivery.webhooks import Webhooks

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from decimal import Decimal
 
-from gateway.alerts.detect import lost_hosts
 from gateway.alerts.alert import Alert, Kind, digest
+from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
-from gateway.alerts.detect.hours import Backend, HOUR_S, Hour
+from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import told
 from gateway.alerts.detect.thresholds import Account, due, due_ahead
 from gateway.domain.money.windows import iso, window_bounds

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
+from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
 from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality
-from gateway.alerts.alert import Alert
 from gateway.alerts.detect.thresholds import Account, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
@@ -206,7 +206,9 @@ class Watch:
             return []
         receivers = [*policy.alerts.notify, *(budget.notify if budget else ())]
         with self._database.begin() as connection:
-            fired = [alert for alert in fresh if deliveries.write(connection, alert, team, receivers, policy.alerts, now)]
+            fired = [
+                alert for alert in fresh if deliveries.write(connection, alert, team, receivers, policy.alerts, now)
+            ]
         self._known.update(alert.id for alert in fresh)
         return fired
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Protocol
 
 from gateway.settings.environment import child_environment
-from gateway.supervisor import tether
+from gateway.supervisor import parent_death
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +154,7 @@ async def spawn(
 ) -> Process:
     """A fresh program, which the kernel ends with us. Raises OSError."""
     return await asyncio.create_subprocess_exec(
-        *tether.prefix(),
+        *parent_death.prefix(),
         *command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL if silent else None,

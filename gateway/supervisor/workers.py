@@ -11,9 +11,9 @@ from contextlib import suppress
 from functools import partial
 
 from gateway.runtime.tasks import Tasks
-from gateway.supervisor.child import Child, Process
 from gateway.supervisor.figures import Figure, by_cause
-from gateway.supervisor.pulse import Pulse
+from gateway.supervisor.heartbeat import Pulse
+from gateway.supervisor.process import Child, Process
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ pages with the supervisor and the other workers. Each is forked twice, so that i
 
 The nursery itself comes and goes. The more its children write, the fewer pages it shares with them, so it ends when all
 of them are ready. When another is wanted, a worker that died or a rolling restart, it begins anew as a program,
-`python -m gateway.supervisor.nursery`, whose standard input is the control socket.
+`python -m gateway.supervisor.fork_server`, whose standard input is the control socket.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import orjson
 
 from gateway.runtime.garbage_collection import one_heap, postponed
 from gateway.settings.environment import child_environment
-from gateway.supervisor import tether
+from gateway.supervisor import parent_death
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ def _program() -> _Life:
     """For later, when a fork of this process is not safe any more. Raises OSError."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    command = [sys.executable, "-m", "gateway.supervisor.nursery", str(os.getpid())]
+    command = [sys.executable, "-m", "gateway.supervisor.fork_server", str(os.getpid())]
     try:
         pid = os.posix_spawn(
             command[0],
@@ -179,7 +179,11 @@ def _unsafe() -> str:
         return "this system is not Linux, or an old one"
     if why := _threaded():
         return why
-    return "" if tether.prctl(tether.PR_SET_CHILD_SUBREAPER, 1) else "the kernel does not let this process adopt them"
+    return (
+        ""
+        if parent_death.prctl(parent_death.PR_SET_CHILD_SUBREAPER, 1)
+        else "the kernel does not let this process adopt them"
+    )
 
 
 def _threaded() -> str:
@@ -192,8 +196,8 @@ def _nurse(control: socket.socket, supervisor: int) -> NoReturn:
     """The nursery's life. It never returns into the supervisor's code."""
     try:
         os.setsid()  # Ctrl-C is for the supervisor
-        if tether.tie(supervisor):
-            tether.prctl(tether.PR_SET_NAME, b"tg-nursery")
+        if parent_death.tie(supervisor):
+            parent_death.prctl(parent_death.PR_SET_NAME, b"tg-nursery")
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
             os.close(null)
@@ -253,7 +257,7 @@ def _live(told: Mapping[str, Any], supervisor: int) -> NoReturn:
     try:
         os.setsid()
         if _adopted(supervisor):
-            tether.prctl(tether.PR_SET_NAME, f"tg-worker-{told['worker']}".encode())
+            parent_death.prctl(parent_death.PR_SET_NAME, f"tg-worker-{told['worker']}".encode())
             from gateway.supervisor import worker
 
             worker.run(told)
@@ -275,7 +279,7 @@ def _adopted(supervisor: int) -> bool:
         if time.monotonic() > deadline:
             return False
         time.sleep(0.001)
-    return tether.tie(supervisor)
+    return parent_death.tie(supervisor)
 
 
 def main() -> None:
