@@ -15,21 +15,21 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.admin import Admin
-from gateway.api.alerts import AlertRoutes
-from gateway.api.batches import BatchRoutes
-from gateway.api.cors import Cors
-from gateway.api.door import error_response
-from gateway.api.drains import DrainRoutes
-from gateway.api.envelope import Envelope
-from gateway.api.inference import Inference
-from gateway.api.message_batches import MessageBatchRoutes
-from gateway.api.messages import MessageRoutes
-from gateway.api.responses import ResponseRoutes
-from gateway.api.root import Root
-from gateway.api.service import Service
-from gateway.api.upload import Uploads
-from gateway.api.wire import Pace
+from gateway.api.auth import error_response
+from gateway.api.routes.admin import Admin
+from gateway.api.routes.alerts import AlertRoutes
+from gateway.api.routes.batches import BatchRoutes
+from gateway.api.routes.count_tokens import MessageRoutes
+from gateway.api.routes.drains import DrainRoutes
+from gateway.api.routes.inference import Inference
+from gateway.api.routes.message_batches import MessageBatchRoutes
+from gateway.api.routes.models import Root
+from gateway.api.routes.responses import ResponseRoutes
+from gateway.api.routes.service import Service
+from gateway.api.server.asgi import Pace
+from gateway.api.server.cors import Cors
+from gateway.api.server.envelope import Envelope
+from gateway.api.server.upload import Uploads
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable

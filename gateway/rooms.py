@@ -20,10 +20,10 @@ from gateway.admission.budgets import Budgets
 from gateway.admission.load_shedding import Overload
 from gateway.admission.pacing import Pacer
 from gateway.admission.rate_limits import Limits
-from gateway.api.door import Door
-from gateway.api.idempotency import Idempotency
-from gateway.api.leave import Drain
-from gateway.api.spend import Spend
+from gateway.api.auth import Door
+from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.routes.usage import Spend
+from gateway.api.server.shutdown import Drain
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
 from gateway.backends.resilience.drain import Drains

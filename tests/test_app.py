@@ -11,7 +11,7 @@ import pytest
 from blockbuster import BlockBuster
 from starlette.routing import Route
 
-from gateway.api.door import OPEN
+from gateway.api.auth import OPEN
 from gateway.app import Application
 from gateway.policy import keys
 from gateway.rooms import Worker

@@ -10,7 +10,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.text import Text
 
-from gateway.api.spend import Spent
+from gateway.api.routes.usage import Spent
 from gateway.cli import paper
 from gateway.ledger.reports.formats import cents
 

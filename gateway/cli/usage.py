@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from gateway.api.spend import Asked, Spend
+from gateway.api.routes.usage import Asked, Spend
 from gateway.cli import paper
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.options import Context, common

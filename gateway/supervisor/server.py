@@ -11,8 +11,8 @@ from typing import cast
 
 import uvicorn
 
-from gateway.api.leave import LAST_ANSWER, Connection, leave
-from gateway.api.protocol import guarded
+from gateway.api.server.shutdown import LAST_ANSWER, Connection, leave
+from gateway.api.server.timeouts import guarded
 from gateway.app import Application
 from gateway.rooms import Worker
 from gateway.runtime.garbage_collection import settle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.api.cors import Cors, shared
+from gateway.api.server.cors import Cors, shared
 from gateway.settings.gateway import CorsSettings
 
 ORIGIN = b"access-control-allow-origin"

@@ -14,9 +14,9 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from gateway.api.caller import Caller, HangUp
-from gateway.api.direct import Call, DirectProtocol
-from gateway.api.wire import Pace
+from gateway.api.server.asgi import Pace
+from gateway.api.server.caller import Caller, HangUp
+from gateway.api.server.uvicorn_protocol import Call, DirectProtocol
 from gateway.errors import BodyTooLarge, RequestTimeout
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.write_batcher import Outgoing

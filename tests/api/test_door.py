@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.door import OPEN, Door, json_response
+from gateway.api.auth import OPEN, Door, json_response
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import InvalidKey
 from tests.api.conftest import Building

@@ -9,8 +9,8 @@ import orjson
 import pytest
 from sqlalchemy import select
 
-from gateway.api.door import Door
-from gateway.api.drains import DrainRoutes
+from gateway.api.auth import Door
+from gateway.api.routes.drains import DrainRoutes
 from gateway.policy.tenants import Tenants
 from gateway.state.sql.tables import audit
 from tests.api.conftest import Building

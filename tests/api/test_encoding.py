@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from gateway.api.caller import Caller
-from gateway.api.encoding import LEAST_BYTES, Encoded, chosen, worth_it
-from gateway.api.wire import Headers, decoded
+from gateway.api.server.asgi import Headers, decoded
+from gateway.api.server.caller import Caller
+from gateway.api.server.compression import LEAST_BYTES, Encoded, chosen, worth_it
 from gateway.errors import BadRequest, BodyTooLarge, UnsupportedMediaType
 from gateway.runtime.codings import Coding, Decoder, decode, encode
 from gateway.runtime.off_loop import OffLoop

@@ -7,9 +7,9 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
-from gateway.api.cors import Cors
-from gateway.api.door import error_response
-from gateway.api.envelope import Envelope
+from gateway.api.auth import error_response
+from gateway.api.server.cors import Cors
+from gateway.api.server.envelope import Envelope
 from gateway.errors import NotFound
 from gateway.runtime.codings import Decoder, decode
 from tests.fakes.client import Client

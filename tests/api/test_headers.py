@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.api.headers import of_error, of_record, seconds
+from gateway.api.response_headers import of_error, of_record, seconds
 from gateway.domain.backend import Backend
 from gateway.domain.record import Record
 from gateway.errors import (

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.api import idempotency
-from gateway.api.caller import Caller
-from gateway.api.idempotency import Idempotency
-from gateway.api.inference import Inference
-from gateway.api.wire import Headers
+from gateway.api.idempotency import idempotency
+from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.routes.inference import Inference
+from gateway.api.server.asgi import Headers
+from gateway.api.server.caller import Caller
 from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
 from gateway.state.redis.connection import State
 from tests.api.conftest import Building

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from gateway.api import leave as leaving
-from gateway.api.leave import leave
+from gateway.api.server import shutdown as leaving
+from gateway.api.server.shutdown import leave
 from tests.fakes.house import until
 
 

@@ -9,7 +9,7 @@ import orjson
 import pytest
 from anthropic.types.messages import MessageBatch
 
-from gateway.api.message_batches import PATH, counts, shown
+from gateway.api.routes.message_batches import PATH, counts, shown
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Page
 from gateway.domain.tenant import Viewer
@@ -117,7 +117,7 @@ async def test_a_request_or_a_body_that_is_too_large_is_told_so(desk: Desk, monk
     answer = await create(desk, large)
     assert (answer.status, answer.json["error"]["type"]) == (413, "request_too_large")
     assert told(answer) == "requests.0: longer than the 10000 bytes of a request."
-    monkeypatch.setattr("gateway.api.message_batches.MAX_BYTES", 50)
+    monkeypatch.setattr("gateway.api.routes.message_batches.MAX_BYTES", 50)
     for headers in ({}, {"content-length": str(len(BODY))}):
         answer = await create(desk, headers=headers)
         assert answer.status == 413

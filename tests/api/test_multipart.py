@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from starlette.requests import Request
 
-from gateway.api import multipart, upload
-from gateway.api.multipart import receive_form
-from gateway.api.upload import Uploads
-from gateway.api.wire import Pace
+from gateway.api.server import multipart, upload
+from gateway.api.server.asgi import Pace
+from gateway.api.server.multipart import receive_form
+from gateway.api.server.upload import Uploads
 from gateway.errors import BadRequest, BodyTooLarge, GatewayError, RequestTimeout, UnsupportedMediaType
 
 TYPE = "multipart/form-data; boundary=xyz"

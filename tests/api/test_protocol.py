@@ -12,9 +12,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
-from gateway.api.caller import AsgiCaller, Caller
-from gateway.api.protocol import MAX_HEAD_BYTES, guarded
-from gateway.api.wire import Pace
+from gateway.api.server.asgi import Pace
+from gateway.api.server.caller import AsgiCaller, Caller
+from gateway.api.server.timeouts import MAX_HEAD_BYTES, guarded
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.tasks import Tasks
 

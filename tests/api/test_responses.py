@@ -8,7 +8,7 @@ import pytest
 from openai.types.responses import ResponseItem
 from pydantic import TypeAdapter
 
-from gateway.api.responses import page, shown_items
+from gateway.api.routes.responses import page, shown_items
 from gateway.errors import BadRequest
 from gateway.responses.store import StoredResponse
 

@@ -6,7 +6,7 @@ import pytest
 from anthropic.types import ModelInfo
 from openai.types import Model
 
-from gateway.api.root import visible_models
+from gateway.api.routes.models import visible_models
 from gateway.domain.policy import DataPolicy, Policy
 from gateway.domain.tenant import Key, Tenant
 from tests.api.conftest import Building

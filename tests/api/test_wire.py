@@ -10,8 +10,8 @@ import pytest
 from starlette.requests import Request
 from starlette.types import Message
 
-from gateway.api.caller import HangUp
-from gateway.api.wire import Pace, by_name, check_json, check_length, read_body, read_object, secret, send_whole
+from gateway.api.server.asgi import Pace, by_name, check_json, check_length, read_body, read_object, secret, send_whole
+from gateway.api.server.caller import HangUp
 from gateway.errors import BadRequest, BodyTooLarge, InvalidKey, UnsupportedMediaType
 
 

@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from gateway.admission.budget_hold import BudgetHold
-from gateway.api.caller import HangUp
+from gateway.api.server.caller import HangUp
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import AllBackendsFailed, DeadlineExceeded, StreamBroken

@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import insert
 
 from gateway.alerts.detect.standing import standings
-from gateway.api.spend import Asked, Spend
+from gateway.api.routes.usage import Asked, Spend
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso

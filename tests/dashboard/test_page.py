@@ -15,7 +15,7 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.door import Door, error_response
+from gateway.api.auth import Door, error_response
 from gateway.dashboard.page import STATIC, Dashboard
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.ledger.prices.price_book import Catalogue

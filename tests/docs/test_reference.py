@@ -21,14 +21,14 @@ from pydantic.fields import FieldInfo
 
 from gateway import errors
 from gateway.alerts.detect.thresholds import Account, due
-from gateway.api.admin import Admin
-from gateway.api.alerts import AlertRoutes
-from gateway.api.batches import BatchRoutes
-from gateway.api.drains import DrainRoutes
-from gateway.api.headers import of_record
-from gateway.api.message_batches import MessageBatchRoutes
-from gateway.api.root import Root
-from gateway.api.service import Service
+from gateway.api.response_headers import of_record
+from gateway.api.routes.admin import Admin
+from gateway.api.routes.alerts import AlertRoutes
+from gateway.api.routes.batches import BatchRoutes
+from gateway.api.routes.drains import DrainRoutes
+from gateway.api.routes.message_batches import MessageBatchRoutes
+from gateway.api.routes.models import Root
+from gateway.api.routes.service import Service
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
 from gateway.domain.backend import Backend

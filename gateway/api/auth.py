@@ -11,9 +11,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.envelope import REQUEST_ID
-from gateway.api.headers import of_error, of_id
-from gateway.api.wire import by_name, closing, secret
+from gateway.api.response_headers import of_error, of_id
+from gateway.api.server.asgi import by_name, closing, secret
+from gateway.api.server.envelope import REQUEST_ID
 from gateway.dialects.clients import PATHS, ClientDialect, of_path
 from gateway.domain.record import new_request_id
 from gateway.domain.tenant import Tenant

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.api.wire import Headers
+from gateway.api.server.asgi import Headers
 from gateway.errors import BadRequest, HeadTooLarge, TargetTooLong
 
 MAX_HEAD_BYTES = 64 * 2**10

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 
-from gateway.api.caller import Caller
-from gateway.api.recording import Recorder, Recording
+from gateway.api.idempotency.recording import Recorder, Recording
+from gateway.api.server.caller import Caller
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, DeadlineExceeded, GatewayError, KeyReused, StateUnavailable
 from gateway.runtime.tasks import Tasks

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
-from gateway.api.direct import DirectProtocol
-from gateway.api.head import MAX_HEAD_BYTES, too_large
+from gateway.api.server.request_head import MAX_HEAD_BYTES, too_large
+from gateway.api.server.uvicorn_protocol import DirectProtocol
 from gateway.errors import RequestTimeout
 from gateway.runtime.write_batcher import Outgoing
 

@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.caller import AsgiLine, unless_gone
-from gateway.api.door import Door, json_response
-from gateway.api.wire import Pace, by_name, check_json, check_length, decoded, read_body
+from gateway.api.auth import Door, json_response
+from gateway.api.server.asgi import Pace, by_name, check_json, check_length, decoded, read_body
+from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.backends.fleet import Fleet
 from gateway.context.attachments.beside import guesses
 from gateway.context.attachments.vendors import vendor_of

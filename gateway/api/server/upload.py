@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from starlette.requests import Request
 
-from gateway.api.caller import AsgiLine, unless_gone
-from gateway.api.wire import Pace, next_message, read_coding, told_garbage
+from gateway.api.server.asgi import Pace, next_message, read_coding, told_garbage
+from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.errors import BodyTooLarge
 from gateway.runtime.codings import Decoder
 from gateway.runtime.off_loop import OffLoop

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gateway.api.wire import Headers
+from gateway.api.server.asgi import Headers
 
 EXPOSED = (
     *("x-request-id", "request-id", "retry-after", "retry-after-ms", "x-should-retry", "idempotency-replayed"),

@@ -11,9 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.alerts.delivery import deliveries
-from gateway.api.door import Door, json_response
-from gateway.api.query import whole_number
-from gateway.api.wire import read_object
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.query import whole_number
+from gateway.api.server.asgi import read_object
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound

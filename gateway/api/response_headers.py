@@ -8,7 +8,7 @@ from functools import lru_cache
 from itertools import islice
 from math import ceil
 
-from gateway.api.relayed import MOST_RELAYED, is_bounded
+from gateway.api.relayed_headers import MOST_RELAYED, is_bounded
 from gateway.domain.backend import Backend
 from gateway.domain.record import Record
 from gateway.domain.text.concealment import Concealer

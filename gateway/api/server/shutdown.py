@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from gateway.api.wire import Headers
+from gateway.api.server.asgi import Headers
 
 LINGER_S = 2.0
 """An idle connection is closed after so long: until then the client may have a request under way."""

@@ -17,11 +17,11 @@ import httptools
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, RequestResponseCycle
 
-from gateway.api.bounded import BoundedProtocol
-from gateway.api.caller import Caller
-from gateway.api.head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_path
-from gateway.api.headers import of_error, of_id
-from gateway.api.wire import Headers, Pace, by_name, stalled, too_large
+from gateway.api.response_headers import of_error, of_id
+from gateway.api.server.asgi import Headers, Pace, by_name, stalled, too_large
+from gateway.api.server.bounded_protocol import BoundedProtocol
+from gateway.api.server.caller import Caller
+from gateway.api.server.request_head import MAX_HEAD_BYTES, MOST_HEADERS, check_head, check_path
 from gateway.dialects.clients import of_path
 from gateway.domain.record import new_request_id
 from gateway.errors import BadRequest, GatewayError, MethodNotAllowed

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.door import Door, json_response
-from gateway.api.query import whole_number
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.query import whole_number
 from gateway.backends.fleet import Fleet
 from gateway.domain.backend import Backend
 from gateway.domain.tenant import Tenant

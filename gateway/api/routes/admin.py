@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.door import Door, json_response
-from gateway.api.spend import Spend, told
-from gateway.api.wire import read_object
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.usage import Spend, told
+from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import parse_duration

@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.door import Door, json_response
-from gateway.api.wire import read_object
+from gateway.api.auth import Door, json_response
+from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.backends.resilience.drain import LONGEST_S, USUAL_S
 from gateway.domain.tenant import Tenant

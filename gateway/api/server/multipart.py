@@ -9,7 +9,7 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from gateway.api.upload import Uploads
+from gateway.api.server.upload import Uploads
 from gateway.errors import BadRequest, UnsupportedMediaType
 
 FIELD = 1000

@@ -12,11 +12,11 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from gateway.api.door import Door, json_response
-from gateway.api.multipart import receive_form
-from gateway.api.query import refuse, whole_number
-from gateway.api.upload import Uploads
-from gateway.api.wire import by_name, read_object
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.query import refuse, whole_number
+from gateway.api.server.asgi import by_name, read_object
+from gateway.api.server.multipart import receive_form
+from gateway.api.server.upload import Uploads
 from gateway.batches.batch import EACH_TIME, Batch, Once
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.api.caller import Caller, Wrapped
-from gateway.api.cors import Cors, shared
-from gateway.api.encoding import VARY, Compression, Encoded, chosen, encoded, worth_it
-from gateway.api.headers import of_id
-from gateway.api.wire import Headers, by_name
+from gateway.api.response_headers import of_id
+from gateway.api.server.asgi import Headers, by_name
+from gateway.api.server.caller import Caller, Wrapped
+from gateway.api.server.compression import VARY, Compression, Encoded, chosen, encoded, worth_it
+from gateway.api.server.cors import Cors, shared
 from gateway.domain.record import new_request_id
 from gateway.runtime.codings import Coding, Encoder, encoder
 

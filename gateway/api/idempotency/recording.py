@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import orjson
 
-from gateway.api.caller import Caller, HangUp, Wrapped
-from gateway.api.wire import Headers
+from gateway.api.server.asgi import Headers
+from gateway.api.server.caller import Caller, HangUp, Wrapped
 
 REPLAYED = (b"idempotency-replayed", b"true")
 

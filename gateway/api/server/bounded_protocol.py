@@ -6,7 +6,7 @@ from collections import deque
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from gateway.api.head import (
+from gateway.api.server.request_head import (
     MAX_HEAD_BYTES,
     MAX_TARGET_BYTES,
     MOST_PER_BYTE,

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from starlette.types import Message, Receive, Scope, Send
 
-from gateway.api.wire import Headers, Pace, closing, read_body, send_whole
+from gateway.api.server.asgi import Headers, Pace, closing, read_body, send_whole
 from gateway.domain.record import Record
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.tasks import Tasks

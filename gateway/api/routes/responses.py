@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.door import Door, json_response
-from gateway.api.query import whole_number
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.query import whole_number
 from gateway.dialects.openai_responses.request import RESULTS, kind_of
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound

@@ -6,8 +6,8 @@ import asyncio
 from functools import lru_cache
 from typing import Literal
 
-from gateway.api.caller import Caller, Wrapped
-from gateway.api.wire import AT_ONCE_BYTES, Headers
+from gateway.api.server.asgi import AT_ONCE_BYTES, Headers
+from gateway.api.server.caller import Caller, Wrapped
 from gateway.runtime.codings import Coding, Encoder, encode, encoder
 
 Compression = Literal["auto", "on", "off"]

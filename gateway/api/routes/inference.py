@@ -11,11 +11,11 @@ from functools import lru_cache
 from starlette.types import Receive, Scope, Send
 
 from gateway.admission.load_shedding import Overload
-from gateway.api.caller import AsgiCaller, Caller, HangUp, unless_gone
-from gateway.api.envelope import Envelope
-from gateway.api.headers import of_error, of_id, of_record
-from gateway.api.idempotency import Idempotency
-from gateway.api.wire import Headers, Pace, by_name, check_json, check_length, decoded, secret
+from gateway.api.idempotency.idempotency import Idempotency
+from gateway.api.response_headers import of_error, of_id, of_record
+from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
+from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
+from gateway.api.server.envelope import Envelope
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
 from gateway.dialects.passthrough.form import is_form

@@ -10,11 +10,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.api.batches import asked_once, common_headers
-from gateway.api.door import Door, json_response
-from gateway.api.query import whole_number
-from gateway.api.upload import Uploads
-from gateway.api.wire import by_name, check_json
+from gateway.api.auth import Door, json_response
+from gateway.api.routes.batches import asked_once, common_headers
+from gateway.api.routes.query import whole_number
+from gateway.api.server.asgi import by_name, check_json
+from gateway.api.server.upload import Uploads
 from gateway.batches.batch import Batch
 from gateway.batches.files import MAX_BYTES, Files, Page
 from gateway.batches.forms import FORMS, MESSAGES

@@ -1,0 +1,1 @@
+"""One answer per `Idempotency-Key`."""

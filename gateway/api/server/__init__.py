@@ -1,0 +1,1 @@
+"""HTTP below the routes: protocol, timeouts, bodies, compression, CORS, shutdown."""
