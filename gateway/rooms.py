@@ -40,6 +40,13 @@ from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
 from gateway.domain.backend import Backend
+from gateway.learning.cache_check import FreshAnswers
+from gateway.learning.evidence import Learning
+from gateway.learning.feedback import Feedback
+from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.shadow.holdout import Holdout
+from gateway.learning.shadow.shadow import Shadows
+from gateway.learning.spend_cap import Purse
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.prices.throughput import follow
@@ -66,13 +73,6 @@ from gateway.state.redis.connection import State
 from gateway.state.redis.log import IndexLog
 from gateway.state.sql.database import Database
 from gateway.telemetry.observe import Telemetry
-from gateway.trials.evidence import Learning
-from gateway.trials.feedback import Feedback
-from gateway.trials.fresh import FreshAnswers
-from gateway.trials.holdout import Holdout
-from gateway.trials.plans import PlansOnTrial
-from gateway.trials.purse import Purse
-from gateway.trials.shadow import Shadows
 
 log = logging.getLogger(__name__)
 

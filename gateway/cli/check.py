@@ -12,13 +12,13 @@ from gateway.cli.echo import echo_json
 from gateway.cli.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
+from gateway.learning.judges import JUDGES
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
 from gateway.routing.router import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, Refused
-from gateway.trials.judges import JUDGES
 
 
 @click.command()

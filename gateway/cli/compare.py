@@ -32,6 +32,9 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
 from gateway.errors import BackendError, BudgetExhausted, GatewayError
+from gateway.learning.judges import JUDGES, Agreement, Blind, Choices, Judge
+from gateway.learning.shadow.pairs import Pair, Pairs, Prompt, Till
+from gateway.learning.shadow.tally import Interval, Pace, Tally, tally
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.prices.throughput import measured
@@ -40,9 +43,6 @@ from gateway.policy.load import load_policies
 from gateway.routing.candidates import may_go_to
 from gateway.routing.difficulty.grader import Grader
 from gateway.settings.gateway import Settings
-from gateway.trials.judges import JUDGES, Agreement, Blind, Choices, Judge
-from gateway.trials.pairs import Pair, Pairs, Prompt, Till
-from gateway.trials.tally import Interval, Pace, Tally, tally
 
 
 @click.command()

@@ -15,12 +15,12 @@ from gateway.cli.options import Context, common
 from gateway.cli.storage import open_database
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.standing import Standing
+from gateway.learning.evidence import Pair, changed
+from gateway.learning.plans import plan_trials
+from gateway.learning.spend_cap import ALL, Spent, spent
 from gateway.ledger.reports.formats import cents, dollars
 from gateway.ledger.store.evidence import WINDOW_S, escalations
 from gateway.settings.gateway import Settings
-from gateway.trials import artefacts
-from gateway.trials.evidence import Pair, changed
-from gateway.trials.purse import ALL, Spent, spent
 
 FILE = click.Path(exists=True, path_type=Path, dir_okay=False)
 
@@ -77,7 +77,7 @@ def trial(context: Context, plan: Path) -> None:
         if missing := [model for model in found.models if model not in known]:
             echo(f"No backend has {', '.join(missing)}: strategies that may ask them are left out.", err=True)
     with open_database(settings) as database, database.begin() as connection:
-        id = artefacts.stage(connection, data, time.time())
+        id = plan_trials.stage(connection, data, time.time())
     context.print({"id": id, "state": "shadow"}, f"On trial: {id[:16]}")
 
 
@@ -86,7 +86,7 @@ def trial(context: Context, plan: Path) -> None:
 def rollback(context: Context) -> None:
     """Follow again what was followed before the last switch: the plan of then, else what gateway.yaml names."""
     with open_database(context.settings()) as database, database.begin() as connection:
-        done = artefacts.roll_back(connection, time.time(), "asked for")
+        done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print(
         {"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan on trial is followed."
     )
@@ -100,7 +100,7 @@ def plans_on_trial(settings: Settings) -> list[dict[str, Any]]:
     if not settings.config.ledger.database_url and not settings.paths.sqlite.exists():
         return []
     with open_database(settings) as database, database.read() as connection:
-        found = artefacts.known(connection)
+        found = plan_trials.known(connection)
     return [{"id": one.id, "state": one.state, "since": iso(one.at), "why": one.why} for one in found]
 
 

@@ -21,6 +21,7 @@ from gateway.domain.money.windows import iso
 from gateway.domain.policy import Policy
 from gateway.domain.protocols import Clock, PriceList
 from gateway.errors import LedgerUnavailable, Overloaded
+from gateway.learning.feedback import Feedback
 from gateway.ledger.reports import savings
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import Report, StandIn, read_usage
@@ -28,7 +29,6 @@ from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
-from gateway.trials.feedback import Feedback
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, Forbidden
+from gateway.learning.feedback import Feedback
 from gateway.policy.load import Policies
 from gateway.state.sql.database import Database
-from gateway.trials.feedback import Feedback
 
 STATIC = Path(__file__).parent / "static"
 PAGE = "index.html"

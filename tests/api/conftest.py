@@ -31,6 +31,7 @@ from gateway.api.server.upload import Uploads
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
+from gateway.learning.feedback import Feedback
 from gateway.policy import keys
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
@@ -39,7 +40,6 @@ from gateway.settings.gateway import Ceilings, RequestLimits
 from gateway.settings.prices import PriceSettings
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
-from gateway.trials.feedback import Feedback
 from tests.api.batch_desk import Desk
 from tests.fakes.client import JSON, Client
 from tests.fakes.house import House, backend, catalogue, opened_house

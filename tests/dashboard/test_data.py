@@ -17,6 +17,7 @@ from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget
 from gateway.errors import LedgerUnavailable
+from gateway.learning.feedback import Feedback
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
@@ -24,7 +25,6 @@ from gateway.policy.keys import create
 from gateway.settings.prices import PriceSettings
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts, feedback, keys
-from gateway.trials.feedback import Feedback
 from tests.dashboard.samples import DAY, NOW, USD, checked, policies, put, row, traffic
 from tests.fakes.clock import StoppedClock
 

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from gateway.api.auth import Door, error_response
 from gateway.dashboard.page import STATIC, Dashboard
 from gateway.errors import MethodNotAllowed, NotFound
+from gateway.learning.feedback import Feedback
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
@@ -25,7 +26,6 @@ from gateway.policy import keys
 from gateway.policy.keys import KeyRing
 from gateway.policy.tenants import Tenants
 from gateway.state.sql.database import Database
-from gateway.trials.feedback import Feedback
 from tests.dashboard.samples import NOW, policies, traffic
 from tests.fakes.clock import StoppedClock
 

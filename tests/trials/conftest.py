@@ -16,15 +16,15 @@ from sqlalchemy import select
 from gateway.domain.backend import PriceEntry
 from gateway.domain.policy import ModelRule, Policy
 from gateway.domain.tenant import Key, Tenant
+from gateway.learning.evidence import Learning
+from gateway.learning.shadow.holdout import Holdout
+from gateway.learning.shadow.shadow import Shadows
+from gateway.learning.spend_cap import Purse
 from gateway.routing.router import Router
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.redis.connection import State
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import evidence, shadow_spend
-from gateway.trials.evidence import Learning
-from gateway.trials.holdout import Holdout
-from gateway.trials.purse import Purse
-from gateway.trials.shadow import Shadows
 from tests.fakes.house import House, ask, backend, catalogue, grader, opened_house
 from tests.fakes.provider import Provider, Reply
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.learning.plans.plan_trials import CONFIGURED, compared, decide, known, roll_back, stage, written
+from gateway.learning.plans.verdict import LEAST, MOST, Outcome, compare, on_trial, to_roll_back
 from gateway.ledger.store.evidence import Finding, write
 from gateway.state.sql.database import Database
-from gateway.trials.artefacts import CONFIGURED, compared, decide, known, roll_back, stage, written
-from gateway.trials.verdict import LEAST, MOST, Outcome, compare, on_trial, to_roll_back
 
 GOOD, BAD = 1.0, 0.0
 CHEAP, DEAR = 10**8, 10**10

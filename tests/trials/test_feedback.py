@@ -7,9 +7,9 @@ import pytest
 from gateway.domain.policy import Policy
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import BadRequest, LimitExceeded
+from gateway.learning.evidence import Learning
+from gateway.learning.feedback import PER_MINUTE, Feedback, parse
 from gateway.state.sql.database import Database
-from gateway.trials.evidence import Learning
-from gateway.trials.feedback import PER_MINUTE, Feedback, parse
 from tests.fakes.clock import StoppedClock
 
 

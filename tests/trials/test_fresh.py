@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from gateway.cache.quality.hit_checker import text_of
-from gateway.trials.fresh import FreshAnswers
+from gateway.learning.cache_check import FreshAnswers
 from tests.fakes.house import ask, catalogue, tenant
 from tests.fakes.provider import Fail, Reply
 from tests.trials.conftest import School

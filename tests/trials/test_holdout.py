@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from gateway.domain.request import CompletionRequest, Controls
-from gateway.trials.holdout import Holdout
+from gateway.learning.shadow.holdout import Holdout
 
 
 def request(session: str) -> CompletionRequest:

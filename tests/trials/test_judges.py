@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.domain.request import CompletionRequest
-from gateway.trials.judges import MOST_CHARACTERS, Agreement, Blind, Exact
+from gateway.learning.judges import MOST_CHARACTERS, Agreement, Blind, Exact
 from tests.fakes.house import ask
 
 PROSE = "The river rises in the hills and is slow and wide where it meets the sea, as everyone there knows well."

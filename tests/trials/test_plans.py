@@ -9,13 +9,13 @@ import orjson
 import pytest
 
 from gateway.domain.request import Controls
+from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.plan_trials import CONFIGURED, stage, written
+from gateway.learning.plans.verdict import LEAST, Outcome
 from gateway.ledger.store.evidence import Finding, write
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy
-from gateway.trials.artefacts import CONFIGURED, stage, written
-from gateway.trials.plans import PlansOnTrial
-from gateway.trials.verdict import LEAST, Outcome
 from tests.fakes.provider import Reply
 from tests.trials.conftest import RULE, School, pupil
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
+from gateway.learning.spend_cap import Purse, spent
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql.database import Database
-from gateway.trials.purse import Purse, spent
 from tests.fakes.clock import StoppedClock
 from tests.trials.conftest import pupil
 

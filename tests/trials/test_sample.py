@@ -10,7 +10,7 @@ from gateway.domain.protocols import NoEvidence
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Considered, Decision, Grade, Route
 from gateway.domain.routing.strategy import Answered
-from gateway.trials.sample import AGREED, cascaded, plain, repeatable, sample
+from gateway.learning.shadow.sample import AGREED, cascaded, plain, repeatable, sample
 from tests.fakes.house import ask, record_of
 from tests.routing.conftest import LARGE, SMALL
 from tests.trials.conftest import pupil

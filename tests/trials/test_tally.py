@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.trials.pairs import Pair, Prompt, Said
-from gateway.trials.tally import bootstrap, share, tally
+from gateway.learning.shadow.pairs import Pair, Prompt, Said
+from gateway.learning.shadow.tally import bootstrap, share, tally
 
 
 def pair(number: int, agreed: float | None = 1.0, right: Any = (None, None), **b: Any) -> Pair:

@@ -19,11 +19,11 @@ from gateway.api.server.shutdown import Drain
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
 from gateway.errors import NotFound, StateUnavailable
+from gateway.learning.feedback import Feedback, parse
 from gateway.policy.keys import KeyRing
 from gateway.policy.load import Policies
 from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
-from gateway.trials.feedback import Feedback, parse
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from gateway.domain.routing.standing import wilson
 from gateway.domain.units import PICO_PER_USD
-from gateway.trials.pairs import Pair, Said
+from gateway.learning.shadow.pairs import Pair, Said
 
 Z = 1.959964
 """Of two-sided 95 % intervals."""

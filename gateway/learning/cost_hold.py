@@ -10,7 +10,7 @@ from gateway.domain.record import Attempt
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
-from gateway.trials.purse import Purse
+from gateway.learning.spend_cap import Purse
 
 _SPARE_TOKENS = 64
 """Beside a quarter more than is estimated: a backend may count its input otherwise."""

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, insert, select, update
 
+from gateway.learning.plans.verdict import MOST, Comparison, Outcome, compare, on_trial, to_roll_back
 from gateway.state.sql.tables import artefacts, evidence
-from gateway.trials.verdict import MOST, Comparison, Outcome, compare, on_trial, to_roll_back
 
 CONFIGURED = "configured"
 """Stands where an id would: what `routing.artefact` names, else the grader."""

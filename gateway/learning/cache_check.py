@@ -11,11 +11,11 @@ from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
+from gateway.learning.background_call import buy
+from gateway.learning.cost_hold import KIND
+from gateway.learning.shadow.sample import plain, repeatable
+from gateway.learning.spend_cap import Purse
 from gateway.pipeline import Pipeline
-from gateway.trials.buying import buy
-from gateway.trials.hold import KIND
-from gateway.trials.purse import Purse
-from gateway.trials.sample import plain, repeatable
 
 log = logging.getLogger(__name__)
 

@@ -20,8 +20,8 @@ from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError, LedgerUnavailable
-from gateway.trials.hold import KIND, worst
-from gateway.trials.judges import Agreement, Choices, Judge
+from gateway.learning.cost_hold import KIND, worst
+from gateway.learning.judges import Agreement, Choices, Judge
 
 _UNTOUCHED = Controls(untouched=True, priority="batch")
 

@@ -19,20 +19,20 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted, GatewayError
+from gateway.learning.background_call import buy
+from gateway.learning.cost_hold import KIND
+from gateway.learning.judges import JUDGES, Blind, Choices, Judge
+from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.plan_trials import written
+from gateway.learning.shadow.holdout import Holdout
+from gateway.learning.shadow.sample import Sample, cascaded, choices_of, plain, sample
+from gateway.learning.spend_cap import Purse
 from gateway.ledger.store.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
 from gateway.routing.strategy.strategy import share_of
 from gateway.runtime.tasks import Tasks
 from gateway.state.sql.database import Database
-from gateway.trials.artefacts import written
-from gateway.trials.buying import buy
-from gateway.trials.hold import KIND
-from gateway.trials.holdout import Holdout
-from gateway.trials.judges import JUDGES, Blind, Choices, Judge
-from gateway.trials.plans import PlansOnTrial
-from gateway.trials.purse import Purse
-from gateway.trials.sample import Sample, cascaded, choices_of, plain, sample
 
 log = logging.getLogger(__name__)
 

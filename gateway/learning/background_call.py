@@ -10,9 +10,9 @@ from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
+from gateway.learning.cost_hold import ShadowHold
+from gateway.learning.spend_cap import Purse
 from gateway.pipeline import Pipeline
-from gateway.trials.hold import ShadowHold
-from gateway.trials.purse import Purse
 
 DEADLINE_S = 120.0
 

@@ -12,6 +12,10 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
 from gateway.domain.routing.strategy import Answered
+from gateway.learning.plans import plan_trials
+from gateway.learning.plans.plan_trials import CONFIGURED
+from gateway.learning.plans.verdict import Outcome
+from gateway.learning.shadow.sample import Sample
 from gateway.ledger.store import evidence
 from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice
@@ -19,10 +23,6 @@ from gateway.routing.router import Router
 from gateway.routing.strategy.planned import knows, planned
 from gateway.runtime.tasks import Tasks, repeat
 from gateway.state.sql.database import Database
-from gateway.trials import artefacts
-from gateway.trials.artefacts import CONFIGURED
-from gateway.trials.sample import Sample
-from gateway.trials.verdict import Outcome
 
 if TYPE_CHECKING:
     from gateway.backends.fleet import Fleet
@@ -65,14 +65,14 @@ class PlansOnTrial:
 
     async def refresh(self) -> None:
         """Decide what is due and follow what is decided. Raises SQLAlchemyError, ArtefactError."""
-        states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+        states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
         if states.keys() & {"live", "shadow"}:
             grounds = states, await self._database.run(evidence.newest, writes=False)
             if grounds != self._decided:  # else it would take the write lock to come to the same again
                 now = self._clock.time()
-                if done := await self._database.run(lambda connection: artefacts.decide(connection, now)):
+                if done := await self._database.run(lambda connection: plan_trials.decide(connection, now)):
                     log.warning("plan on trial: %s", done)
-                    states = {one.state: one.id for one in await self._database.run(artefacts.known, writes=False)}
+                    states = {one.state: one.id for one in await self._database.run(plan_trials.known, writes=False)}
                 self._decided = grounds
         live = states.get("live", CONFIGURED)
         if live != self._live:
@@ -87,7 +87,7 @@ class PlansOnTrial:
     async def _read(self, id: str) -> Plan:
         from gateway.routing.strategy.plan_file import read_plan
 
-        data = await self._database.run(lambda connection: artefacts.body(connection, id), writes=False)
+        data = await self._database.run(lambda connection: plan_trials.body(connection, id), writes=False)
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
     def outcomes(self, job: Sample, told: Sequence[Answered], score: float) -> Mapping[str, Outcome]:

@@ -1,0 +1,1 @@
+"""Learning in the background: comparing answers, hearing people, trying plans."""

@@ -1,0 +1,1 @@
+"""Fitted plans on trial, live and rolled back."""

@@ -1,0 +1,1 @@
+"""Backends compared on requests that were served."""
