@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.units import parse_duration
 from gateway.policy import keys as store
 
@@ -83,7 +83,7 @@ def list_(context: Context, team: str | None) -> None:
     """Show what is kept of every key, newest first."""
     with open_database(context.settings()) as database:
         rows = store.listing(database, team)
-    context.print(rows, lambda: paper.console().print(_table(rows)) if rows else echo("No keys yet."))
+    context.print(rows, lambda: tables.console().print(_table(rows)) if rows else echo("No keys yet."))
 
 
 @keys.command()
@@ -143,8 +143,8 @@ def _duration(text: str, option: str) -> float:
         raise click.BadParameter(str(error), param_hint=option) from error
 
 
-def _table(rows: list[dict[str, Any]]) -> paper.Table:
-    table = paper.Table("key", "lineage", "team", "name", "scopes", "created", "ends")
+def _table(rows: list[dict[str, Any]]) -> tables.Table:
+    table = tables.Table("key", "lineage", "team", "name", "scopes", "created", "ends")
     for row in rows:
         ends = [moment for moment in (row["expires_at"], row["revoked_at"]) if moment]
         table.add_row(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cli import paper
+from gateway.cli import tables
 
-COMMANDS = sorted((Path(paper.__file__).parent).glob("*.py"))
+COMMANDS = sorted((Path(tables.__file__).parent).glob("*.py"))
 PAST = re.compile(r"click\.s?echo\(|\bsecho\(|(?<![\w.])Console\(|rich\.table import", re.M)
 
 
@@ -22,9 +22,9 @@ def test_a_command_prints_through_echo_or_paper(path: Path) -> None:
 
 def test_a_table_shows_markup_emoji_codes_and_control_characters_as_text() -> None:
     out = io.StringIO()
-    table = paper.Table("name", title="[bold]title[/]")
+    table = tables.Table("name", title="[bold]title[/]")
     table.add_row("[/] [link=http://x]:smile:\x1b]8;;http://x\x07\nnext")
-    paper.Paper(file=out, width=120).print(table)
+    tables.Paper(file=out, width=120).print(table)
     text = out.getvalue()
     assert "\x1b" not in text
     assert "[/] [link=http://x]:smile:\\x1b]8;;http://x\\x07\\nnext" in text

@@ -8,7 +8,7 @@ import orjson
 import pytest
 from click.testing import CliRunner
 
-from gateway.cli.grade import grade
+from gateway.cli.quality.grade import grade
 from gateway.routing.difficulty.features import extract
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from rich.box import SIMPLE_HEAD
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
 from gateway.cli.options import Context, common
 from gateway.domain.money.price import Price
@@ -48,7 +48,7 @@ def list_prices(context: Context, pattern: str) -> None:
         if pattern.lower() in listed.name.lower()
     ]
     rows = [_entry(listed, price) for listed, price in entries]
-    table = paper.Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
+    table = tables.Table(title="USD per 1M tokens; batch and long: input / output", box=SIMPLE_HEAD)
     table.add_column("model", no_wrap=True)
     for title in ("input", "cached", "output", "batch", "long", "as of"):
         table.add_column(title, justify="right", no_wrap=True)
@@ -56,7 +56,7 @@ def list_prices(context: Context, pattern: str) -> None:
     for listed, price in entries:
         usual = (f"{listed.input:f}", _or_dash(listed.cached_input), f"{listed.output:f}")
         table.add_row(listed.name, *usual, _pair(listed.batch), _above(listed), price.as_of, _tiers(price))
-    context.print(rows, lambda: paper.console().print(table))
+    context.print(rows, lambda: tables.console().print(table))
 
 
 @prices.command("check")
@@ -80,10 +80,10 @@ def check_prices(context: Context) -> None:
                 "source": price.source if price else _UNPRICED[backend.kind == "simulated"],
             }
         )
-    table = paper.Table("backend", "input", "output", "source", title="USD per 1M tokens")
+    table = tables.Table("backend", "input", "output", "source", title="USD per 1M tokens")
     for row in rows:
         table.add_row(row["backend"], row["input"] or "–", row["output"] or "–", row["source"])
-    context.print(rows, lambda: paper.console().print(table) if rows else echo("No backends in gateway.yaml."))
+    context.print(rows, lambda: tables.console().print(table) if rows else echo("No backends in gateway.yaml."))
 
 
 _from = click.option(
@@ -161,13 +161,13 @@ def _comparison(found: litellm_map.Comparison, path: Path) -> dict[str, Any]:
 
 
 def _show(found: litellm_map.Comparison, path: Path) -> None:
-    table = paper.Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
+    table = tables.Table("model", "what", "our list", "the map", title=f"USD per 1M tokens; {path}")
     for change in found.changes:
         for what, (was, now) in change.differs.items():
             table.add_row(change.listed.name, what, _said(was), _said(now))
     new = sum(change.new for change in found.changes)
     if table.row_count:
-        paper.console().print(table)
+        tables.console().print(table)
     for one in found.refused:
         if one.known:
             echo(f"refused: {one.text}")

@@ -10,11 +10,11 @@ from pathlib import Path
 import click
 
 from gateway.api.routes.usage import Asked, Spend
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
+from gateway.cli.money.statement import show
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.statement import show
-from gateway.cli.storage import open_database
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
@@ -118,7 +118,7 @@ async def _written(spend: Spend, asked: Asked, form: str, currency: Currency | N
             return as_csv(found.report).encode()
         case "parquet":
             return as_parquet(found.report)
-    console = paper.console()
+    console = tables.console()
     with console.capture() as captured:
         console.print(as_table(found.report, currency))
         show(found, console)

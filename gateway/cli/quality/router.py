@@ -11,9 +11,9 @@ import click
 import orjson
 
 from gateway.cli.echo import echo
-from gateway.cli.grade import ARTEFACT, FILE
 from gateway.cli.options import Context, common
-from gateway.cli.trials import COMMANDS, plans_on_trial
+from gateway.cli.quality.grade import ARTEFACT, FILE
+from gateway.cli.quality.learning import COMMANDS, plans_on_trial
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError, evaluate, table

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gateway.api.routes.usage import Spent
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.ledger.reports.formats import cents
 
 
@@ -71,7 +71,7 @@ def _wrong_hits(one: Mapping[str, Any]) -> str:
 
 
 def _savings(savings: Mapping[str, Any], console: Console) -> None:
-    table = paper.Table(title="Savings, USD", box=SIMPLE_HEAD)
+    table = tables.Table(title="Savings, USD", box=SIMPLE_HEAD)
     for title in ("team", "reference"):
         table.add_column(title, overflow="fold")
     for title in ("requests", "baseline", "cost", "of which overhead", "saved"):

@@ -17,8 +17,8 @@ import click
 import orjson
 
 from gateway.cli.echo import echo
+from gateway.cli.gateway.tour import write_policy
 from gateway.cli.options import Context, common
-from gateway.cli.tour import write_policy
 from gateway.domain.tenant import Key
 from gateway.policy.keys import create
 from gateway.settings.environment import define, variable
@@ -89,12 +89,12 @@ def _for_the_tour(settings: Settings, team: str) -> Settings:
 
 def _welcome(settings: Settings, config: Path | None, team: str) -> None:
     """Once requests are answered: what to paste, and the tour."""
-    from gateway.cli import paper  # Rich is for the tour alone
+    from gateway.cli import tables  # Rich is for the tour alone
 
     runtime = _ready(settings.paths.runtime)
     if runtime is None:
         return
-    console = paper.console(stderr=True, highlight=False)
+    console = tables.console(stderr=True, highlight=False)
     base = f"http://{runtime['host']}:{runtime['port']}"
     secret, _ = _demo_key(settings, team)
     console.rule("Thriftgate is ready")

@@ -9,10 +9,10 @@ from typing import Any, get_args
 import click
 from rich.box import SIMPLE_HEAD
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.units import parse_usd, usd_to_pico
 from gateway.ledger.prices.price_book import Catalogue
 from gateway.ledger.reports import invoices
@@ -64,8 +64,8 @@ def reconcile(
 
 
 def _show(told: dict[str, Any]) -> None:
-    console = paper.console()
-    table = paper.Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
+    console = tables.console()
+    table = tables.Table(title=f"By {told['by']}; difference: invoice less ledger", box=SIMPLE_HEAD)
     table.add_column("", overflow="fold")
     for title in ("", "input", "output", "USD"):
         table.add_column(title, justify="right", no_wrap=True)

@@ -9,10 +9,10 @@ from typing import Any
 import click
 from rich.box import SIMPLE_HEAD
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.money.windows import iso
 from gateway.domain.routing.standing import Standing
 from gateway.learning.evidence import Pair, changed
@@ -137,7 +137,7 @@ def _show(
     if not standings:
         echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
     else:
-        table = paper.Table(box=SIMPLE_HEAD)
+        table = tables.Table(box=SIMPLE_HEAD)
         for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):
             table.add_column(title, overflow="fold")
         for (team, backend), one in standings:
@@ -146,7 +146,7 @@ def _show(
                 team, backend, str(one.judged), f"{one.mean:.3f}", f"{one.low:.3f}–{one.high:.3f}",
                 f"{one.target:.3f}", f"{one.learned.shift:+.2f}", state,
             )  # fmt: skip
-        paper.console().print(table)
+        tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
     for purse in purses:

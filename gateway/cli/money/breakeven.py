@@ -12,10 +12,10 @@ import click
 from rich.box import SIMPLE_HEAD
 from rich.text import Text
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.backend import Billing
 from gateway.domain.units import parse_usd, usd_to_pico
 from gateway.ledger.prices.throughput import measured
@@ -89,8 +89,8 @@ def _show(rows: Sequence[ledger.Comparison]) -> None:
     if not rows:
         echo("No hosted model cost anything in that time, or no machine fits.")
         return
-    console = paper.console()
-    table = paper.Table(box=SIMPLE_HEAD)
+    console = tables.console()
+    table = tables.Table(box=SIMPLE_HEAD)
     for title in ("model", "machine", "size"):
         table.add_column(title, overflow="fold")
     for title in ("API USD", "own USD", "machines", "needed", "used", "cheaper"):

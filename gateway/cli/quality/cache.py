@@ -13,8 +13,8 @@ from rich.progress import Progress
 
 from gateway.cache.evaluate import MAX_ERROR, Evaluator
 from gateway.cache.quality.curve import Point, curve
-from gateway.cli.cache_held import flush, show, stats
 from gateway.cli.options import Context, common
+from gateway.cli.quality.cache_held import flush, show, stats
 
 Row = Mapping[str, Any]
 

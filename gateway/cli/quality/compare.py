@@ -20,9 +20,9 @@ from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import Account
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
-from gateway.cli import paper
+from gateway.cli import tables
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.domain.backend import Backend
@@ -156,7 +156,7 @@ async def _run(
                         stopped = end.message
                 done()
 
-        with Progress(console=paper.console(stderr=True), transient=True) as progress:
+        with Progress(console=tables.console(stderr=True), transient=True) as progress:
             bar = progress.add_task(f"{a.name} and {b.name}", total=len(prompts))
             await asyncio.gather(*(one(prompt, lambda: progress.advance(bar)) for prompt in prompts))
         places = {prompt.id: place for place, prompt in enumerate(prompts)}
@@ -258,8 +258,8 @@ def _row(pair: Pair, difficulty: float | None) -> dict[str, object]:
 
 
 def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str, team: str) -> None:
-    console = paper.console(highlight=False)
-    table = paper.Table("", a, b)
+    console = tables.console(highlight=False)
+    table = tables.Table("", a, b)
     rows: list[tuple[str, Callable[[Pace], str]]] = [
         ("answers", lambda one: f"{one.answers}" + (f", {one.failed} failed" if one.failed else "")),
         ("right answers", lambda one: _interval(one.right)),
@@ -274,7 +274,7 @@ def _show(told: Tally, a: str, b: str, quality: float, spent: int, stopped: str,
     console.print(f"{b} as good as {a}: {_interval(told.as_good)}, {told.judged} of {told.asked} could be judged")
     if told.better is not None:
         console.print(f"right answers, {b} less {a}: {_interval(told.better)}")
-    parts = paper.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
+    parts = tables.Table("difficulty", "share", f"{b} as good", f"adequate at {quality:g}")
     for one in told.bins:
         span = "outside the grader" if one.low is None else f"{one.low:.2f} – {one.high:.2f}"
         parts.add_row(span, f"{one.part:.0%}", _interval(one.as_good), one.adequate)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import click
 import orjson
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.options import Context, common
 
 TOTAL_S = 30.0
@@ -217,7 +217,7 @@ def attack(context: Context, url: str, key: str) -> None:
 
 
 def _show(found: list[Outcome]) -> None:
-    table = paper.Table("attack", "wanted", "found", "")
+    table = tables.Table("attack", "wanted", "found", "")
     for each in found:
         table.add_row(each.attack, each.wanted, each.found, "ok" if each.ok else "failed")
-    paper.console(highlight=False).print(table)
+    tables.console(highlight=False).print(table)

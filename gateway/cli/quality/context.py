@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.options import Context, common
 from gateway.context.count import Counter, encoding_of
 from gateway.context.plan import Contexts
@@ -68,13 +68,13 @@ def _values(plan: ContextPlan) -> dict[str, Any]:
 
 
 def _show(request: CompletionRequest, plan: ContextPlan) -> None:
-    table = paper.Table(
+    table = tables.Table(
         "#", "role", "what happens", "begins", title=f"{plan.tokens_before} → {plan.tokens_after} tokens"
     )
     for turn in request.turns:
         what = "dropped" if turn.index in plan.drop else "shortened" if turn.index in plan.replace else "kept"
         table.add_row(str(turn.index), turn.role, what, turn.text[:60].replace("\n", " "))
-    paper.console(highlight=False).print(table)
+    tables.console(highlight=False).print(table)
 
 
 @context.command()

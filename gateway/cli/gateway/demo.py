@@ -22,10 +22,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo_json
+from gateway.cli.gateway.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.options import Context, common
-from gateway.cli.tour import MARKER, STEPS, Step, write_policy
 from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.prices.price_book import Catalogue
@@ -58,7 +58,7 @@ def demo(context: Context, team: str | None) -> None:
             f"No gateway that was started with --demo runs on {settings.paths.data}; start one with "
             f"`thriftgate serve --demo --data-dir {settings.paths.data}`."
         ) from None
-    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", paper.console(stderr=context.as_json))
+    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", tables.console(stderr=context.as_json))
     rows = asyncio.run(tour.play())
     if context.as_json:
         echo_json(orjson.dumps([row.facts() for row in rows]))
@@ -263,7 +263,7 @@ class Tour:
 
     def _sum_up(self, rows: list[Row], own: Line, neighbour: Line) -> None:
         saved = sum((row.saved_usd for row in rows if row.saved_usd is not None), Decimal(0))
-        table = paper.Table(title="The tour in figures", show_header=False)
+        table = tables.Table(title="The tour in figures", show_header=False)
         table.add_row("requests", f"{len(rows)}, of which answered {sum(row.status == 200 for row in rows)}")
         table.add_row("from cache", str(sum(row.cache in ("exact", "semantic") for row in rows)))
         table.add_row(

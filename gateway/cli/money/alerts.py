@@ -15,10 +15,10 @@ import click
 from gateway.alerts.alerts import Alerts
 from gateway.alerts.delivery.deliveries import GIVE_UP_S, Sent
 from gateway.alerts.delivery.receivers import Answer, Receivers
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.policy import Policy
 from gateway.policy.load import load_policies
 from gateway.settings.gateway import Settings
@@ -38,13 +38,13 @@ def alerts() -> None:
 def list_alerts(context: Context, team: str | None) -> None:
     """The latest alerts, newest first, and what became of them."""
     sent = _with(context.settings(), {}, lambda room: room.sent(team))
-    table = paper.Table("alert", "severity", "when", "receiver", "what became of it", "tries", "last error")
+    table = tables.Table("alert", "severity", "when", "receiver", "what became of it", "tries", "last error")
     for one in sent:
         tries = str(one.tries) if one.target else ""
         table.add_row(
             one.id, one.severity, _moment(one.created_at), one.target or "log", _outcome(one), tries, one.last_error
         )
-    context.print(_values(sent), lambda: paper.console().print(table) if sent else echo("No alerts yet."))
+    context.print(_values(sent), lambda: tables.console().print(table) if sent else echo("No alerts yet."))
 
 
 @alerts.command("test")
@@ -95,12 +95,12 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
         context.print({"retried": count}, f"{count} letter(s) will be tried again.")
         return
     dead = _with(settings, {}, lambda room: room.dead(team))
-    table = paper.Table("letter", "team", "receiver", "written", "given up", "tries", "last error")
+    table = tables.Table("letter", "team", "receiver", "written", "given up", "tries", "last error")
     for one in dead:
         moments = _moment(one.created_at), _moment(one.dead_at)
         table.add_row(one.id, one.team, one.target, *moments, str(one.tries), one.last_error)
     none = f"No dead letters; one is after {GIVE_UP_S / 86400:.0f} days without an answer of 2xx."
-    context.print(_values(dead), lambda: paper.console().print(table) if dead else echo(none))
+    context.print(_values(dead), lambda: tables.console().print(table) if dead else echo(none))
 
 
 def _with(settings: Settings, policies: dict[str, Policy], ask: Callable[[Alerts], Awaitable[Result]]) -> Result:

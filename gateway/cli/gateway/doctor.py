@@ -12,8 +12,8 @@ import orjson
 from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from gateway.cli import paper
-from gateway.cli.model import FILE
+from gateway.cli import tables
+from gateway.cli.gateway.model import FILE
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.policy.load import load_policies
@@ -155,7 +155,7 @@ def _providers() -> Finding:
 
 
 def _show(findings: list[Finding]) -> None:
-    console = paper.console(highlight=False)
+    console = tables.console(highlight=False)
     for one in findings:
         mark = "[green]✓[/]" if one.well else "[red]✗[/]"
         said = one.what + ("" if one.well or not one.remedy else f" — {one.remedy}")

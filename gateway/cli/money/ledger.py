@@ -13,10 +13,10 @@ from datetime import UTC, date, datetime
 import click
 
 from gateway.backends.providers.discover import discover
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.domain.backend import Backend
 from gateway.domain.end_user import Pseudonyms
 from gateway.domain.protocols import PriceList
@@ -133,7 +133,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
         found = unpriced.groups(connection, _prices(settings)(_today()), backends, since=begin, until=end)
-    table = paper.Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
+    table = tables.Table("backend", "model", "what", "rows", "tokens", "first", "last", "price known today", "units")
     for one in found:
         table.add_row(
             one.backend, one.model, one.why, str(one.rows), str(one.tokens),
@@ -141,7 +141,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
         )  # fmt: skip
     context.print(
         [asdict(one) for one in found],
-        lambda: paper.console().print(table) if found else echo("Every attempt has a price."),
+        lambda: tables.console().print(table) if found else echo("Every attempt has a price."),
     )
 
 

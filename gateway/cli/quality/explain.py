@@ -16,9 +16,9 @@ from gateway.alerts.detect import measure
 from gateway.alerts.detect.thresholds import Account
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
-from gateway.cli import paper
+from gateway.cli import tables
+from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.cli.storage import open_database
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat.dialect import parse
@@ -161,7 +161,7 @@ def _values(route: Route, what_if: Sequence[str]) -> dict[str, Any]:
 
 
 def _show(route: Route, what_if: Sequence[str]) -> None:
-    console = paper.console(highlight=False)
+    console = tables.console(highlight=False)
     values = _values(route, what_if)
     console.print(f"[bold]{escape(values['order'][0])}[/] serves: {escape(route.reason)}", markup=True)
     if route.grade is not None:
@@ -173,7 +173,7 @@ def _show(route: Route, what_if: Sequence[str]) -> None:
         console.print(f"if it fails: {', then '.join(values['order'][1:])}")
     if route.escalate_to is not None:
         console.print(f"if it is unsure (below {route.escalate_below:.0%}): {route.escalate_to.name}")
-    table = paper.Table("candidate", "adequacy", "expected cost USD", "excluded because")
+    table = tables.Table("candidate", "adequacy", "expected cost USD", "excluded because")
     for one in values["considered"]:
         adequacy = "–" if one["adequacy"] is None else f"{one['adequacy']:.3f}"
         table.add_row(one["backend"], adequacy, one["cost_usd"] or "unpriced", one["excluded"] or "")

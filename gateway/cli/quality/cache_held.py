@@ -13,7 +13,7 @@ import orjson
 
 from gateway.cache.cache import Cache
 from gateway.cache.entry import Entry, Flush
-from gateway.cli import paper
+from gateway.cli import tables
 from gateway.cli.echo import echo_json
 from gateway.cli.options import Context, common
 from gateway.domain.units import parse_duration, usd_text
@@ -125,7 +125,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
 
     def table() -> None:
         columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
-        shown = paper.Table(*columns)
+        shown = tables.Table(*columns)
         for row in found:
             shown.add_row(
                 *(row["team"], str(row["answers"]), str(row["bytes"]), str(row["by_meaning"])),
@@ -136,7 +136,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
                     ", ".join(row["tags"]),
                 ),
             )
-        paper.console().print(shown)
+        tables.console().print(shown)
 
     context.print(found, table)
 
@@ -194,14 +194,14 @@ def show(
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 
     def table() -> None:
-        shown = paper.Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
+        shown = tables.Table("id", "team", "bytes", "saves", "age", "ends in", "tags", "question")
         for row in rows:
             question = (row["question"] or "").replace("\n", " ")[:_SHOWN_CHARACTERS]
             shown.add_row(
                 *(row["id"][:12], row["team"], str(row["bytes"]), f"${row['saves_usd']}"),
                 *(f"{row['age_s']:.0f} s", f"{row['ends_in_s']:.0f} s", ", ".join(row["tags"]), question),
             )
-        paper.console().print(shown)
+        tables.console().print(shown)
         if answer:
             echo_json(orjson.dumps(rows[0]["answer"], option=orjson.OPT_INDENT_2))
 

@@ -1,0 +1,1 @@
+"""Commands about spend, prices and the ledger."""

@@ -1,0 +1,1 @@
+"""Commands about routing, learning, cache and context."""
