@@ -31,10 +31,10 @@ from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
 from gateway.api.server.upload import Uploads
 from gateway.errors import MethodNotAllowed, NotFound
-from gateway.rooms import Rooms, Worker
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
 from gateway.state.redis import own_socket
+from gateway.wiring import Rooms, Worker
 
 
 class Application:

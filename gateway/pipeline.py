@@ -20,10 +20,10 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextEstimate
 from gateway.domain.tenant import Tenant
 from gateway.errors import DeadlineExceeded
-from gateway.purchase import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
+from gateway.settlement import LONGEST_FINISH, Purchase, Till, let_go, quietly
 from gateway.telemetry.observe import Telemetry
 
 

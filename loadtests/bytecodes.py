@@ -113,10 +113,10 @@ async def measure(folder: Path, requests: int) -> Count:
     """The least of `requests`. Imported here, so that PYTHONPATH decides whose code it is."""
     from gateway.app import Application
     from gateway.policy import keys
-    from gateway.rooms import Worker
     from gateway.settings.gateway import GatewayConfig, Paths, Settings
     from gateway.state.redis.embedded import EmbeddedServer
     from gateway.state.sql.database import Database
+    from gateway.wiring import Worker
 
     upstream = Upstream()
     (folder / "policies").mkdir()

@@ -14,9 +14,9 @@ from starlette.routing import Route
 from gateway.api.auth import OPEN
 from gateway.app import Application
 from gateway.policy import keys
-from gateway.rooms import Worker
 from gateway.settings.gateway import GatewayConfig, Paths, Settings
 from gateway.state.sql.database import Database
+from gateway.wiring import Worker
 from tests.fakes.client import JSON, Client, Lifespan
 
 pytestmark = pytest.mark.timeout(120)  # processes start, on a machine that is busy
@@ -36,7 +36,7 @@ ADMIN = [
 def may_start(no_blocking_calls: BlockBuster) -> None:
     """While it opens its rooms nobody is served, so it may block."""
     for function in no_blocking_calls.functions.values():
-        function.can_block_in("gateway/rooms.py", "open")
+        function.can_block_in("gateway/wiring.py", "open")
 
 
 def worker(state_url: str, folder: Path, **config: object) -> Worker:

@@ -24,7 +24,7 @@ WORKER = """
 import asyncio, sys
 from pathlib import Path
 from gateway.app import Application
-from gateway.rooms import Worker
+from gateway.wiring import Worker
 from gateway.settings.gateway import load_settings
 from tests.fakes.client import Client, Lifespan
 

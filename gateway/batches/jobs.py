@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Connection, select, update
 
 from gateway.batches import batch as rows
-from gateway.batches import wishes
+from gateway.batches import options
 from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Ended, Once, family, still_open
 from gateway.batches.files import INLINE, OPEN, Files, Page, StoredFile, new_id, record
 from gateway.batches.forms import FORMS, MESSAGES
@@ -42,7 +42,7 @@ class Jobs:
         """
         if known := await self._database.run(lambda connection: rows.made(connection, once), writes=False):
             return known
-        wish = wishes.read(asked)
+        wish = options.read(asked)
         file = await self._files.get(tenant.viewer, wish.input_file_id)
         if file.purpose != "batch":
             raise BadRequest(f"The file's purpose is {file.purpose}; upload it with purpose batch.", param="purpose")

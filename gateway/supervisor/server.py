@@ -14,9 +14,9 @@ import uvicorn
 from gateway.api.server.shutdown import LAST_ANSWER, Connection, leave
 from gateway.api.server.timeouts import guarded
 from gateway.app import Application
-from gateway.rooms import Worker
 from gateway.runtime.garbage_collection import settle
 from gateway.runtime.tasks import Tasks
+from gateway.wiring import Worker
 
 BEAT_S = 1.0
 SOON_S = 0.05

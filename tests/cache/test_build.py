@@ -14,8 +14,8 @@ from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.semantic.onnx import OnnxModel
 from gateway.cli.main import cli
 from gateway.errors import EmbedderUnavailable
-from gateway.rooms import embedder
 from gateway.settings.gateway import EmbedderSettings
+from gateway.wiring import embedder
 
 FACTS_SAID = {
     "source": "org/model",

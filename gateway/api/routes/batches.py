@@ -20,7 +20,7 @@ from gateway.api.server.upload import Uploads
 from gateway.batches.batch import EACH_TIME, Batch, Once
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs
-from gateway.batches.wishes import LONGEST_S, seconds
+from gateway.batches.options import LONGEST_S, seconds
 from gateway.dialects.controls import parse_controls
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NotFound
