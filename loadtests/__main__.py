@@ -3,7 +3,7 @@ others."""
 
 import sys
 
-from gateway.cli.gateway.loadtest import loadtest
+from gateway.cli.operation.loadtest import loadtest
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["budget"] and "--mix" in sys.argv:

@@ -1,6 +1,6 @@
 """Budgets over calendar windows: of an organisation, a team, each key, each end user; in dollars or tokens.
 
-Counters are leased (see `state/leases/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
+Counters are leased (`state/leases/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
 far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is
 rebuilt from the ledger. A request belongs to the windows in which it began, however long it waits: there it is held,
 settled and, as its rows say when it began, found again.

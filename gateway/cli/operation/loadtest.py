@@ -51,7 +51,7 @@ def loadtest(context: Context, peers: tuple[str, ...], **options: Any) -> None:
 
 
 def _package() -> Any:
-    checkout = Path(__file__).parents[2]
+    checkout = Path(__file__).parents[3]
     if not (checkout / "loadtests" / "command.py").is_file():
         raise click.ClickException("loadtest needs a checkout: the package loadtests is not installed with thriftgate.")
     if str(checkout) not in sys.path:

@@ -17,7 +17,7 @@ import click
 import orjson
 
 from gateway.cli.echo import echo
-from gateway.cli.gateway.tour import write_policy
+from gateway.cli.operation.tour import write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.tenant import Key
 from gateway.policy.keys import create

@@ -13,7 +13,7 @@ from rich.markup import escape
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from gateway.cli import tables
-from gateway.cli.gateway.model import FILE
+from gateway.cli.operation.model import FILE
 from gateway.cli.options import Context, common
 from gateway.domain.money.windows import iso
 from gateway.policy.load import load_policies

@@ -57,7 +57,7 @@ def chaos(context: Context, quick: bool, matrix: str | None, **options: Any) -> 
 
 
 def _module(name: str) -> Any:
-    checkout = Path(__file__).parents[2]
+    checkout = Path(__file__).parents[3]
     if not (checkout / "loadtests" / "chaos.py").is_file():
         raise click.ClickException("chaos needs a checkout: the package loadtests is not installed with thriftgate.")
     if str(checkout) not in sys.path:

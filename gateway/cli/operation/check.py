@@ -9,7 +9,7 @@ import click
 import orjson
 
 from gateway.cli.echo import echo_json
-from gateway.cli.gateway.locations import notes
+from gateway.cli.operation.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
 from gateway.learning.judges import JUDGES
