@@ -23,10 +23,10 @@ from rich.table import Table
 
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question, scope
+from gateway.cache.packing import Vector, pack
 from gateway.cache.quality.hit_checker import Guard
 from gateway.cache.quality.threshold import Trust
 from gateway.cache.semantic.embedder import OnnxEmbedder
-from gateway.cache.semantic.packing import Vector, pack
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.money.usage import Usage

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import Vector, pack
+from gateway.cache.packing import Vector, pack
 from gateway.cache.semantic.service import Semantic
 from gateway.domain.protocols import Embedder
 from gateway.runtime import garbage_collection

@@ -15,11 +15,11 @@ from gateway.cache.coalescing.coalescer import Joins
 from gateway.cache.coalescing.shared_call import Flight
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
+from gateway.cache.packing import pack
 from gateway.cache.quality.counters import Measures
 from gateway.cache.quality.hit_checker import Guard
 from gateway.cache.quality.threshold import Trust
 from gateway.cache.result import Hit, Join, Miss, Ticket
-from gateway.cache.semantic.packing import pack
 from gateway.cache.semantic.pending import Early
 from gateway.cache.semantic.service import Semantic
 from gateway.cache.store.bodies import Bodies, Stored

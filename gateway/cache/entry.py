@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import BYTES_PER_DIMENSION
+from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):

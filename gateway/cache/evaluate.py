@@ -10,9 +10,9 @@ import orjson
 
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Keys
+from gateway.cache.packing import pack
 from gateway.cache.semantic.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.semantic.minilm import MiniLM
-from gateway.cache.semantic.packing import pack
 from gateway.cache.semantic.partitions import Meanings, Sought
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.verify import Scorer, Verifier

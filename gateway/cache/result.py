@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from gateway.cache.coalescing.shared_call import Flight
 from gateway.cache.keys import Question
+from gateway.cache.packing import Vector
 from gateway.cache.quality.hit_checker import Near
-from gateway.cache.semantic.packing import Vector
 from gateway.cache.store.bodies import Stored
 from gateway.domain.answer import Answer
 from gateway.domain.money.usage import Usage

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from gateway.cache.packing import Vector
 from gateway.cache.semantic.embedder import ModelEmbedder
-from gateway.cache.semantic.packing import Vector
 from gateway.errors import EmbedderUnavailable
 from tests.cache.conftest import until
 

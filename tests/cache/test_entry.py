@@ -21,7 +21,7 @@ from gateway.cache.entry import (
     name_of,
 )
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import pack, unpack
+from gateway.cache.packing import pack, unpack
 
 
 def as_read(fields: dict[str | bytes, bytes]) -> dict[bytes, bytes]:

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import orjson
 
-from gateway.cache.fit import fit, labelled_pairs, own_pairs
 from gateway.cache.verifier.features import NAMES
 from gateway.cache.verifier.verify import WEIGHTS, Scorer
+from training.verifier import fit, labelled_pairs, own_pairs
 
 
 def test_what_was_fitted_scores_as_it_was_taught() -> None:

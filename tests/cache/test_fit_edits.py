@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from gateway.cache.fit_edits import Editor
+from training.edits import Editor
 
 TEXTS = ["How do trains cross the border near Basel?", "¿Cómo llego a Lima?", "Does the old bakery sell bread?"]
 QUESTION = "How many trains stop in Basel before 9 in the morning?"

@@ -5,7 +5,7 @@ from itertools import combinations
 import orjson
 import pytest
 
-from gateway.cache.fit_frames import FRAMES, Frames
+from training.frames import FRAMES, Frames
 
 OWN = orjson.loads(FRAMES.read_bytes())
 

@@ -8,8 +8,8 @@ from zipfile import ZipFile
 import numpy as np
 import orjson
 
-from gateway.cache.fit_vocabulary import counted, frequencies, project
 from gateway.cache.verifier.vocabulary import STEPS
+from training.vocabulary import counted, frequencies, project
 
 
 def lines(*rows: dict[str, str]) -> bytes:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.semantic.packing import pack
+from gateway.cache.packing import pack
 from gateway.cache.semantic.vector_index import FAISS_FROM, VectorIndex
 
 

@@ -5,8 +5,8 @@ import pytest
 
 from gateway.cache.entry import Entry, Found
 from gateway.cache.keys import Question
+from gateway.cache.packing import pack
 from gateway.cache.semantic import vector_index
-from gateway.cache.semantic.packing import pack
 from gateway.cache.semantic.partitions import ENTRY_BYTES, Meanings
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.verify import Verifier

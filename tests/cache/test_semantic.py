@@ -7,8 +7,8 @@ import pytest
 
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
+from gateway.cache.packing import pack
 from gateway.cache.semantic import service
-from gateway.cache.semantic.packing import pack
 from gateway.cache.semantic.service import Look, Semantic
 from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder

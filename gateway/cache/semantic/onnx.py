@@ -11,7 +11,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from gateway.cache.semantic.packing import Vector
+from gateway.cache.packing import Vector
 from gateway.errors import EmbedderUnavailable
 from gateway.settings.environment import keep_onnxruntime_offline
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from gateway.cache.entry import Entry, Found
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import BYTES_PER_DIMENSION, Vector
+from gateway.cache.packing import BYTES_PER_DIMENSION, Vector
 from gateway.cache.semantic.vector_index import Draft, VectorIndex
 from gateway.cache.verifier.verify import Verifier
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gateway.cache.entry import Entry, Found
 from gateway.cache.keys import Question
-from gateway.cache.semantic.packing import Vector
+from gateway.cache.packing import Vector
 from gateway.domain.protocols import Embedder
 from gateway.runtime.tasks import Tasks
 

