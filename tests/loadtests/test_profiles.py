@@ -7,7 +7,7 @@ from loadtests.profiles import Profile, summarised
 RAW = """\
 <module> (/x/gateway/app.py:9);run (/v/site-packages/uvicorn/server.py:4);serve (/x/gateway/pipeline.py:50) 3
 <module> (/x/gateway/app.py:9);serve (/x/gateway/pipeline.py:50);dumps (/v/site-packages/orjson/__init__.py:1) 4
-<module> (/x/gateway/app.py:9);hold (/x/gateway/admission/budget.py:7) 2
+<module> (/x/gateway/app.py:9);hold (/x/gateway/admission/budgets.py:7) 2
 run (/v/site-packages/uvloop/loop.py:4);read (/usr/lib/python3.11/socket.py:9) 1
 _bootstrap (/usr/lib/python3.11/threading.py:1);_worker (/usr/lib/python3.11/concurrent/futures/thread.py:81) 90
 """

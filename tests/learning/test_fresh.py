@@ -10,7 +10,7 @@ from gateway.cache.quality.hit_checker import text_of
 from gateway.learning.cache_check import FreshAnswers
 from tests.fakes.house import ask, catalogue, tenant
 from tests.fakes.provider import Fail, Reply
-from tests.trials.conftest import School
+from tests.learning.conftest import School
 
 
 def fresh_of(school: School) -> FreshAnswers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.fakes.provider import Reply
-from tests.trials.conftest import School, pupil
+from tests.learning.conftest import School, pupil
 
 WITHIN = 60
 """Requests from the drop until nothing goes to the backend any more, at most, where each answer is compared."""

@@ -9,7 +9,7 @@ from gateway.learning.spend_cap import Purse, spent
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql.database import Database
 from tests.fakes.clock import StoppedClock
-from tests.trials.conftest import pupil
+from tests.learning.conftest import pupil
 
 USD = 10**12
 

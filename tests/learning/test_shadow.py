@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from tests.fakes.provider import Fail, Reply
-from tests.trials.conftest import School, pupil
+from tests.learning.conftest import School, pupil
 
 
 async def test_what_the_cheap_one_answered_is_asked_of_the_reference_too(school: School) -> None:

@@ -12,8 +12,8 @@ from gateway.domain.routing.route import Considered, Decision, Grade, Route
 from gateway.domain.routing.strategy import Answered
 from gateway.learning.shadow.sample import AGREED, cascaded, plain, repeatable, sample
 from tests.fakes.house import ask, record_of
+from tests.learning.conftest import pupil
 from tests.routing.conftest import LARGE, SMALL
-from tests.trials.conftest import pupil
 
 NOBODY = NoEvidence()
 CONSIDERED = (Considered("small", "", 0.93, 100), Considered("large", "", None, 2500))

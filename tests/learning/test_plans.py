@@ -17,7 +17,7 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import save_plan
 from gateway.routing.strategy.strategy import State, Strategy
 from tests.fakes.provider import Reply
-from tests.trials.conftest import RULE, School, pupil
+from tests.learning.conftest import RULE, School, pupil
 
 
 def alone(model: str, quality: float, usd: float) -> Strategy:
