@@ -23,9 +23,9 @@ from gateway.api.routes.count_tokens import MessageRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
-from gateway.api.routes.models import Root
+from gateway.api.routes.models import ModelRoutes
 from gateway.api.routes.responses import ResponseRoutes
-from gateway.api.routes.service import Service
+from gateway.api.routes.service import ServiceRoutes
 from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
@@ -34,14 +34,14 @@ from gateway.errors import MethodNotAllowed, NotFound
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
 from gateway.state.redis import own_socket
-from gateway.wiring import Rooms, Worker
+from gateway.wiring import Wiring, Worker
 
 
 class Application:
     """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
-        self.rooms = Rooms(worker)
+        self.rooms = Wiring(worker)
         self.failure: Exception | None = None
         """What kept the rooms from opening."""
         self._inference: Inference | None = None
@@ -93,13 +93,13 @@ class Application:
             await self._others(scope, receive, send)
 
 
-def _routes(rooms: Rooms) -> list[Route]:
+def _routes(rooms: Wiring) -> list[Route]:
     """All but inference."""
     config = rooms.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
     found = [
-        *Root(door=rooms.door, fleet=rooms.fleet).routes,
-        *Service(
+        *ModelRoutes(door=rooms.door, fleet=rooms.fleet).routes,
+        *ServiceRoutes(
             door=rooms.door,
             fleet=rooms.fleet,
             telemetry=rooms.telemetry,

@@ -8,13 +8,13 @@ from types import TracebackType
 from typing import Self
 
 from gateway.admission.budgets import Budgets
-from gateway.admission.rate_limits import Admitted, Limits
+from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
 from gateway.domain.answer import Answer, Take, pieces
 from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
+from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextEstimate
@@ -23,7 +23,7 @@ from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
-from gateway.settlement import LONGEST_FINISH, Purchase, Till, let_go, quietly
+from gateway.settlement import LONGEST_FINISH, PaidAnswer, Settlement, let_go, quietly
 from gateway.telemetry.observe import Telemetry
 
 
@@ -33,14 +33,14 @@ class Pipeline:
     def __init__(
         self,
         *,
-        limits: Limits,
+        limits: RateLimits,
         budgets: Budgets,
         contexts: Contexts,
         counter: TokenCounter,
         cache: Cache,
         router: Router,
         fleet: Fleet,
-        books: Books,
+        books: AttemptJournal,
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
@@ -52,7 +52,7 @@ class Pipeline:
         self.end_users = end_users
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
-        self.till = Till(books, counter, cache, router, sampler)
+        self.till = Settlement(books, counter, cache, router, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
@@ -78,7 +78,7 @@ class Pipeline:
                 record.cost_pico = 0
                 reply.answer = found.answer
             else:
-                reply.purchase = purchase = Purchase(self.till, request, record, reply.admitted, found)
+                reply.purchase = purchase = PaidAnswer(self.till, request, record, reply.admitted, found)
                 buy = partial(self._buy, purchase, request, record, estimate, deadline)
                 if found.shared and request.stream:
                     reply.shared = True
@@ -95,7 +95,12 @@ class Pipeline:
             raise
 
     async def _buy(
-        self, purchase: Purchase, request: CompletionRequest, record: Record, estimate: ContextEstimate, deadline: float
+        self,
+        purchase: PaidAnswer,
+        request: CompletionRequest,
+        record: Record,
+        estimate: ContextEstimate,
+        deadline: float,
     ) -> None:
         """Have the answer of a backend, its first bytes in hand."""
         tenant = record.tenant
@@ -116,8 +121,8 @@ class Reply:
     """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
 
     answer: Answer
-    admitted: Admitted | None = None
-    purchase: Purchase | None = None
+    admitted: Permit | None = None
+    purchase: PaidAnswer | None = None
     """What this request pays for."""
     shared = False
     """The purchase is brought by a flight, for others too; else by this reply."""

@@ -9,13 +9,13 @@ from types import TracebackType
 from typing import Any, Self
 
 from gateway.admission.budgets import RequestHold
-from gateway.admission.rate_limits import Admitted
+from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
-from gateway.cache.coalescing.shared_call import Flight, Paid
+from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.result import Miss
 from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
 from gateway.domain.money.usage import interrupted
-from gateway.domain.protocols import Books, Sampler, TokenCounter
+from gateway.domain.protocols import AttemptJournal, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
@@ -29,10 +29,10 @@ LONGEST_FINISH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Till:
+class Settlement:
     """The rooms that hear how a purchase ended."""
 
-    books: Books
+    books: AttemptJournal
     counter: TokenCounter
     cache: Cache
     router: Router
@@ -63,7 +63,7 @@ class Till:
         return delivered_tokens(chunks, answer.delivered_characters, count)
 
 
-class Purchase:
+class PaidAnswer:
     """Belongs to the request that pays. It may outlive it, while others still want the answer."""
 
     answer: Answer
@@ -71,7 +71,9 @@ class Purchase:
     ending = b""
     """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
-    def __init__(self, till: Till, request: CompletionRequest, record: Record, admitted: Admitted, miss: Miss) -> None:
+    def __init__(
+        self, till: Settlement, request: CompletionRequest, record: Record, admitted: Permit, miss: Miss
+    ) -> None:
         self._till, self._request, self._record, self._admitted, self._miss = till, request, record, admitted, miss
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
@@ -93,13 +95,13 @@ class Purchase:
             return Paid(None, None, "", "")
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
-    async def lead(self, flight: Flight, buy: Callable[[], Awaitable[None]]) -> None:
+    async def lead(self, flight: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
         """`buy` a plain answer, which all who follow `flight` get too, also when our own client leaves meanwhile."""
         self._record.others = flight.outlives
         self._after.append(flight.land)
         await flight.bring(self, buy)
 
-    async def share(self, buy: Callable[[], Awaitable[None]], flight: Flight) -> None:
+    async def share(self, buy: Callable[[], Awaitable[None]], flight: SharedCall) -> None:
         """`buy` it for all who follow `flight`, in a task of its own."""
         async with self:
             await buy()

@@ -24,14 +24,14 @@ from rich.table import Table
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question, scope
 from gateway.cache.packing import Vector, pack
-from gateway.cache.quality.hit_checker import Guard
-from gateway.cache.quality.threshold import Trust
+from gateway.cache.quality.hit_checker import HitChecker
+from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.embedder import OnnxEmbedder
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Fresh
+from gateway.domain.protocols import FreshAnswer
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 from loadtests.index_scale import begun
@@ -138,8 +138,8 @@ class Right:
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
-        return Fresh(completion(self.answers[request.id]), _COST_PICO)
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
+        return FreshAnswer(completion(self.answers[request.id]), _COST_PICO)
 
 
 @dataclass
@@ -176,8 +176,8 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
         return stored[digest][1] if digest in stored else None
 
     now = 0.0
-    trust, right = Trust(share=share, clock=lambda: now, draw=random.Random(1).random), Right()
-    guard = Guard(level, trust, recall)
+    trust, right = Thresholds(share=share, clock=lambda: now, draw=random.Random(1).random), Right()
+    guard = HitChecker(level, trust, recall)
     guard.shadow = right if share else None
     policy = Policy.model_validate({"team": "t", "cache": {"semantic": {"max_error": max_error}}})
     tenant = Tenant(Key("k", "t"), policy)

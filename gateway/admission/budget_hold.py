@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from gateway.admission import output_bound
-from gateway.admission.call_cost import Call
-from gateway.admission.counter_group import Purse
-from gateway.admission.output_forecast import Expectations, least_input_tokens
+from gateway.admission.call_cost import CallCost
+from gateway.admission.counter_group import CounterGroup
+from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -85,8 +85,8 @@ class BudgetHold:
 
     def __init__(
         self,
-        purse: Purse | None,
-        expectations: Expectations,
+        purse: CounterGroup | None,
+        expectations: OutputForecasts,
         record: Record,
         request: CompletionRequest | None,
         patience_s: float,
@@ -99,11 +99,11 @@ class BudgetHold:
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → units held for it."""
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, CallCost] = {}
         """Place of an attempt → what was known when it was held for."""
         self._limits: dict[int, tuple[float, int | None]] = {}
         """Place of an attempt → `covers` and `output_limit` of a call that others followed."""
-        self._call: Call | None = None
+        self._call: CallCost | None = None
         self._known = False
         """Does `_call` tell of the last of `_parts`?"""
         self._place: int | None = None
@@ -135,7 +135,7 @@ class BudgetHold:
             text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
             plain = max(0, whole - attached.image - attached.audio)
         most = output_bound.most_output(backend, request, text)
-        self._call = call = Call(
+        self._call = call = CallCost(
             price,
             expectation,
             backend,
@@ -149,7 +149,7 @@ class BudgetHold:
         await self._open(purse, call)
         self._calls[max(self._parts)] = call
 
-    def _price(self, purse: Purse, backend: Backend) -> Price | None:
+    def _price(self, purse: CounterGroup, backend: Backend) -> Price | None:
         """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
         price = purse.price(backend)
         if price is None:
@@ -179,13 +179,13 @@ class BudgetHold:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
 
-    async def _look(self, purse: Purse) -> None:
+    async def _look(self, purse: CounterGroup) -> None:
         try:
             await purse.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    async def _open(self, purse: Purse, call: Call) -> None:
+    async def _open(self, purse: CounterGroup, call: CallCost) -> None:
         """Hold for the longest answer; for a shorter one that the backend is told, where that is too much."""
         if not purse.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
@@ -207,7 +207,7 @@ class BudgetHold:
             call.input_tokens = max(0, least)
             await self._first_offered(purse, call)
 
-    async def _first_offered(self, purse: Purse, call: Call) -> None:
+    async def _first_offered(self, purse: CounterGroup, call: CallCost) -> None:
         """Hold for the longest of the answers on offer that money allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
         for tokens, patience_s in self._offers(purse, call):
@@ -223,7 +223,7 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, purse: Purse, call: Call) -> Iterator[tuple[int, float]]:
+    def _offers(self, purse: CounterGroup, call: CallCost) -> Iterator[tuple[int, float]]:
         """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
@@ -244,10 +244,10 @@ class BudgetHold:
         yield min(max(call.affordable(purse.remaining), least), floor), self._patience_s / 2
         yield min(max(call.affordable(purse.left), least), floor), 0.0
 
-    def _slack(self, call: Call) -> int:
+    def _slack(self, call: CallCost) -> int:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
-    def _pays(self, call: Call, tokens: int) -> None:
+    def _pays(self, call: CallCost, tokens: int) -> None:
         """Of an answer that is not bounded: `tokens` are held for."""
         call.paid = tokens
         if tokens >= call.most:
@@ -346,7 +346,7 @@ class BudgetHold:
                 if place < len(attempts):
                     self._learn(attempts[place], call)
 
-    def _learn(self, attempt: Attempt, call: Call) -> None:
+    def _learn(self, attempt: Attempt, call: CallCost) -> None:
         """An answer that was cut short by its cap says nothing of how long answers are."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):

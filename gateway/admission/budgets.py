@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from gateway.admission.budget_hold import PATIENCE_S, BudgetHold, RequestHold
 from gateway.admission.combined_hold import BudgetHolds
-from gateway.admission.counter_group import Account, Purse
+from gateway.admission.counter_group import BudgetWindow, CounterGroup
 from gateway.admission.levels import Levels
-from gateway.admission.output_forecast import Expectations
+from gateway.admission.output_forecast import OutputForecasts
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
 from gateway.domain.record import Record
@@ -36,11 +36,11 @@ _EXHAUSTED_FRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Wallet:
+class _KeyBudgets:
     """The purses of one key, or of one end user that a key asks for."""
 
     policy: Policy
-    purses: tuple[Purse, ...]
+    purses: tuple[CounterGroup, ...]
     since: float
     until: float
     """Clocks may be put back."""
@@ -67,12 +67,12 @@ class Budgets:
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time = patience_s, clock
-        self._expectations = Expectations()
-        self._wallets: dict[str, _Wallet] = {}
+        self._expectations = OutputForecasts()
+        self._wallets: dict[str, _KeyBudgets] = {}
         """By lineage of the key, of the windows of now."""
-        self._earlier: dict[str, _Wallet] = {}
+        self._earlier: dict[str, _KeyBudgets] = {}
         """Likewise, of the windows before, for requests that began in them."""
-        self._users: dict[tuple[str, str], tuple[Purse, ...]] = {}
+        self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
         """By team and end user, the least lately used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
@@ -87,7 +87,7 @@ class Budgets:
         own = {**self._counts, "users": len(self._users)}
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
-    def accounts(self) -> Iterator[tuple[Policy, Account]]:
+    def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
         """The accounts that paced teams, or their organisations, share and have in use."""
         for wallet in self._wallets.values():
             if wallet.policy.pacing.enabled:
@@ -112,7 +112,7 @@ class Budgets:
                 self._counts["exhausted"] += 1
                 raise purse.refuse(account)
 
-    async def _spent(self, purse: Purse) -> Account | None:
+    async def _spent(self, purse: CounterGroup) -> BudgetWindow | None:
         """What is exhausted, after another look."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
@@ -135,7 +135,7 @@ class Budgets:
             tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
         )
 
-    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
+    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         wallet = self._wallets.get(tenant.key.lineage)
         if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
             wallet = self._other_wallet(tenant, at)
@@ -143,7 +143,7 @@ class Budgets:
             return wallet.purses + self._of_user(tenant, end_user, at)
         return wallet.purses
 
-    def _other_wallet(self, tenant: Tenant, at: float) -> _Wallet:
+    def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """Not the one used last. While requests of two windows are under way, both are kept."""
         lineage = tenant.key.lineage
         last, wallet = self._wallets.get(lineage), self._earlier.get(lineage)
@@ -157,7 +157,7 @@ class Budgets:
         self._wallets[lineage] = wallet
         return wallet
 
-    def _open_wallet(self, tenant: Tenant, at: float) -> _Wallet:
+    def _open_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         if len(self._wallets) >= _MOST_WALLETS:
             self._wallets.clear()
             self._earlier.clear()
@@ -165,9 +165,9 @@ class Budgets:
         since = max((purse.since for purse in purses), default=0.0)
         until = min((purse.until for purse in purses), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        return _Wallet(tenant.policy, purses, since, until, by_user)
+        return _KeyBudgets(tenant.policy, purses, since, until, by_user)
 
-    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
+    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
         place, policy = (tenant.team, end_user), tenant.policy
         purses = self._users.pop(place, ())

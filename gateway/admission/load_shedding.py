@@ -48,7 +48,7 @@ def _calm(bound: int) -> int:
     return bound * 4 // 5
 
 
-class Overload:
+class LoadShedder:
     """Counts what is in progress, and looks ten times a second how late the loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gateway.admission.output_forecast import Expectation
+from gateway.admission.output_forecast import Forecast
 from gateway.dialects.anthropic_messages import models
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -75,12 +75,12 @@ def can_be_capped(request: CompletionRequest | None) -> bool:
     return not (type(form) is dict and form.get("type") == "json_object")
 
 
-def generous(expectation: Expectation, backend: Backend) -> int:
+def generous(expectation: Forecast, backend: Backend) -> int:
     """A cap that hardly any answer meets, in tokens of one answer."""
     return max(_GENEROUS * expectation.output_tokens, _LEAST_GENEROUS_TOKENS, floor(expectation, backend))
 
 
-def floor(expectation: Expectation, backend: Backend) -> int:
+def floor(expectation: Forecast, backend: Backend) -> int:
     """The least cap, in tokens of one answer: what nine of ten answers took, reasoning included."""
     if "reasoning" in backend.capabilities and not expectation.known:
         return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)

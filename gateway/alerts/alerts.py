@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.alerts.alert import KINDS, Alert, receivers, targets
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.delivery.deliveries import BATCH, Letter, Sent
+from gateway.alerts.delivery.deliveries import BATCH, Delivery, DeliveryResult
 from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
@@ -110,7 +110,7 @@ class Alerts:
             await self._settle(letter, answer)
         return len(due)
 
-    async def _settle(self, letter: Letter, answer: Answer) -> None:
+    async def _settle(self, letter: Delivery, answer: Answer) -> None:
         now = self._clock.time()
         if answer.accepted:
             self._counts["delivered"] += 1
@@ -136,11 +136,11 @@ class Alerts:
             log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
         return len(escalated)
 
-    async def sent(self, team: str | None = None, limit: int = 100) -> list[Sent]:
+    async def sent(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
         """The latest alerts and their letters, newest first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
-    async def dead(self, team: str | None = None, limit: int = 100) -> list[Sent]:
+    async def dead(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
         """Letters that were given up, newest first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 

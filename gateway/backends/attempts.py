@@ -7,8 +7,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.backends.call import Exchange, Written
-from gateway.backends.cascade.stream_gate import Held
+from gateway.backends.call import BackendCall, Written
+from gateway.backends.cascade.stream_gate import StreamGate
 from gateway.backends.plausible import estimate
 from gateway.backends.providers.base import Call
 from gateway.backends.relay import Relayed, Whole
@@ -16,7 +16,7 @@ from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health
 from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
-from gateway.domain.protocols import Books, Clock, Hold
+from gateway.domain.protocols import AttemptJournal, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest, most_asked
 from gateway.domain.routing.route import ContextPlan
@@ -47,14 +47,14 @@ HEDGE = "hedge"
 
 
 @dataclass(slots=True)
-class Errand:
+class CallContext:
     """What every attempt of one request needs."""
 
     request: CompletionRequest
     record: Record
     plan_for: Callable[[Backend], Awaitable[ContextPlan]]
     hold: Hold
-    books: Books
+    books: AttemptJournal
     deadline: float
     """Loop time."""
     turn: asyncio.Lock | None = None
@@ -77,7 +77,7 @@ class Totals:
 class Attempts:
     """Calls backends one after the other; each attempt is opened in the books before and closed when it failed."""
 
-    def __init__(self, exchanges: Mapping[str, Exchange], clock: Clock, off_loop: OffLoop | None = None) -> None:
+    def __init__(self, exchanges: Mapping[str, BackendCall], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
         self._off_loop = off_loop or OffLoop()
         self._exchanges = exchanges
@@ -88,7 +88,7 @@ class Attempts:
     async def first_of(
         self,
         backends: Sequence[Backend],
-        errand: Errand,
+        errand: CallContext,
         *,
         unsure: Backend | None = None,
         last_resort: bool = True,
@@ -100,7 +100,7 @@ class Attempts:
         when no backend was left that could be called, Overloaded when all were busy, DeadlineExceeded,
         LedgerUnavailable, and AllBackendsFailed.
         """
-        met = _Met()
+        met = _Failures()
         for backend in backends:
             answer = await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure)
             if answer is not None:
@@ -109,14 +109,14 @@ class Attempts:
                 return answer
         if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
-        now = _Met()
+        now = _Failures()
         for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
             if answer := await self._patiently(self._exchanges[backend.name], errand, now, backend is unsure, True):
                 return answer
         raise (now if now.failures or now.misfits or now.busy else met).verdict()
 
     async def _patiently(
-        self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool, last_resort: bool = False
+        self, exchange: BackendCall, errand: CallContext, met: _Failures, logprobs: bool, last_resort: bool = False
     ) -> Relayed | Whole | None:
         """One call, and one more after a failure that a short pause may cure."""
         before = len(errand.record.attempts)
@@ -143,7 +143,7 @@ class Attempts:
                 self.totals.retries += 1
         return None
 
-    async def _pause(self, exchange: Exchange, errand: Errand, failure: BackendError) -> bool:
+    async def _pause(self, exchange: BackendCall, errand: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is asked once more; False when that would not help."""
         pause_s = pause_after(failure)
         if pause_s is None or not exchange.health.state().available:
@@ -154,7 +154,7 @@ class Attempts:
         return True
 
     async def _once(
-        self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
+        self, exchange: BackendCall, errand: CallContext, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
         loop = self._loop
@@ -206,8 +206,8 @@ class Attempts:
 
     def _open(
         self,
-        exchange: Exchange,
-        errand: Errand,
+        exchange: BackendCall,
+        errand: CallContext,
         plan: ContextPlan,
         logprobs: bool,
         now: float,
@@ -247,7 +247,7 @@ class Attempts:
             raise
         return call, attempt
 
-    def _unanswered(self, errand: Errand, call: Call, attempt: Attempt, end: BaseException) -> None:
+    def _unanswered(self, errand: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
         """Whatever keeps the answer from coming closes the attempt in the books. Raises DeadlineExceeded where it was
         the request that ran out of time."""
         if not isinstance(end, GatewayError):
@@ -258,7 +258,7 @@ class Attempts:
         if isinstance(end, BackendTimeout) and call.out_of_time:
             raise _too_late() from end
 
-    def _failed(self, errand: Errand, attempt: Attempt, error: GatewayError) -> None:
+    def _failed(self, errand: CallContext, attempt: Attempt, error: GatewayError) -> None:
         attempt.error = error.code
         errand.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
         if isinstance(error, BackendTimeout | StreamBroken):
@@ -269,18 +269,18 @@ class Attempts:
             self.totals.failed += 1
             self.close(errand, attempt, "failed")
 
-    def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
+    def _interrupted(self, errand: CallContext, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
         attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1
         self.close(errand, attempt, "interrupted")
 
-    async def drop(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str) -> None:
+    async def drop(self, errand: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str) -> None:
         """Close an answer that does not serve: pay for what had come of it, and hang up."""
         self.bill(errand, answer, outcome, why)
         await answer.aclose()
 
-    def bill(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str = "") -> None:
+    def bill(self, errand: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str = "") -> None:
         """Close the attempt of an answer that does not serve; whoever has the answer closes that."""
         attempt = answer.attempt
         attempt.error = why or attempt.error
@@ -291,7 +291,7 @@ class Attempts:
     def health(self, backend: Backend) -> Health:
         return self._exchanges[backend.name].health
 
-    def close(self, errand: Errand, attempt: Attempt, outcome: Outcome) -> None:
+    def close(self, errand: CallContext, attempt: Attempt, outcome: Outcome) -> None:
         """Close an attempt that does not serve."""
         attempt.outcome = outcome
         attempt.kind = attempt.kind or errand.kind
@@ -303,7 +303,7 @@ class Attempts:
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 
-def _delivered(answer: Relayed | Whole | Held) -> int:
+def _delivered(answer: Relayed | Whole | StreamGate) -> int:
     """Tokens of an answer whose backend never said; also notes how sure it was so far."""
     attempt = answer.attempt
 
@@ -315,7 +315,7 @@ def _delivered(answer: Relayed | Whole | Held) -> int:
     return delivered_tokens(attempt.chunks, characters, estimate)
 
 
-class _Met:
+class _Failures:
     """What stood in the way so far."""
 
     failures: tuple[GatewayError, ...] = ()

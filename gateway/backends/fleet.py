@@ -7,22 +7,22 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from gateway.backends.attempts import Attempts, Errand
-from gateway.backends.call import Exchange
+from gateway.backends.attempts import Attempts, CallContext
+from gateway.backends.call import BackendCall
 from gateway.backends.cascade.cascade import Cascade, Served
 from gateway.backends.cascade.escalation import Escalation
-from gateway.backends.load.in_flight import Loads
+from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.litellm import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
-from gateway.backends.resilience.breaker import Health, Tripping
-from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.breaker import BreakerSettings, Health
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.backends.resilience.hedging import Hedges
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
-from gateway.domain.protocols import BackendState, Books, Clock, Hold
+from gateway.domain.protocols import AttemptJournal, BackendState, Clock, Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextPlan, Route
@@ -46,15 +46,15 @@ class Fleet:
         *,
         clock: Clock = time,
         kinds: Mapping[str, Callable[[Backend], Kind]] = KINDS,
-        tripping: Tripping | None = None,
-        drains: Drains | None = None,
+        tripping: BreakerSettings | None = None,
+        drains: BackendDrains | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`drains`: who is to get no new requests; None: this process decides that alone."""
         self.backends = tuple(backends)
-        self.drains = drains or Drains()
+        self.drains = drains or BackendDrains()
         self._exchanges = {
-            backend.name: Exchange(
+            backend.name: BackendCall(
                 backend,
                 kinds[backend.kind](backend),
                 Health(
@@ -70,7 +70,9 @@ class Fleet:
             )
             for backend in self.backends
         }
-        self._loads = Loads({name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains)
+        self._loads = InFlight(
+            {name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains
+        )
         self._attempts = Attempts(self._exchanges, clock, off_loop)
         self._hedges = Hedges(self._attempts)
 
@@ -98,7 +100,7 @@ class Fleet:
         *,
         plan_for: Callable[[Backend], Awaitable[ContextPlan]],
         hold: Hold,
-        books: Books,
+        books: AttemptJournal,
         deadline: float,
     ) -> Answer:
         """An answer with its first bytes in hand (a plain one: all of them), whose attempt is open in the books.
@@ -106,7 +108,7 @@ class Fleet:
         `deadline` is loop time. Raises what `Attempts.first_of` raises; every attempt that does not serve is closed
         in the books by then, also when this is cancelled.
         """
-        errand = Errand(request, record, plan_for, hold, books, deadline)
+        errand = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
             self._loads.used(route.backends)
         answer: Served

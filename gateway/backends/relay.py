@@ -8,7 +8,7 @@ from typing import Any
 
 from gateway.backends.plausible import believed
 from gateway.backends.providers.base import Call, Upstream
-from gateway.backends.resilience.breaker import Place
+from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
 from gateway.domain.answer import Take, pieces
 from gateway.domain.money.usage import Usage
@@ -44,7 +44,7 @@ class Relayed:
         upstream: Upstream,
         reader: StreamReader,
         attempt: Attempt,
-        place: Place,
+        place: Slot,
         call: Call,
         *,
         time: Callable[[], float],

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import orjson
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Files
 from gateway.batches.forms import FORMS, MESSAGES, Line, asked
@@ -38,7 +38,7 @@ QUERY = b"?"
 """Stands for the query string among the headers of a batch; no header can be called so."""
 
 
-class Recalls(Protocol):
+class CacheRecall(Protocol):
     """Who keeps answers for later requests that name them."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
@@ -54,8 +54,8 @@ class Sender:
 
     pipeline: Pipeline
     tenants: Tenants
-    overload: Overload
-    memory: Recalls
+    overload: LoadShedder
+    memory: CacheRecall
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:

@@ -11,26 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
-from gateway.cache.coalescing.coalescer import Joins
-from gateway.cache.coalescing.shared_call import Flight
+from gateway.cache.coalescing.coalescer import Coalescer
+from gateway.cache.coalescing.shared_call import SharedCall
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
-from gateway.cache.quality.counters import Measures
-from gateway.cache.quality.hit_checker import Guard
-from gateway.cache.quality.threshold import Trust
+from gateway.cache.quality.counters import HitCounters
+from gateway.cache.quality.hit_checker import HitChecker
+from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.result import Hit, Join, Miss, Ticket
-from gateway.cache.semantic.pending import Early
+from gateway.cache.semantic.pending import PendingQuestions
 from gateway.cache.semantic.service import Semantic
 from gateway.cache.store.bodies import Bodies, Stored
-from gateway.cache.store.exact import Known, Quota
-from gateway.cache.store.invalidation import Forget
-from gateway.cache.store.snapshot import Keep, Snapshots
-from gateway.cache.store.write_behind import Outbox
+from gateway.cache.store.exact import ExactIndex, Quota
+from gateway.cache.store.invalidation import Invalidation
+from gateway.cache.store.snapshot import Snapshots, SnapshotWriter
+from gateway.cache.store.write_behind import WriteBehind
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.policy import CachePolicy
-from gateway.domain.protocols import Embedder, Shadow
+from gateway.domain.protocols import Embedder, FreshAnswerSource
 from gateway.domain.record import Attempt, CacheResult, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -63,7 +63,7 @@ class Cache:
         index_bytes: int = 256 * 2**20,
         neighbours: Path | None = None,
         checks: float = 0.0,
-        keep: Keep | None = None,
+        keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
@@ -75,15 +75,15 @@ class Cache:
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
-        self._outbox = Outbox(state, log, self._bodies, self._lost)
-        self._known = Known(quota or Quota(), self._gone)
+        self._outbox = WriteBehind(state, log, self._bodies, self._lost)
+        self._known = ExactIndex(quota or Quota(), self._gone)
         self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._known.entries)
-        self._guard = Guard(self._semantic, Trust(share=checks), self._find)
+        self._guard = HitChecker(self._semantic, Thresholds(share=checks), self._find)
         self._snapshots = Snapshots(keep, log, self._known.entries, state)
-        self._forget = Forget(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
-        self._joins = Joins(state, self._outbox.flush, self._known.has, self._find, neighbours)
+        self._forget = Invalidation(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
+        self._joins = Coalescer(state, self._outbox.flush, self._known.has, self._find, neighbours)
         self._tasks, self._meanings = Tasks(), Tasks()
-        self._early = Early(self._semantic, self._mean)
+        self._early = PendingQuestions(self._semantic, self._mean)
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
 
     async def open(self) -> None:
@@ -96,13 +96,13 @@ class Cache:
         """Load what finds paraphrases, in the background. The first question for it would too, and be a miss."""
         self._semantic.begin()
 
-    def check_with(self, shadow: Shadow) -> None:
+    def check_with(self, shadow: FreshAnswerSource) -> None:
         """Who buys answers to compare hits with."""
         self._guard.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
         """Where it is written down by team how many hits were wrong."""
-        self._guard.measures = Measures(database)
+        self._guard.measures = HitCounters(database)
 
     def errors(self) -> list[dict[str, Any]]:
         """Per scope: wrong hits as measured by all workers, and how sure a hit has to be here and now."""
@@ -166,7 +166,7 @@ class Cache:
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
-    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> Flight:
+    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> SharedCall:
         """The plain answer to a shared miss, for others to join while whoever asks for this brings it.
 
         Call it at once: what is asked in between is asked twice.
@@ -175,7 +175,7 @@ class Cache:
         return self._joins.announce(miss.ticket.digest, request, deadline)
 
     async def lead(
-        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[Flight], Awaitable[None]]
+        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[SharedCall], Awaitable[None]]
     ) -> Answer:
         """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
 

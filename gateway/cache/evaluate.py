@@ -13,7 +13,7 @@ from gateway.cache.keys import Keys
 from gateway.cache.packing import pack
 from gateway.cache.semantic.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.semantic.minilm import MiniLM
-from gateway.cache.semantic.partitions import Meanings, Sought
+from gateway.cache.semantic.partitions import Query, SemanticIndex
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.verify import Scorer, Verifier
 from gateway.dialects.openai_chat.dialect import parse
@@ -61,11 +61,11 @@ class Evaluator:
             match, score = self._ask(meanings, known, str(row["id"]), row["asked"])
             yield {"id": row["id"], "hit": match is not None, "match": match, "score": score}
 
-    def _empty(self) -> Meanings:
-        return Meanings(self._verifier, DIMENSIONS)
+    def _empty(self) -> SemanticIndex:
+        return SemanticIndex(self._verifier, DIMENSIONS)
 
     def _ask(
-        self, meanings: Meanings, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
+        self, meanings: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
         """The name of the row that answers, None on a miss, which stores the row; how surely it does, or would."""
         request = _request(asked)
@@ -78,11 +78,11 @@ class Evaluator:
         known[digest] = name
         return None, round(sought.near.score, 4) if sought.near else 0.0
 
-    def _seek(self, meanings: Meanings, request: CompletionRequest, digest: bytes) -> Sought:
+    def _seek(self, meanings: SemanticIndex, request: CompletionRequest, digest: bytes) -> Query:
         question = self._keys.question(request, _TENANT, OnnxEmbedder.NAME)
         vector = self._model.embed(question.text) if question else None
         if question is None or vector is None:
-            return Sought()
+            return Query()
         now = time.time()
         sought = meanings.seek(question, vector, max_error=self._max_error, now=now)
         if sought.found is None:

@@ -14,7 +14,7 @@ from gateway.domain.money.pace import Pace, streamed_tokens
 from gateway.domain.money.usage import Usage, interrupted, with_unseen
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.domain.tenant import Tenant
 
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
@@ -220,7 +220,7 @@ class Record:
     """Of its attempts: `shadow` where nobody is served."""
     before: int = 0
     """Attempts that the same request had on another record."""
-    answers: Sequence[Answered] = ()
+    answers: Sequence[StrategyAnswer] = ()
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
     """Asked when the client leaves: does somebody else want what the task that serves it brings?"""

@@ -10,8 +10,8 @@ from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
-from gateway.learning.cost_hold import ShadowHold
-from gateway.learning.spend_cap import Purse
+from gateway.learning.cost_hold import BackgroundHold
+from gateway.learning.spend_cap import SpendCap
 from gateway.pipeline import Pipeline
 
 DEADLINE_S = 120.0
@@ -19,7 +19,7 @@ DEADLINE_S = 120.0
 
 async def buy(
     pipeline: Pipeline,
-    purse: Purse,
+    purse: SpendCap,
     prices: PriceList,
     route: Route,
     request: CompletionRequest,
@@ -28,7 +28,7 @@ async def buy(
 ) -> Answer:
     """A closed answer of at most so many tokens. Raises GatewayError (BudgetExhausted at a cap), SQLAlchemyError."""
     tenant = record.tenant
-    hold = ShadowHold(purse, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
+    hold = BackgroundHold(purse, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     answer: Answer | None = None
     try:
         answer = await pipeline.fleet.call(

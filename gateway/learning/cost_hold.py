@@ -10,7 +10,7 @@ from gateway.domain.record import Attempt
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 
 _SPARE_TOKENS = 64
 """Beside a quarter more than is estimated: a backend may count its input otherwise."""
@@ -25,12 +25,14 @@ def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
     return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
-class ShadowHold:
+class BackgroundHold:
     """Implements `Hold` of domain/protocols.py, for one call. What its price is unknown of is not called."""
 
     covers = float("inf")
 
-    def __init__(self, purse: Purse, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int) -> None:
+    def __init__(
+        self, purse: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
+    ) -> None:
         """`budget`: the team's own hold. `most_output`: tokens that the answer may have."""
         self._purse, self._budget, self._prices, self._tenant = purse, budget, prices, tenant
         self.output_limit: int | None = most_output

@@ -15,7 +15,7 @@ MOST_BYTES = 65536
 log = logging.getLogger(__name__)
 
 
-class Outgoing:
+class WriteBatcher:
     """Belongs to one event loop. Who closes a transport, ends its side or writes to it past this, flushes first."""
 
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ from gateway.domain.units import DelayS, DurationS, Share, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
-from gateway.settings.receivers import Known, ReceiverSettings
+from gateway.settings.receivers import KnownReceivers, ReceiverSettings
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -282,8 +282,8 @@ class Settings:
     """Environment variables that the operator's file refers to."""
 
     @property
-    def known_receivers(self) -> Known:
-        return Known(self.config.receivers, self.reserved)
+    def known_receivers(self) -> KnownReceivers:
+        return KnownReceivers(self.config.receivers, self.reserved)
 
     @property
     def database_url(self) -> str:

@@ -17,7 +17,7 @@ _MOST_BYTES = 4096
 """A line of at most so many goes through a pipe whole."""
 
 
-class Pulse:
+class Heartbeat:
     """The supervisor's end, for one life of a worker. Belongs to the running loop."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:

@@ -40,7 +40,7 @@ Start = Callable[[], Awaitable[Process]]
 """Raises OSError when there is no memory, or are no processes left."""
 
 
-class Child:
+class ChildProcess:
     """Belongs to the event loop of the main thread, on which its process also depends for its life."""
 
     def __init__(

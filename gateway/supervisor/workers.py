@@ -12,8 +12,8 @@ from functools import partial
 
 from gateway.runtime.tasks import Tasks
 from gateway.supervisor.figures import Figure, by_cause
-from gateway.supervisor.heartbeat import Pulse
-from gateway.supervisor.process import Child, Process
+from gateway.supervisor.heartbeat import Heartbeat
+from gateway.supervisor.process import ChildProcess, Process
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +33,15 @@ Launch = Callable[[int, int], Awaitable[Process]]
 """Number of a worker and its end of the pulse → its process. Raises OSError."""
 
 
-class Hand:
+class Worker:
     """One worker, over all its lives."""
 
     def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
-        self.child = Child(
+        self.child = ChildProcess(
             f"worker {number}", partial(self._start, number, launch), on_change=self._changed, last_words=self._error
         )
         self._on_change = on_change
-        self._pulse: Pulse | None = None
+        self._pulse: Heartbeat | None = None
         self._news = asyncio.Event()
         self._reload = False
         self.keeping: asyncio.Task[None] | None = None
@@ -53,7 +53,7 @@ class Hand:
     async def _start(self, number: int, launch: Launch) -> Process:
         if self._pulse:
             self._pulse.close()
-        self._pulse = Pulse(self._changed)
+        self._pulse = Heartbeat(self._changed)
         try:
             return await launch(number, self._pulse.writer)
         finally:
@@ -110,13 +110,13 @@ class Hand:
             self._pulse.close()
 
 
-class Crew:
+class WorkerPool:
     """Open with `start`, close with `end`; `watch` runs in between."""
 
     def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self._count, self._launch, self._on_change = count, launch, on_change
-        self._hands: dict[int, Hand] = {}
-        self._passing: set[Hand] = set()
+        self._hands: dict[int, Worker] = {}
+        self._passing: set[Worker] = set()
         """Replacements that are not ready yet, and the replaced that finish their streams."""
         self._tasks = Tasks()
         self._hurry, self._answering = asyncio.Event(), asyncio.Event()
@@ -159,8 +159,8 @@ class Crew:
         for number in range(self._count):
             self._hands[number] = self._hire(number)
 
-    def _hire(self, number: int) -> Hand:
-        hand = Hand(number, self._launch, self._changed)
+    def _hire(self, number: int) -> Worker:
+        hand = Worker(number, self._launch, self._changed)
         hand.keeping = self._tasks.spawn(hand.child.keep(), hand.child.name)
         return hand
 

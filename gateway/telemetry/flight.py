@@ -30,7 +30,7 @@ _SLOT = slice(0, 13)
 """Of a request's id: four seconds. What began in them lies together."""
 
 
-class Flights:
+class FlightRecords:
     """Recent records in memory at once; in the state a moment later those that hold more than the ledger does.
 
     Most requests go well and had no choice: writing each of them down twice would cost more than answering them.

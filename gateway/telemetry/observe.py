@@ -21,7 +21,7 @@ from gateway.settings.gateway import TelemetrySettings
 from gateway.state.redis.connection import State
 from gateway.telemetry.access import AccessLog
 from gateway.telemetry.exposition import text
-from gateway.telemetry.flight import FLUSH_S, Flights
+from gateway.telemetry.flight import FLUSH_S, FlightRecords
 from gateway.telemetry.host import PUBLISH_S, Host, Voice, told
 from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
@@ -54,7 +54,7 @@ class Telemetry:
         self._tasks = Tasks()
         self._exporter = Exporter(totals := Totals(), self._rooms)
         self.totals = totals
-        self.flights = Flights(state, archive)
+        self.flights = FlightRecords(state, archive)
         self._access = AccessLog(settings.access_log)
         self._loop: asyncio.AbstractEventLoop | None = None
 

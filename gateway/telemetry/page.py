@@ -17,7 +17,7 @@ _GRAIN = 32768
 SIDES = (".a", ".b")
 
 
-class Page:
+class MetricsFile:
     """Editions are written to two files in turn, so that one of them is always whole.
 
     The process holds a lock on the first for as long as it lives. From any thread.

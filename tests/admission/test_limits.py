@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.admission.rate_limits import Admitted, Limits, duration
+from gateway.admission.rate_limits import Permit, RateLimits, duration
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded
 from gateway.state.redis.connection import State
@@ -18,7 +18,7 @@ from tests.admission.conftest import record, tenant
 
 
 @contextmanager
-def leaving(admitted: Admitted) -> Iterator[Admitted]:
+def leaving(admitted: Permit) -> Iterator[Permit]:
     """Leaves in the end, as the pipeline does it."""
     try:
         yield admitted
@@ -27,8 +27,8 @@ def leaving(admitted: Admitted) -> Iterator[Admitted]:
 
 
 @asynccontextmanager
-async def limits_on(state: State, **more: Any) -> AsyncIterator[Limits]:
-    limits = Limits(state, **more)
+async def limits_on(state: State, **more: Any) -> AsyncIterator[RateLimits]:
+    limits = RateLimits(state, **more)
     await limits.open()
     try:
         yield limits
@@ -36,15 +36,15 @@ async def limits_on(state: State, **more: Any) -> AsyncIterator[Limits]:
         await limits.aclose()
 
 
-async def admitted(limits: Limits, who: Tenant, times: int, tokens: int = 10) -> list[Admitted]:
+async def admitted(limits: RateLimits, who: Tenant, times: int, tokens: int = 10) -> list[Permit]:
     found = await asyncio.gather(
         *(limits.admit(who, tokens, record(who)) for _ in range(times)), return_exceptions=True
     )
-    assert all(isinstance(one, Admitted | LimitExceeded) for one in found)
-    return [one for one in found if isinstance(one, Admitted)]
+    assert all(isinstance(one, Permit | LimitExceeded) for one in found)
+    return [one for one in found if isinstance(one, Permit)]
 
 
-async def refused(limits: Limits, who: Tenant, tokens: int = 10) -> LimitExceeded:
+async def refused(limits: RateLimits, who: Tenant, tokens: int = 10) -> LimitExceeded:
     with pytest.raises(LimitExceeded) as met:
         await limits.admit(who, tokens, record(who))
     return met.value

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from gateway.admission.load_shedding import LOOKS, Overload, Reason, refuses
+from gateway.admission.load_shedding import LOOKS, LoadShedder, Reason, refuses
 from gateway.errors import InvalidKey, Overloaded
 
 
@@ -53,17 +53,17 @@ def test_a_small_bound_is_used_in_full(most: int) -> None:
     assert refuses(most, most, 0, 0, 1, batch=False, batches=0) == ""
 
 
-def overload(concurrent: int = 2000, lag_s: float = 0.05) -> Overload:
-    return Overload(concurrent=concurrent, lag_s=lag_s)
+def overload(concurrent: int = 2000, lag_s: float = 0.05) -> LoadShedder:
+    return LoadShedder(concurrent=concurrent, lag_s=lag_s)
 
 
-def filled(subject: Overload, team: str, count: int) -> Overload:
+def filled(subject: LoadShedder, team: str, count: int) -> LoadShedder:
     for _ in range(count):
         subject.enter(team, batch=False)
     return subject
 
 
-def ticks(subject: Overload, lags_s: Iterable[float]) -> float:
+def ticks(subject: LoadShedder, lags_s: Iterable[float]) -> float:
     for lag_s in lags_s:
         subject.tick(lag_s)
     return float(subject.stats()["bound"])

@@ -9,8 +9,8 @@ ENDS = 1_767_222_000.0  # 2026-01-01 00:00 in Madrid
 MONTH = Budget(limit_usd="500", window="month", timezone="Europe/Madrid")
 
 
-def named(budget: Budget = MONTH, ends: float = ENDS) -> messages.Named:
-    return messages.Named(budget, "team search", "budget.* in the team's policy", ends)
+def named(budget: Budget = MONTH, ends: float = ENDS) -> messages.NamedBudget:
+    return messages.NamedBudget(budget, "team search", "budget.* in the team's policy", ends)
 
 
 def test_a_spent_budget_is_named_with_its_window_reset_and_remedy() -> None:
@@ -34,7 +34,7 @@ def test_a_total_budget_never_begins_anew() -> None:
 
 
 def test_money_that_others_hold_comes_back_soon() -> None:
-    need = messages.Need(wanted=20_000_000, left=30_000_000, held=25_000_000)
+    need = messages.Shortfall(wanted=20_000_000, left=30_000_000, held=25_000_000)
     error = messages.too_little(named(), 0.0, need)
     assert "may cost 0.02 USD" in error.message
     assert "0.03 USD left" in error.message
@@ -44,7 +44,7 @@ def test_money_that_others_hold_comes_back_soon() -> None:
 
 def test_tokens_are_told_as_tokens_and_a_name_by_its_name() -> None:
     budget = Budget(name="trial", limit_tokens=20_000, window="day", on_exhausted="truncate")
-    error = messages.too_little(named(budget), 0.0, messages.Need(wanted=300, left=200, held=0))
+    error = messages.too_little(named(budget), 0.0, messages.Shortfall(wanted=300, left=200, held=0))
     assert "may take 300 tokens and team search has 200 tokens left" in error.message
     assert "20000 tokens today (UTC), called trial," in error.message
     assert "budget.limit_tokens" in error.message

@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from gateway.api.server.asgi import Pace
 from gateway.api.server.caller import Caller, HangUp
-from gateway.api.server.uvicorn_protocol import Call, DirectProtocol
+from gateway.api.server.uvicorn_protocol import Call, InferenceProtocol
 from gateway.errors import BodyTooLarge, RequestTimeout
 from gateway.runtime.deadlines import Deadlines
-from gateway.runtime.write_batcher import Outgoing
+from gateway.runtime.write_batcher import WriteBatcher
 from tests.fakes.line import HEAD, Line
 
 Answer = Callable[[Caller], Awaitable[None]]
@@ -49,7 +49,7 @@ async def serving(answer: Answer, **settings: Any) -> AsyncIterator[Callable[[],
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         Application(answer),
-        http=type("Protocol", (DirectProtocol,), {"outgoing": Outgoing()}),
+        http=type("Protocol", (InferenceProtocol,), {"outgoing": WriteBatcher()}),
         lifespan="off",
         log_config=None,
         access_log=False,

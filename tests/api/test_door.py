@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import OPEN, Door, json_response
+from gateway.api.auth import OPEN, Authenticator, json_response
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import InvalidKey
 from tests.api.conftest import Building
@@ -28,7 +28,7 @@ class Tenants:
         return self.tenant
 
 
-async def knock(door: Door, key: str = "tg-1") -> Client:
+async def knock(door: Authenticator, key: str = "tg-1") -> Client:
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         return json_response({"team": tenant.team})
 
@@ -41,7 +41,7 @@ async def knock(door: Door, key: str = "tg-1") -> Client:
     [(("usage",), 200), (("admin", "inference"), 200), (("inference",), 403), ((), 403)],
 )
 async def test_one_of_the_scopes_is_enough(scopes: tuple[str, ...], status: int) -> None:
-    client = await knock(Door(Tenants(*scopes)))  # type: ignore[arg-type]
+    client = await knock(Authenticator(Tenants(*scopes)))  # type: ignore[arg-type]
     assert client.status == status
     if status == 403:
         assert client.error["code"] == "forbidden"
@@ -49,7 +49,7 @@ async def test_one_of_the_scopes_is_enough(scopes: tuple[str, ...], status: int)
 
 
 async def test_a_key_that_is_not_known_is_refused_with_an_id_to_ask_about() -> None:
-    client = await knock(Door(Tenants("usage")), key="tg-2")  # type: ignore[arg-type]
+    client = await knock(Authenticator(Tenants("usage")), key="tg-2")  # type: ignore[arg-type]
     assert (client.status, client.error["code"]) == (401, "invalid_api_key")
     assert client.headers["x-request-id"].startswith("req_")
 
@@ -59,7 +59,7 @@ async def test_a_database_that_is_away_is_told_in_shape(error: Exception) -> Non
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         raise error
 
-    door = Door(Tenants("usage"))  # type: ignore[arg-type]
+    door = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
     client = await Client(Route("/", door.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
     assert client.status == 503
     assert "SELECT" not in client.error["message"]
@@ -69,7 +69,7 @@ async def test_a_client_that_leaves_is_not_taken_for_a_broken_disk(caplog: pytes
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         raise ConnectionResetError("the client left")
 
-    door = Door(Tenants("usage"))  # type: ignore[arg-type]
+    door = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
     await Client(Route("/", door.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
     assert not caplog.records
 

@@ -10,7 +10,7 @@ from gateway.backends.cascade.escalation import Escalation
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 from tests.backends.conftest import CallerOf, backend_at
 from tests.fakes.caller import Caller, chat, read
 from tests.fakes.provider import Fail, Provider, Reply
@@ -143,16 +143,16 @@ async def test_a_fallbacks_answer_is_not_escalated(small: Provider, large: Provi
     ("answers", "asks", "serves"),
     [
         ([], ("a",), None),
-        ([Answered("a", None)], (), 0),
-        ([Answered("a", "1", "unsure", 0.5)], ("b",), 0),
-        ([Answered("a", None, "refusal")], ("b",), 0),
-        ([Answered("a", None, FAILED)], (), 0),
-        ([Answered("a", None, "empty"), Answered("b", None)], (), 1),
-        ([Answered("a", None, "empty"), Answered("b", None, "refusal")], (), 1),
-        ([Answered("a", None, "empty"), Answered("b", None, FAILED)], (), 0),
+        ([StrategyAnswer("a", None)], (), 0),
+        ([StrategyAnswer("a", "1", "unsure", 0.5)], ("b",), 0),
+        ([StrategyAnswer("a", None, "refusal")], ("b",), 0),
+        ([StrategyAnswer("a", None, FAILED)], (), 0),
+        ([StrategyAnswer("a", None, "empty"), StrategyAnswer("b", None)], (), 1),
+        ([StrategyAnswer("a", None, "empty"), StrategyAnswer("b", None, "refusal")], (), 1),
+        ([StrategyAnswer("a", None, "empty"), StrategyAnswer("b", None, FAILED)], (), 0),
     ],
 )
-def test_it_is_a_strategy_of_two(answers: list[Answered], asks: tuple[str, ...], serves: int | None) -> None:
+def test_it_is_a_strategy_of_two(answers: list[StrategyAnswer], asks: tuple[str, ...], serves: int | None) -> None:
     strategy = Escalation("a", "b")
     assert strategy.next(answers) == asks
     if serves is not None:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.backends.resilience.breaker import Health, Place, Tripping
+from gateway.backends.resilience.breaker import BreakerSettings, Health, Slot
 from gateway.errors import BackendRateLimited, Overloaded
 from tests.fakes.clock import StoppedClock
 
@@ -15,11 +15,11 @@ def clock() -> StoppedClock:
 
 
 def health(clock: StoppedClock, *, concurrent: int = 100, wait_s: float = 0.02, **tripping: float) -> Health:
-    rules = Tripping(**tripping)  # type: ignore[arg-type]
+    rules = BreakerSettings(**tripping)  # type: ignore[arg-type]
     return Health("small", concurrent, monotonic=clock.monotonic, tripping=rules, queue_timeout_s=wait_s)
 
 
-async def entered(subject: Health) -> Place:
+async def entered(subject: Health) -> Slot:
     place = await subject.enter(1.0)
     assert place is not None
     return place

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.http.client import HttpClient, connect
-from gateway.backends.http.coding import Unpacking
+from gateway.backends.http.coding import DecodedBody
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 from gateway.runtime.codings import Coding, encode, encoder
 from tests.backends.http_calls import OK, STREAM, collect, send
@@ -94,6 +94,6 @@ async def test_what_was_good_before_the_garbage_is_handed_on(client: tuple[Provi
 
 
 def test_no_body_at_all_is_whole() -> None:
-    Unpacking([(b"content-encoding", b"gzip")], "small").end()
+    DecodedBody([(b"content-encoding", b"gzip")], "small").end()
     with pytest.raises(BackendGarbage, match="nobody asked"):
-        Unpacking([(b"content-encoding", b"lzma")], "small")
+        DecodedBody([(b"content-encoding", b"lzma")], "small")

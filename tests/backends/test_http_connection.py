@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from gateway.backends.http.connection import Connection
 from gateway.backends.http.response import Response
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, StreamBroken
-from gateway.runtime.write_batcher import Outgoing
+from gateway.runtime.write_batcher import WriteBatcher
 
 HEAD = b"HTTP/1.1 200 OK\r\nX-One: 1\r\n"
 BODY = bytes(range(256)) * 3
@@ -39,7 +39,7 @@ class Owner:
     def __init__(self) -> None:
         self.released = 0
         self.losses = 0
-        self.outgoing = Outgoing()
+        self.outgoing = WriteBatcher()
 
     def release(self, connection: Connection) -> None:
         self.released += 1

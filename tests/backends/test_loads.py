@@ -10,7 +10,7 @@ import pytest
 
 from gateway.backends.fleet import Fleet
 from gateway.backends.load.in_flight import GUESSED_S, wait_s
-from gateway.backends.resilience.drain import USUAL_S, Drains
+from gateway.backends.resilience.drain import USUAL_S, BackendDrains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
 from gateway.errors import BackendOverloaded, GatewayError, StateUnavailable
@@ -82,7 +82,7 @@ async def test_any_other_503_is_only_a_failure(small: Provider, caller_of: Calle
 
 async def test_a_drain_ends_by_itself() -> None:
     clock = Clock()
-    drains = Drains(clock=clock)
+    drains = BackendDrains(clock=clock)
     await drains.drain("gpu", 10, "new weights")
     assert drains.reason("gpu") == "drained: new weights"
     clock.now += 11
@@ -91,7 +91,7 @@ async def test_a_drain_ends_by_itself() -> None:
 
 
 async def test_workers_hear_of_each_others_drains(state: State) -> None:
-    one, other = Drains(state), Drains(state)
+    one, other = BackendDrains(state), BackendDrains(state)
     await other.open()
     fleet = Fleet([], drains=one)
     await fleet.open()
@@ -107,7 +107,7 @@ async def test_workers_hear_of_each_others_drains(state: State) -> None:
 
 async def test_what_others_left_in_the_state_is_no_trap(state: State) -> None:
     clock = Clock()
-    drains = Drains(state, clock=clock)
+    drains = BackendDrains(state, clock=clock)
     await state.call(
         "HSET", state.key("drained"), "gone", b'[1.0, "long ago"]', "odd", b"{", "well", b'[2000.0, "now"]'
     )
@@ -121,7 +121,7 @@ async def test_what_others_left_in_the_state_is_no_trap(state: State) -> None:
 
 async def test_without_the_state_a_drain_is_this_workers_alone(tmp_path: Any) -> None:
     nowhere = State(f"unix://{tmp_path}/none.sock", timeout_s=0.05)
-    drains = Drains(nowhere)
+    drains = BackendDrains(nowhere)
     with pytest.raises(StateUnavailable):
         await drains.drain("gpu", 10, "by hand")
     assert drains.reason("gpu") == "drained: by hand"

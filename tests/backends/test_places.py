@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.backends.resilience.slots import Places
+from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.errors import Overloaded, ShareExceeded
 from tests.fakes.clock import StoppedClock
 
@@ -14,14 +14,14 @@ def clock() -> StoppedClock:
     return StoppedClock(1000.0)
 
 
-def places(clock: StoppedClock, *, concurrent: int = 1, queue: int = 100, wait_s: float = 5.0) -> Places:
-    return Places("small", concurrent, queue, wait_s, clock.monotonic)
+def places(clock: StoppedClock, *, concurrent: int = 1, queue: int = 100, wait_s: float = 5.0) -> ConcurrencyLimiter:
+    return ConcurrencyLimiter("small", concurrent, queue, wait_s, clock.monotonic)
 
 
 class Callers:
     """Who wait, and in which order they got their places."""
 
-    def __init__(self, subject: Places) -> None:
+    def __init__(self, subject: ConcurrencyLimiter) -> None:
         self.subject = subject
         self.served: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []

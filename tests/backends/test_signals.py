@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from gateway.backends.cascade.weak_signals import Reader, repeats
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from tests.fakes.caller import chat
 
 ENGLISH = "What is the name of the river that runs through the city in which you were born, and how long is it?"
 
 
-def read(text: str | None, finish: str = "stop", *, asked: str = "hello", **fields: Any) -> Answered:
+def read(text: str | None, finish: str = "stop", *, asked: str = "hello", **fields: Any) -> StrategyAnswer:
     choices = [{"message": {"role": "assistant", "content": text}}]
     return Reader(chat(asked, **fields)).answered("small", choices, finish, None)
 
@@ -58,7 +58,7 @@ def test_what_only_sounds_like_declining_is_an_answer(text: str) -> None:
 
 
 def test_a_sound_answer_has_a_vote_and_a_weak_one_has_none() -> None:
-    assert read("The answer is 7.") == Answered("small", "number:7")
+    assert read("The answer is 7.") == StrategyAnswer("small", "number:7")
     assert read("I don't know, perhaps 7.").vote is None
 
 
@@ -119,7 +119,7 @@ def test_a_beginning_is_reason_enough_to_stop_when_it_declines_or_breaks_its_jso
 
 def test_an_answer_that_cannot_be_judged_has_no_vote_and_may_be_shown() -> None:
     deep = '{"a":' * 1000 + "1" + "}" * 1000
-    assert read(deep) == Answered("small", None)
+    assert read(deep) == StrategyAnswer("small", None)
 
 
 def test_odd_answers_are_empty_rather_than_errors() -> None:

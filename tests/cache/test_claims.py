@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cache.coalescing.host_locks import Claims
+from gateway.cache.coalescing.host_locks import HostLocks
 
 ONE, TWO = b"one.............", b"two............."
 OTHER = """
 import sys
 from pathlib import Path
-from gateway.cache.coalescing.host_locks import Claims
-claims = Claims(Path(sys.argv[1]))
+from gateway.cache.coalescing.host_locks import HostLocks
+claims = HostLocks(Path(sys.argv[1]))
 claims.open()
 for line in sys.stdin:
     what, digest = line.split()
@@ -44,21 +44,21 @@ class Other:
 
 
 @pytest.fixture
-def claims(tmp_path: Path) -> Iterator[Claims]:
-    mine = Claims(tmp_path / "joins")
+def claims(tmp_path: Path) -> Iterator[HostLocks]:
+    mine = HostLocks(tmp_path / "joins")
     mine.open()
     yield mine
     mine.close()
 
 
 @pytest.fixture
-def other(tmp_path: Path, claims: Claims) -> Iterator[Other]:
+def other(tmp_path: Path, claims: HostLocks) -> Iterator[Other]:
     worker = Other(tmp_path / "joins")
     yield worker
     worker.end()
 
 
-def test_what_one_worker_asks_for_the_others_find_with_it(claims: Claims, other: Other) -> None:
+def test_what_one_worker_asks_for_the_others_find_with_it(claims: HostLocks, other: Other) -> None:
     assert other.tell("take", ONE) == "None"
     assert claims.take(ONE) == other.process.pid
     assert claims.take(TWO) is None
@@ -67,13 +67,13 @@ def test_what_one_worker_asks_for_the_others_find_with_it(claims: Claims, other:
     assert other.tell("take", TWO) == "None"
 
 
-def test_a_worker_that_dies_holds_nothing(claims: Claims, other: Other) -> None:
+def test_a_worker_that_dies_holds_nothing(claims: HostLocks, other: Other) -> None:
     assert other.tell("take", ONE) == "None"
     other.end()
     assert claims.take(ONE) is None
 
 
-def test_a_file_that_is_closed_claims_nothing_and_is_in_nobodys_way(claims: Claims) -> None:
+def test_a_file_that_is_closed_claims_nothing_and_is_in_nobodys_way(claims: HostLocks) -> None:
     claims.close()
     assert claims.take(ONE) is None
     claims.release(ONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gateway.cache.verifier.politeness import LONGEST, Courtesy, phrase_row
+from gateway.cache.verifier.politeness import LONGEST, Politeness, phrase_row
 
 
 @pytest.mark.parametrize(
@@ -21,7 +21,7 @@ from gateway.cache.verifier.politeness import LONGEST, Courtesy, phrase_row
     ],
 )
 def test_politeness_is_recognised(phrase: str) -> None:
-    assert Courtesy.load().polite(phrase.split())
+    assert Politeness.load().polite(phrase.split())
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_politeness_is_recognised(phrase: str) -> None:
     ],
 )
 def test_what_changes_the_answer_is_no_politeness(phrase: str) -> None:
-    assert not Courtesy.load().polite(phrase.split())
+    assert not Politeness.load().polite(phrase.split())
 
 
 def test_no_words_are_polite_and_very_many_are_not() -> None:
-    courtesy = Courtesy.load()
+    courtesy = Politeness.load()
     assert courtesy.polite([])
     assert not courtesy.polite(["thanks"] * (LONGEST + 1))
 

@@ -10,13 +10,13 @@ import pytest_asyncio
 from gateway.cache.entry import Found
 from gateway.cache.keys import Question, scope
 from gateway.cache.quality.answer_judge import Judgement
-from gateway.cache.quality.counters import Measures, read
-from gateway.cache.quality.hit_checker import Guard, Near
-from gateway.cache.quality.threshold import Trust
-from gateway.cache.semantic.service import Look
+from gateway.cache.quality.counters import HitCounters, read
+from gateway.cache.quality.hit_checker import HitChecker, SemanticHit
+from gateway.cache.quality.threshold import Thresholds
+from gateway.cache.semantic.service import SemanticResult
 from gateway.cache.store.bodies import Stored
 from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import Fresh
+from gateway.domain.protocols import FreshAnswer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.errors import StateUnavailable
@@ -38,12 +38,12 @@ class Level:
         self.found: Found | None = HIT
         self.embedder = FakeEmbedder()
 
-    async def find(self, question: Question, owner: str, max_error: float, bar: float) -> Look:
+    async def find(self, question: Question, owner: str, max_error: float, bar: float) -> SemanticResult:
         self.bars.append(bar)
         vector = await self.embedder.embed(question.text)
         if self.found is not None and self.found.score >= bar:
-            return Look(vector, self.found, cpu_s=0.001)
-        return Look(vector, None, self.found, self.found is not None, 0.001)
+            return SemanticResult(vector, self.found, cpu_s=0.001)
+        return SemanticResult(vector, None, self.found, self.found is not None, 0.001)
 
     async def embed(self, text: str) -> Any:
         return await self.embedder.embed(text)
@@ -54,9 +54,9 @@ class Buyer:
         self.answer = answer
         self.asked: list[CompletionRequest] = []
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
         self.asked.append(request)
-        return None if self.answer is None else Fresh(completion(self.answer), 500)
+        return None if self.answer is None else FreshAnswer(completion(self.answer), 500)
 
 
 def stored(text: str = "Lima.") -> Stored:
@@ -65,10 +65,10 @@ def stored(text: str = "Lima.") -> Stored:
 
 class House:
     def __init__(self) -> None:
-        self.level, self.trust = Level(), Trust(share=1.0, draw=lambda: 0.0)
+        self.level, self.trust = Level(), Thresholds(share=1.0, draw=lambda: 0.0)
         self.known: dict[bytes, Stored] = {b"d": stored()}
         self.down = False
-        self.guard = Guard(self.level, self.trust, self.recall)  # type: ignore[arg-type]
+        self.guard = HitChecker(self.level, self.trust, self.recall)  # type: ignore[arg-type]
 
     async def recall(self, digest: bytes) -> Stored | None:
         if self.down:
@@ -115,7 +115,7 @@ async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(house
         house.trust.checked(S, HIT.score, Judgement.WRONG, probability=1.0)
     look, near = await house.guard.find(QUESTION, WHO)
     assert look.found is None
-    assert near == Near(S, HIT, True)
+    assert near == SemanticHit(S, HIT, True)
     house.guard.missed(near, completion("Lima"), "openai_chat")
     await until(lambda: house.told["near"]["right"] == 1)
     house.known.clear()
@@ -127,7 +127,7 @@ async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(house
 
 
 async def test_comparisons_beyond_a_few_at_once_are_left_out(house: House) -> None:
-    near = Near(S, HIT, True)
+    near = SemanticHit(S, HIT, True)
     for _ in range(20):
         house.guard.missed(near, completion("Lima"), "openai_chat")
     await until(lambda: house.trust.stats()["near_misses_right"] == 4)
@@ -137,7 +137,7 @@ async def test_comparisons_beyond_a_few_at_once_are_left_out(house: House) -> No
 async def test_a_scope_that_does_not_pay_is_not_looked_up(house: House) -> None:
     for _ in range(1000):
         await house.guard.find(QUESTION, WHO)
-    assert await house.guard.find(QUESTION, WHO) == (Look(), None)
+    assert await house.guard.find(QUESTION, WHO) == (SemanticResult(), None)
     assert len(house.level.bars) == 1000
     other = tenant("other")
     look, _ = await house.guard.find(QUESTION, other)
@@ -155,7 +155,7 @@ async def test_what_its_client_calls_wrong_counts_once(house: House) -> None:
 
 
 async def test_what_is_found_is_written_down_by_team(house: House, database: Database) -> None:
-    house.guard.measures, house.guard.shadow = Measures(database), Buyer("Bogotá, which is no less true of 5 others")
+    house.guard.measures, house.guard.shadow = HitCounters(database), Buyer("Bogotá, which is no less true of 5 others")
     asked = request()
     await house.guard.find(QUESTION, WHO)
     house.guard.gave(HIT, stored(), asked, WHO)

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from gateway.cache.coalescing import redis_locks
-from gateway.cache.coalescing.redis_locks import Markers
+from gateway.cache.coalescing.redis_locks import RedisLocks
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.connection import State
 
@@ -18,11 +18,11 @@ async def at_once() -> None:
 
 
 @pytest.fixture
-async def make(state: State) -> AsyncIterator[Callable[[], Markers]]:
-    made: list[Markers] = []
+async def make(state: State) -> AsyncIterator[Callable[[], RedisLocks]]:
+    made: list[RedisLocks] = []
 
-    def one() -> Markers:
-        made.append(Markers(state, at_once))
+    def one() -> RedisLocks:
+        made.append(RedisLocks(state, at_once))
         return made[-1]
 
     yield one
@@ -34,7 +34,7 @@ def far() -> float:
     return asyncio.get_running_loop().time() + 60
 
 
-async def test_one_asks_and_the_others_wait_until_it_is_done(make: Callable[[], Markers]) -> None:
+async def test_one_asks_and_the_others_wait_until_it_is_done(make: Callable[[], RedisLocks]) -> None:
     one, two, tasks = make(), make(), Tasks()
     assert await one.take(DIGEST, far())
     assert await one.take(DIGEST, far())  # its own is in nobody's way
@@ -47,7 +47,7 @@ async def test_one_asks_and_the_others_wait_until_it_is_done(make: Callable[[], 
     assert await two.take(DIGEST, far())
 
 
-async def test_workers_that_find_each_other_by_other_means_do_not_wait(make: Callable[[], Markers]) -> None:
+async def test_workers_that_find_each_other_by_other_means_do_not_wait(make: Callable[[], RedisLocks]) -> None:
     one, two = make(), make()
     one.owner = two.owner = "host"
     assert await one.take(DIGEST, far())
@@ -55,7 +55,7 @@ async def test_workers_that_find_each_other_by_other_means_do_not_wait(make: Cal
 
 
 async def test_one_that_is_at_it_for_long_keeps_its_mark_and_one_that_died_does_not(
-    make: Callable[[], Markers], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], RedisLocks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(redis_locks, "LEASE_S", 0.3)
     one, two, tasks = make(), make(), Tasks()
@@ -67,7 +67,7 @@ async def test_one_that_is_at_it_for_long_keeps_its_mark_and_one_that_died_does_
     assert await waiting is False
 
 
-async def test_nobody_waits_longer_than_its_own_deadline(make: Callable[[], Markers]) -> None:
+async def test_nobody_waits_longer_than_its_own_deadline(make: Callable[[], RedisLocks]) -> None:
     one, two = make(), make()
     assert await one.take(DIGEST, far())
     async with asyncio.timeout(5):
@@ -77,7 +77,7 @@ async def test_nobody_waits_longer_than_its_own_deadline(make: Callable[[], Mark
 async def test_with_the_state_server_away_everybody_asks() -> None:
     state = State("unix:///nowhere/there.sock", timeout_s=0.1)
     await state.open()
-    alone = Markers(state, at_once)
+    alone = RedisLocks(state, at_once)
     assert await alone.take(DIGEST, far())
     alone.release(DIGEST)
     await alone.aclose()

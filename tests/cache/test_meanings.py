@@ -7,7 +7,7 @@ from gateway.cache.entry import Entry, Found
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
 from gateway.cache.semantic import vector_index
-from gateway.cache.semantic.partitions import ENTRY_BYTES, Meanings
+from gateway.cache.semantic.partitions import ENTRY_BYTES, SemanticIndex
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.verify import Verifier
 from tests.fakes.embedder import FakeEmbedder
@@ -28,14 +28,14 @@ async def entry(text: str, partition: bytes = b"p", *, expires: float = 100.0, w
     return Entry(partition + text.encode(), "a", (), 0.0, expires, 1, question, pack(vector), worth_pico=worth)
 
 
-async def find(meanings: Meanings, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:
+async def find(meanings: SemanticIndex, text: str, partition: bytes = b"p", now: float = 0.0) -> Found | None:
     vector = await EMBEDDER.embed(text)
     assert vector is not None
     return meanings.seek(Question(partition, text), vector, max_error=0.01, now=now).found
 
 
 async def test_the_same_question_is_found_in_its_own_partition_alone(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     meanings.add(await entry("How do I cook rice?"))
     found = await find(meanings, "how do i cook rice")
     assert found is not None
@@ -46,7 +46,7 @@ async def test_the_same_question_is_found_in_its_own_partition_alone(verifier: V
 
 
 async def test_the_nearest_may_be_wrong_and_the_next_right(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     for text in ("How do I cook 2 eggs well?", "How do I cook two eggs"):
         meanings.add(await entry(text))
     found = await find(meanings, "How do I cook 2 eggs")
@@ -55,7 +55,7 @@ async def test_the_nearest_may_be_wrong_and_the_next_right(verifier: Verifier) -
 
 
 async def test_what_was_removed_is_not_found(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     kept = await entry("How do I cook rice?")
     meanings.add(kept)
     meanings.remove(kept)
@@ -64,7 +64,7 @@ async def test_what_was_removed_is_not_found(verifier: Verifier) -> None:
 
 
 async def test_above_its_memory_those_go_that_save_least_of_the_least_lately_asked_for(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384, max_bytes=4 * (ENTRY_BYTES + 800))
+    meanings = SemanticIndex(verifier, 384, max_bytes=4 * (ENTRY_BYTES + 800))
     worths = {
         "How do I cook rice?": 900,
         "How do I boil eggs?": 10,
@@ -87,7 +87,7 @@ async def test_above_its_memory_those_go_that_save_least_of_the_least_lately_ask
 
 
 async def test_what_came_nearest_is_told_and_a_bar_makes_a_hit_one_of_them(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     meanings.add(await entry("How do I cook rice?"))
     question = Question(b"p", "how do i cook rice")
     vector = await EMBEDDER.embed(question.text)
@@ -103,7 +103,7 @@ async def test_lists_are_trained_elsewhere_and_what_changed_meanwhile_counts(
 ) -> None:
     monkeypatch.setattr(vector_index, "FAISS_FROM", 32)
     monkeypatch.setattr(vector_index, "LISTS_FROM", 128)
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     texts = [f"How do I cook dish number {number} of {number * 7 % 31}?" for number in range(160)]
     for text in texts:
         meanings.add(await entry(text))
@@ -127,7 +127,7 @@ async def test_lists_are_trained_elsewhere_and_what_changed_meanwhile_counts(
 
 
 async def test_a_vector_of_another_size_is_not_taken(verifier: Verifier) -> None:
-    meanings = Meanings(verifier, 384)
+    meanings = SemanticIndex(verifier, 384)
     meanings.add(Entry(b"d", "a", (), 0, 100, 1, Question(b"p", "x y"), pack(np.ones(3, dtype=np.float32))))
     meanings.apply()
     assert len(meanings) == 0

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from sqlalchemy import Connection, text
 
-from gateway.cache.quality.counters import QUARTER_S, Measures, read
+from gateway.cache.quality.counters import QUARTER_S, HitCounters, read
 from gateway.state.sql.database import Database
 
 NOW = 1_800_014_400.0
@@ -24,7 +24,7 @@ class At:
         return self.at
 
 
-def some(measures: Measures, team: str, *, lookups: int, hits: int, wrong: int = 0, right: int = 0) -> None:
+def some(measures: HitCounters, team: str, *, lookups: int, hits: int, wrong: int = 0, right: int = 0) -> None:
     for number in range(lookups):
         measures.looked(team, hit=number < hits)
     for number in range(wrong + right):
@@ -32,7 +32,7 @@ def some(measures: Measures, team: str, *, lookups: int, hits: int, wrong: int =
 
 
 async def test_workers_add_up_and_each_team_has_its_own(any_database: Database) -> None:
-    one, two = (Measures(any_database, clock=At()) for _ in range(2))
+    one, two = (HitCounters(any_database, clock=At()) for _ in range(2))
     some(one, "search", lookups=100, hits=40, wrong=1, right=9)
     some(two, "search", lookups=100, hits=20, right=10)
     some(two, "chat", lookups=7, hits=1)
@@ -62,7 +62,7 @@ async def test_workers_add_up_and_each_team_has_its_own(any_database: Database) 
 
 async def test_a_period_has_the_quarters_that_it_touches(database: Database) -> None:
     clock = At()
-    measures = Measures(database, clock=clock)
+    measures = HitCounters(database, clock=clock)
     for quarter in range(4):
         clock.at = NOW + quarter * QUARTER_S + 100
         some(measures, "search", lookups=10**quarter, hits=0)
@@ -79,7 +79,7 @@ async def test_a_period_has_the_quarters_that_it_touches(database: Database) -> 
 
 
 async def test_what_cannot_be_written_waits(database: Database) -> None:
-    measures = Measures(database, clock=At())
+    measures = HitCounters(database, clock=At())
     some(measures, "search", lookups=3, hits=1)
     await database.run(lambda link: link.execute(text("ALTER TABLE hit_checks RENAME TO away")))
     await measures.write()

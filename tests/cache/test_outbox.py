@@ -16,7 +16,7 @@ from gateway.cache.entry import Batch, Entry, decode, encode
 from gateway.cache.result import Hit, Miss
 from gateway.cache.store.bodies import Bodies, Stored
 from gateway.cache.store.exact import Quota
-from gateway.cache.store.write_behind import Bounds, Outbox
+from gateway.cache.store.write_behind import Bounds, WriteBehind
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls
 from gateway.state.redis.connection import State
@@ -31,7 +31,7 @@ class Box:
     def __init__(self, state: State, **options: Any) -> None:
         self.state, self.lost = state, list[Entry]()
         self.bodies = Bodies(state)
-        self.outbox = Outbox(state, IndexLog(state, "cache"), self.bodies, self._lose, **options)
+        self.outbox = WriteBehind(state, IndexLog(state, "cache"), self.bodies, self._lose, **options)
 
     def _lose(self, entries: Iterable[Entry]) -> None:
         self.lost += entries
@@ -94,7 +94,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(state: State, bounds: Bo
 
 async def test_a_full_outbox_costs_the_answer_nothing(state: State) -> None:
     cache = Cache(state, IndexLog(state, "cache"), None)
-    cache._outbox = Outbox(state, IndexLog(state, "cache"), Bodies(state), cache._lost, bounds=Bounds(answers=1))
+    cache._outbox = WriteBehind(state, IndexLog(state, "cache"), Bodies(state), cache._lost, bounds=Bounds(answers=1))
     for text, kept in (("one", "exact"), ("two", "miss")):
         miss = await cache.lookup(request(text), tenant(), record(tenant()))
         assert isinstance(miss, Miss)

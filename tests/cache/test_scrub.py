@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cache.entry import Batch, Entry, Flush, encode
-from gateway.cache.store.disk_erasure import Scrub
+from gateway.cache.store.disk_erasure import DiskErasure
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.redis.log import IndexLog
@@ -27,7 +27,7 @@ async def test_only_what_a_flush_covers_leaves_the_log(state: State) -> None:
     await log.append(encode(Batch("one", "p", "e", [entry("mine", "search"), entry("theirs", "other")])), weight=2)
     await log.append(encode(Batch("two", "p", "e", [entry("mine2", "search")])))
     await log.append(encode(Batch("three", "p", "e", [entry("later", "search", asked_at=9.0)])))
-    scrub = Scrub(state, log)
+    scrub = DiskErasure(state, log)
     assert not await scrub.tidy()
     scrub.note(Flush("search", 5.0))
     assert await scrub.tidy()
@@ -53,7 +53,7 @@ async def test_the_gateways_own_server_writes_its_file_anew(tmp_path: Path) -> N
             return name in b"".join(path.read_bytes() for path in list(files.iterdir()) if path.exists())
 
         assert await asyncio.to_thread(on_disk)
-        scrub = Scrub(state, log)
+        scrub = DiskErasure(state, log)
         scrub.note(Flush("search", 5.0))
         assert await scrub.tidy()
         async with asyncio.timeout(30):
@@ -66,7 +66,7 @@ async def test_the_gateways_own_server_writes_its_file_anew(tmp_path: Path) -> N
 
 async def test_what_cannot_be_done_stays_due() -> None:
     state = State("unix:///nowhere/there.sock", timeout_s=0.1)
-    scrub = Scrub(state, IndexLog(state, "cache"))
+    scrub = DiskErasure(state, IndexLog(state, "cache"))
     for number in range(1500):
         scrub.note(Flush("search", float(number)))
     assert not await scrub.tidy()

@@ -9,7 +9,7 @@ from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
 from gateway.cache.semantic import service
-from gateway.cache.semantic.service import Look, Semantic
+from gateway.cache.semantic.service import Semantic, SemanticResult
 from tests.cache.conftest import until
 from tests.fakes.embedder import FakeEmbedder
 
@@ -61,7 +61,7 @@ async def test_without_an_embedder_every_question_is_new() -> None:
     for embedder in (None, FakeEmbedder(ready=False)):
         level = Semantic(embedder, max_bytes=2**20)
         level.begin()
-        assert await level.find(QUESTION, "who", 0.01) == Look()
+        assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
         await level.aclose()
 
 
@@ -70,7 +70,7 @@ async def test_a_slow_embedder_makes_a_miss(monkeypatch: pytest.MonkeyPatch) -> 
     level = Semantic(SlowEmbedder(), max_bytes=2**20)
     level.begin()
     await until(lambda: level.ready)
-    assert await level.find(QUESTION, "who", 0.01) == Look()
+    assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     assert level.stats()["semantic_late"] == 1
     await level.aclose()
 
@@ -79,7 +79,7 @@ async def test_the_first_question_makes_it_load_and_is_new() -> None:
     level = Semantic(FakeEmbedder(), max_bytes=2**20)
     level.add(await entry())
     assert level.stats()["semantic_questions"] == 0
-    assert await level.find(QUESTION, "who", 0.01) == Look()
+    assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     await until(lambda: level.ready)
     await level.aclose()
 
@@ -91,9 +91,9 @@ async def test_an_embedder_that_raises_makes_misses_and_rests(monkeypatch: pytes
     await until(lambda: level.ready)
     for _ in range(embedder.fails):
         assert not level.failed
-        assert await level.find(QUESTION, "who", 0.01) == Look()
+        assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     assert level.failed
-    assert await level.find(QUESTION, "who", 0.01) == Look()
+    assert await level.find(QUESTION, "who", 0.01) == SemanticResult()
     assert await level.vector(QUESTION, "who") is None
     assert len(embedder.texts) == embedder.fails, "while it rests it is not asked"
     monkeypatch.setattr(service, "_REST_S", 0.0)

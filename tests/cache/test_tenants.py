@@ -10,7 +10,7 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.cache.coalescing.shared_call import Flight, Paid
+from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.keys import scope
 from gateway.cache.result import Miss
 from gateway.domain.answer import Take
@@ -78,7 +78,7 @@ async def ask(worker: Worker, what: Ask, mark: str, gates: list[asyncio.Event]) 
         gates.append(gate := asyncio.Event())
         bought = Bought(who, gate, what.stream)
 
-        async def bring(flight: Flight) -> None:
+        async def bring(flight: SharedCall) -> None:
             await flight.carry(bought)  # type: ignore[arg-type]
             worker.cache.store(found, bought.answer, seen)  # type: ignore[arg-type]
 

@@ -7,17 +7,17 @@ import pytest
 
 from gateway.cache.quality.answer_judge import Judgement
 from gateway.cache.quality.error_bound import LEVELS
-from gateway.cache.quality.threshold import Trust
+from gateway.cache.quality.threshold import Thresholds
 
 S = "team/acme/search"
 
 
-def trust(share: float = 0.05, now: list[float] | None = None) -> Trust:
+def trust(share: float = 0.05, now: list[float] | None = None) -> Thresholds:
     clock = now or [0.0]
-    return Trust(share=share, clock=lambda: clock[0], draw=random.Random(3).random)
+    return Thresholds(share=share, clock=lambda: clock[0], draw=random.Random(3).random)
 
 
-def look(trust: Trust, times: int, score: float | None = None, *, cpu_s: float = 0.0, name: str = S) -> None:
+def look(trust: Thresholds, times: int, score: float | None = None, *, cpu_s: float = 0.0, name: str = S) -> None:
     for _ in range(times):
         trust.looked(name, score, hit=score is not None, cpu_s=cpu_s)
 

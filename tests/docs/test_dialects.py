@@ -15,7 +15,7 @@ from gateway.dialects.anthropic_messages import dialect as anthropic_messages
 from gateway.dialects.clients import PATHS
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.registry import wire
-from gateway.dialects.via_chat import Through
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import Controls, DialectName
 from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, BackendRateLimited, BadRequest
 from tests.docs.markdown import ROOT, table
@@ -52,7 +52,7 @@ def way(client: Any, backend: Any) -> str:
         found = wire(client, backend)
     except KeyError:
         return "–"
-    translates = isinstance(found, Through) or found.client != found.backend
+    translates = isinstance(found, ViaChat) or found.client != found.backend
     return "translated" if translates else "passes"
 
 

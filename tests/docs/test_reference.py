@@ -20,15 +20,15 @@ from pydantic import BaseModel, TypeAdapter
 from pydantic.fields import FieldInfo
 
 from gateway import errors
-from gateway.alerts.detect.thresholds import Account, due
+from gateway.alerts.detect.thresholds import BudgetWindow, due
 from gateway.api.response_headers import of_record
 from gateway.api.routes.admin import Admin
 from gateway.api.routes.alerts import AlertRoutes
 from gateway.api.routes.batches import BatchRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.message_batches import MessageBatchRoutes
-from gateway.api.routes.models import Root
-from gateway.api.routes.service import Service
+from gateway.api.routes.models import ModelRoutes
+from gateway.api.routes.service import ServiceRoutes
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
 from gateway.domain.backend import Backend
@@ -172,8 +172,8 @@ def test_every_route_is_told() -> None:
         ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong")
     )
     made: list[Any] = [
-        Root(door=door, fleet=None),  # type: ignore[arg-type]
-        Service(door=door, **nothing),  # type: ignore[arg-type]
+        ModelRoutes(door=door, fleet=None),  # type: ignore[arg-type]
+        ServiceRoutes(door=door, **nothing),  # type: ignore[arg-type]
         BatchRoutes(door=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
         MessageBatchRoutes(door=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
         AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
@@ -196,7 +196,7 @@ def test_the_alert_is_the_one_that_is_sent() -> None:
     (budget,) = parse(yaml_block(README, "policies/search.yaml"), Policy, "README.md").budget
     at = datetime(2026, 11, 21, 10, 15, tzinfo=UTC).timestamp()
     window = window_bounds(budget.window, budget.timezone, at)
-    alerts = due(Account("search", budget), usd_to_pico(Decimal(shown["spent_usd"])), window, at)
+    alerts = due(BudgetWindow("search", budget), usd_to_pico(Decimal(shown["spent_usd"])), window, at)
     assert shown in [{"id": alert.id, **alert.payload} for alert in alerts]
 
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.runtime.write_batcher import MOST_BYTES, Outgoing
+from gateway.runtime.write_batcher import MOST_BYTES, WriteBatcher
 
 
 class Wire(asyncio.WriteTransport):
@@ -30,7 +30,7 @@ class Wire(asyncio.WriteTransport):
 
 
 async def test_what_a_turn_says_is_sent_before_what_comes_after_it_begins() -> None:
-    loop, outgoing, log = asyncio.get_running_loop(), Outgoing(), list[tuple[str, bytes]]()
+    loop, outgoing, log = asyncio.get_running_loop(), WriteBatcher(), list[tuple[str, bytes]]()
     one, two = Wire("one", log), Wire("two", log)
     outgoing.add(one, b"a", loop)
     loop.call_soon(log.append, ("later", b""))
@@ -45,7 +45,7 @@ async def test_what_a_turn_says_is_sent_before_what_comes_after_it_begins() -> N
 
 
 async def test_flushing_sends_at_once_and_nothing_twice() -> None:
-    loop, outgoing, log = asyncio.get_running_loop(), Outgoing(), list[tuple[str, bytes]]()
+    loop, outgoing, log = asyncio.get_running_loop(), WriteBatcher(), list[tuple[str, bytes]]()
     wire = Wire("one", log)
     outgoing.add(wire, b"a", loop)
     outgoing.flush()
@@ -57,7 +57,7 @@ async def test_flushing_sends_at_once_and_nothing_twice() -> None:
 
 
 async def test_much_is_not_kept_for_the_end_of_the_turn() -> None:
-    loop, outgoing, log = asyncio.get_running_loop(), Outgoing(), list[tuple[str, bytes]]()
+    loop, outgoing, log = asyncio.get_running_loop(), WriteBatcher(), list[tuple[str, bytes]]()
     wire = Wire("one", log)
     outgoing.add(wire, bytes(MOST_BYTES), loop)
     assert log == []
@@ -66,7 +66,7 @@ async def test_much_is_not_kept_for_the_end_of_the_turn() -> None:
 
 
 async def test_one_that_is_closed_or_broken_holds_up_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    loop, outgoing, log = asyncio.get_running_loop(), Outgoing(), list[tuple[str, bytes]]()
+    loop, outgoing, log = asyncio.get_running_loop(), WriteBatcher(), list[tuple[str, bytes]]()
     closed, broken, sound = Wire("closed", log), Wire("broken", log, broken=True), Wire("sound", log)
     for wire in (closed, broken, sound):
         outgoing.add(wire, b"a", loop)

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from gateway.domain.request import Controls
-from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.plans.plan_trials import CONFIGURED, stage, written
 from gateway.learning.plans.verdict import LEAST, Outcome
 from gateway.ledger.store.evidence import Finding, write
@@ -39,7 +39,7 @@ def plan(tmp_path: Path) -> bytes:
 
 
 async def test_a_plan_on_trial_decides_without_serving(school: School, tmp_path: Path) -> None:
-    room = PlansOnTrial(school.house.database, school.house.pipeline.router, school.house.fleet)
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
     await school.shadows.aclose()
     await school.shadows.open(school.house.pipeline, room)
     school.small.default = Reply(text="41")
@@ -57,7 +57,7 @@ async def test_a_plan_on_trial_decides_without_serving(school: School, tmp_path:
 async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_back(
     school: School, plan: bytes
 ) -> None:
-    room = PlansOnTrial(school.house.database, school.house.pipeline.router, school.house.fleet)
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
     run, router = school.house.database.run, school.house.pipeline.router
     id = await run(lambda link: stage(link, plan, 1.0))
     cheap, dear, bad = Outcome(1.0, 10**8), Outcome(1.0, 10**10), Outcome(0.0, 10**8)
@@ -80,7 +80,7 @@ async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_
 
 
 async def test_a_plan_that_cannot_be_read_is_not_followed(school: School) -> None:
-    room = PlansOnTrial(school.house.database, school.house.pipeline.router, school.house.fleet)
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
     await school.house.database.run(lambda link: stage(link, b"nonsense", 1.0))
     with pytest.raises(ValueError, match="not a router artefact"):
         await room.refresh()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from decimal import Decimal
 
-from gateway.learning.spend_cap import Purse, spent
+from gateway.learning.spend_cap import SpendCap, spent
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.sql.database import Database
 from tests.fakes.clock import StoppedClock
@@ -14,8 +14,8 @@ from tests.learning.conftest import pupil
 USD = 10**12
 
 
-def purse(database: Database, clock: StoppedClock, all_usd: int = 100) -> Purse:
-    return Purse(database, TrialsSettings(cap_usd=Decimal(all_usd)), clock=clock)
+def purse(database: Database, clock: StoppedClock, all_usd: int = 100) -> SpendCap:
+    return SpendCap(database, TrialsSettings(cap_usd=Decimal(all_usd)), clock=clock)
 
 
 async def sums(database: Database) -> dict[str, tuple[int, int, int]]:

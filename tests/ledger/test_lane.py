@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.ledger.journal import segments
-from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.segments import Segment, encode
 from gateway.ledger.rows import Row, Values
 
@@ -59,7 +59,7 @@ def ids(rows: Iterable[Values]) -> list[str]:
     return [row[0] for row in rows]
 
 
-def read_all(lane: Lane, files: list[Segment]) -> list[str]:
+def read_all(lane: JournalReader, files: list[Segment]) -> list[str]:
     found, before = [], None
     while lane.place != before:
         before = lane.place
@@ -69,20 +69,20 @@ def read_all(lane: Lane, files: list[Segment]) -> list[str]:
 
 def test_it_resumes_at_the_oldest_open_attempt(written: Written) -> None:
     first, second, _ = written.segment(opened("a"), opened("b"), closed("b"))
-    lane = Lane("lane")
+    lane = JournalReader("lane")
     assert read_all(lane, written.files) == ["b"]
     assert lane.resume == (1, first)
     written.append(closed("a"))
     assert read_all(lane, written.files) == ["a"]
     assert lane.resume == lane.place
-    assert read_all(Lane("lane", (1, second)), written.files) == ["b", "a"]
+    assert read_all(JournalReader("lane", (1, second)), written.files) == ["b", "a"]
 
 
 def test_the_oldest_open_attempt_may_lie_segments_back(written: Written) -> None:
     (slow,) = written.segment(opened("slow"))
     written.segment(opened("b"), closed("b"))
     written.segment(opened("c"))
-    lane = Lane("lane")
+    lane = JournalReader("lane")
     assert read_all(lane, written.files) == ["b"]
     assert lane.resume == (1, slow)
     assert ids(lane.orphans()) == ["slow", "c"]
@@ -91,7 +91,7 @@ def test_the_oldest_open_attempt_may_lie_segments_back(written: Written) -> None
 def test_earlier_segments_may_be_gone(written: Written) -> None:
     written.segment(closed("a"))
     written.segment(closed("b"))
-    assert read_all(Lane("lane", (1, 0)), written.files[1:]) == ["b"]
+    assert read_all(JournalReader("lane", (1, 0)), written.files[1:]) == ["b"]
 
 
 def test_a_segment_is_not_left_while_its_owner_may_append(written: Written) -> None:
@@ -102,7 +102,7 @@ def test_a_segment_is_not_left_while_its_owner_may_append(written: Written) -> N
     fcntl.flock(held, fcntl.LOCK_EX)
     files = [written.files[0], Segment.at(written.directory, "lane", 2)]
     os.write(fd, encode(closed("later")))
-    lane = Lane("lane")
+    lane = JournalReader("lane")
     assert read_all(lane, files) == []
     os.write(held, encode(closed("earlier")))
     assert read_all(lane, files) == ["earlier"]
@@ -116,7 +116,7 @@ def test_a_line_that_says_nothing_stops_no_other(
     written: Written, entry: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     written.segment(entry, closed("b"))
-    lane = Lane("lane")
+    lane = JournalReader("lane")
     assert read_all(lane, written.files) == ["b"]
     assert lane.damaged in (0, 1)
     assert len(caplog.records) == lane.damaged
@@ -126,7 +126,7 @@ def test_a_damaged_first_line_is_taken_for_our_own_version(written: Written) -> 
     written.segment(closed("a"))
     path = written.files[0].path
     path.write_bytes(b"#" + path.read_bytes()[1:])
-    assert read_all(Lane("lane"), written.files) == ["a"]
+    assert read_all(JournalReader("lane"), written.files) == ["a"]
 
 
 def test_what_was_reported_is_kept_for_who_is_still_open(written: Written) -> None:
@@ -140,7 +140,7 @@ def test_what_was_reported_is_kept_for_who_is_still_open(written: Written) -> No
         {"mark": 3.0, "grown": [["a", 6, 0], ["c", 1, 0]]},
         closed("b"),
     )
-    lane = Lane("lane")
+    lane = JournalReader("lane")
     read_all(lane, written.files)
     found = [(row.id, row.input_tokens, row.cached_tokens, row.output_tokens) for row in lane.orphans()]
     assert found == [("a", 2, 9, 6), ("c", 1, 0, 1)]

@@ -9,12 +9,12 @@ import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.usage import Usage
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue.load()
+def catalogue() -> PriceBook:
+    return PriceBook.load()
 
 
 def backend(model: str, url: str = "https://api.openai.com/v1", **facts: Any) -> Backend:
@@ -44,7 +44,7 @@ def backend(model: str, url: str = "https://api.openai.com/v1", **facts: Any) ->
         ),
     ],
 )
-def test_public_models_are_found_where_they_are_called(catalogue: Catalogue, model: str, url: str, name: str) -> None:
+def test_public_models_are_found_where_they_are_called(catalogue: PriceBook, model: str, url: str, name: str) -> None:
     price = catalogue.price(backend(model, url))
     assert price is not None
     assert price.source == f"list {name}"
@@ -60,12 +60,12 @@ def test_public_models_are_found_where_they_are_called(catalogue: Catalogue, mod
         ("bedrock/some.model-v1:0", None),
     ],
 )
-def test_litellms_names_say_whose_list_applies(catalogue: Catalogue, model: str, name: str | None) -> None:
+def test_litellms_names_say_whose_list_applies(catalogue: PriceBook, model: str, name: str | None) -> None:
     price = catalogue.price(Backend(name="b", kind="litellm", model=model))
     assert (price.source if price else None) == (f"list {name}" if name else None)
 
 
-def test_anthropics_dated_names_are_known(catalogue: Catalogue) -> None:
+def test_anthropics_dated_names_are_known(catalogue: PriceBook) -> None:
     dated = Backend(name="b", kind="anthropic", base_url="https://api.anthropic.com", model="claude-haiku-4-5-20251001")
     price = catalogue.price(dated)
     assert price is not None
@@ -85,24 +85,24 @@ def test_anthropics_dated_names_are_known(catalogue: Catalogue) -> None:
     ],
     ids=lambda backend: backend.model,
 )
-def test_what_nobody_knows_stays_unknown(catalogue: Catalogue, unknown: Backend) -> None:
+def test_what_nobody_knows_stays_unknown(catalogue: PriceBook, unknown: Backend) -> None:
     assert catalogue.price(unknown) is None
 
 
-def test_a_backends_own_price_wins(catalogue: Catalogue) -> None:
+def test_a_backends_own_price_wins(catalogue: PriceBook) -> None:
     own = PriceEntry(input=Decimal("0.15"), cached_input=Decimal("0.075"), output=Decimal("0.60"))
     price = catalogue.price(backend("gpt-4o", price=own))
     assert price is not None
     assert (price.input, price.cached_input, price.output, price.source) == (150_000, 75_000, 600_000, "gateway.yaml")
 
 
-def test_a_price_of_zero_is_a_price(catalogue: Catalogue) -> None:
+def test_a_price_of_zero_is_a_price(catalogue: PriceBook) -> None:
     price = catalogue.price(backend("x", "http://10.0.0.7/v1", price=PriceEntry(input=Decimal(0), output=Decimal(0))))
     assert price is not None
     assert price.free
 
 
-def test_a_machine_is_priced_by_the_hour_and_its_throughput(catalogue: Catalogue) -> None:
+def test_a_machine_is_priced_by_the_hour_and_its_throughput(catalogue: PriceBook) -> None:
     entry = PriceEntry(machine_hour_usd=Decimal("3.60"), tokens_per_second=500)
     price = catalogue.price(backend("qwen", "http://10.0.0.7/v1", price=entry))
     assert price is not None
@@ -111,14 +111,14 @@ def test_a_machine_is_priced_by_the_hour_and_its_throughput(catalogue: Catalogue
     assert "3.60 USD per machine hour" in price.source
 
 
-def test_a_cheap_machine_is_not_free(catalogue: Catalogue) -> None:
+def test_a_cheap_machine_is_not_free(catalogue: PriceBook) -> None:
     entry = PriceEntry(machine_hour_usd=Decimal("0.000000001"), tokens_per_second=1e9)
     price = catalogue.price(backend("qwen", "http://10.0.0.7/v1", price=entry))
     assert price is not None
     assert (price.input, price.output) == (1, 1)
 
 
-def test_a_local_model_has_a_slower_machine_by_default(catalogue: Catalogue) -> None:
+def test_a_local_model_has_a_slower_machine_by_default(catalogue: PriceBook) -> None:
     entry = PriceEntry(machine_hour_usd=Decimal("0.05"))
     local = catalogue.price(Backend(name="l", kind="local", base_url="http://127.0.0.1:1/v1", model="s", price=entry))
     server = catalogue.price(backend("s", "http://10.0.0.7/v1", name="s", price=entry))
@@ -128,14 +128,14 @@ def test_a_local_model_has_a_slower_machine_by_default(catalogue: Catalogue) -> 
     assert server.output == 13_889
 
 
-def test_long_calls_cost_their_own_price(catalogue: Catalogue) -> None:
+def test_long_calls_cost_their_own_price(catalogue: PriceBook) -> None:
     price = catalogue.price(backend("gemini-2.5-pro", "https://generativelanguage.googleapis.com/v1beta/openai"))
     assert price is not None
     assert price.cost(Usage(200_000, output_tokens=1)) == 200_000 * 1_250_000 + 10_000_000
     assert price.cost(Usage(200_001, output_tokens=1)) == 200_001 * 2_500_000 + 15_000_000
 
 
-def test_a_simulated_backend_has_no_price_but_may_be_compared(catalogue: Catalogue) -> None:
+def test_a_simulated_backend_has_no_price_but_may_be_compared(catalogue: PriceBook) -> None:
     pretend = Backend(name="s", kind="simulated", model="pretend", tier="large", price=PriceEntry(input=1, output=1))  # type: ignore[arg-type]
     assert catalogue.price(pretend) is None
     found = catalogue.hypothetical(pretend)
@@ -145,24 +145,24 @@ def test_a_simulated_backend_has_no_price_but_may_be_compared(catalogue: Catalog
     assert price.output > 0
 
 
-def test_a_simulated_backend_named_like_a_public_model_is_compared_with_that(catalogue: Catalogue) -> None:
+def test_a_simulated_backend_named_like_a_public_model_is_compared_with_that(catalogue: PriceBook) -> None:
     pretend = Backend(name="s", kind="simulated", model="claude-haiku-4-5", tier="large")
     found = catalogue.hypothetical(pretend)
     assert found is not None
     assert found[1] == "anthropic/claude-haiku-4-5"
 
 
-def test_only_simulated_backends_are_hypothetical(catalogue: Catalogue) -> None:
+def test_only_simulated_backends_are_hypothetical(catalogue: PriceBook) -> None:
     assert catalogue.hypothetical(backend("gpt-4o")) is None
 
 
-def test_the_list_completes_what_the_file_leaves_open(catalogue: Catalogue) -> None:
+def test_the_list_completes_what_the_file_leaves_open(catalogue: PriceBook) -> None:
     whole = catalogue.complete(backend("gpt-4o"))
     assert (whole.window_tokens, whole.max_output_tokens) == (128_000, 16_384)
     assert whole.capabilities == {"tools", "vision", "json_schema", "logprobs"}
 
 
-def test_what_the_file_says_stays(catalogue: Catalogue) -> None:
+def test_what_the_file_says_stays(catalogue: PriceBook) -> None:
     own = backend("gpt-4o", window_tokens=1000, max_output_tokens=10, capabilities=[])
     assert catalogue.complete(own) == own
 
@@ -178,14 +178,14 @@ def test_what_the_file_says_stays(catalogue: Catalogue) -> None:
     ],
 )
 def test_open_weights_have_a_known_window_but_no_capabilities(
-    catalogue: Catalogue, model: str, window: int | None
+    catalogue: PriceBook, model: str, window: int | None
 ) -> None:
     whole = catalogue.complete(backend(model, "http://10.0.0.7:8000/v1"))
     assert whole.window_tokens == window
     assert whole.capabilities == frozenset()
 
 
-def test_every_entry_has_a_price_a_page_and_a_date_and_is_found_by_its_own_name(catalogue: Catalogue) -> None:
+def test_every_entry_has_a_price_a_page_and_a_date_and_is_found_by_its_own_name(catalogue: PriceBook) -> None:
     entries = catalogue.entries()
     assert len(entries) > 80
     hosts = {"openai": "https://api.openai.com/v1", "groq": "https://api.groq.com/openai/v1"}

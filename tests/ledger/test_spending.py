@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import insert
 from sqlalchemy.exc import OperationalError
 
-from gateway.domain.protocols import Payer
+from gateway.domain.protocols import BudgetChecker
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.spent import Spending
 from gateway.ledger.store.writer import Writer
@@ -25,7 +25,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 async def pico(spending: Spending, team: str, since: float) -> int:
-    return (await spending.spent(Payer(team=team), since)).pico
+    return (await spending.spent(BudgetChecker(team=team), since)).pico
 
 
 async def test_drained_or_not_each_attempt_counts_once(any_database: Database, directory: Path) -> None:
@@ -119,9 +119,9 @@ async def test_what_a_dead_worker_left_open_counts_as_far_as_it_came(any_databas
     spending, writer = Spending(directory, any_database), Writer(directory, any_database)
     assert await pico(spending, "search", 0.0) == 0
     await books.aclose()  # as if it had been killed: the attempt is still open, and nobody holds the lane's lock
-    before = await spending.spent(Payer(team="search"), 0.0)
+    before = await spending.spent(BudgetChecker(team="search"), 0.0)
     assert before.tokens >= 7
     assert before.pico > 0
     await writer.drain_once()
-    assert await spending.spent(Payer(team="search"), 0.0) == before
+    assert await spending.spent(BudgetChecker(team="search"), 0.0) == before
     await writer.aclose()

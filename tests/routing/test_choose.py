@@ -8,7 +8,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend, NoBackend, UnknownModel
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router, share_of
 from tests.routing.conftest import (
@@ -129,7 +129,7 @@ def test_a_backend_asked_for_by_name_that_the_policy_rules_out_is_refused(decide
     assert (router.stats()["refused"], router.stats()["routed"]) == (2, 0)
 
 
-def test_the_same_model_elsewhere_stands_by_cheapest_first(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
+def test_the_same_model_elsewhere_stands_by_cheapest_first(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> None:
     twin = backend("twin", "hosted", "2", model="hosted-model")
     router = Router(lambda: grader, catalogue, fleet, [HOSTED, twin])
     route = router.decide(request(model="hosted-model"), tenant(), ContextEstimate(10, 10))
@@ -177,7 +177,7 @@ def test_without_a_session_the_request_decides(decide: Decide) -> None:
 
 @pytest.mark.parametrize(("held", "served"), [(True, LARGE), (False, SMALL)])
 def test_a_held_out_request_goes_to_the_reference(
-    grader: Grader, catalogue: Catalogue, fleet: Fleet, held: bool, served: object
+    grader: Grader, catalogue: PriceBook, fleet: Fleet, held: bool, served: object
 ) -> None:
     router = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE], sampler=EveryOther(held))
     route = router.decide(request(EASY), tenant(), ContextEstimate(50, 50))
@@ -205,7 +205,7 @@ def test_an_unsure_small_answer_may_be_taken_back(
     assert route.escalate_below == (0.7 if wanted else 0.0)
 
 
-def test_without_logprobs_nothing_is_taken_back(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
+def test_without_logprobs_nothing_is_taken_back(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> None:
     mute = backend("mute", "small", "0.1")
     router = Router(lambda: grader, catalogue, fleet, [mute, LARGE])
     route = router.decide(request(EASY), tenant(), ContextEstimate(50, 50))
@@ -230,7 +230,7 @@ def test_agent_contexts_go_to_the_reference(decide: Decide) -> None:
 
 
 async def test_without_its_grader_the_reference_answers_until_it_can_be_loaded(
-    grader: Grader, catalogue: Catalogue, fleet: Fleet, caplog: pytest.LogCaptureFixture
+    grader: Grader, catalogue: PriceBook, fleet: Fleet, caplog: pytest.LogCaptureFixture
 ) -> None:
     asked = 0
 
@@ -259,7 +259,7 @@ async def test_without_its_grader_the_reference_answers_until_it_can_be_loaded(
     assert asked == 2
 
 
-def test_with_nothing_configured_the_remedy_is_told(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
+def test_with_nothing_configured_the_remedy_is_told(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> None:
     with pytest.raises(NoBackend, match=r"gateway\.yaml.*OPENAI_API_KEY") as caught:
         Router(lambda: grader, catalogue, fleet, []).decide(request(model="anything"), tenant(), ContextEstimate(1, 1))
     assert type(caught.value) is NoBackend
@@ -270,7 +270,7 @@ def test_an_unknown_model_is_answered_with_what_exists(decide: Decide) -> None:
         decide(request(model="gpt-9"))
 
 
-def test_a_request_too_long_for_every_window_says_so(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> None:
+def test_a_request_too_long_for_every_window_says_so(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> None:
     router = Router(lambda: grader, catalogue, fleet, [SMALL, LARGE])
     with pytest.raises(ContextTooLong, match="32768"):
         router.decide(request(), tenant(), ContextEstimate(90000, 80000))

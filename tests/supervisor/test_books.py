@@ -14,7 +14,7 @@ from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings, load_settings
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import alerts
-from gateway.supervisor.ledger_service import Books
+from gateway.supervisor.ledger_service import LedgerService
 from tests.ledger import samples
 
 POLICY = "team: default\nbudget: {limit_usd: 0.0001, window: day, timezone: UTC, alerts: [50%]}\n"
@@ -29,8 +29,8 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture
-def books(settings: Settings) -> Books:
-    return Books(settings, Policies(settings.policies, settings.config.ceilings))
+def books(settings: Settings) -> LedgerService:
+    return LedgerService(settings, Policies(settings.policies, settings.config.ceilings))
 
 
 async def spend(settings: Settings, team: str) -> None:
@@ -52,7 +52,7 @@ def look(settings: Settings) -> tuple[int, list[str]]:
 
 
 async def test_spend_is_drained_and_a_team_without_a_file_is_alerted_by_the_default_policy(
-    settings: Settings, books: Books
+    settings: Settings, books: LedgerService
 ) -> None:
     await books.open()
     tasks = Tasks()
@@ -70,7 +70,7 @@ async def test_spend_is_drained_and_a_team_without_a_file_is_alerted_by_the_defa
     assert not books.abandoned
 
 
-async def test_the_last_entries_are_drained_at_the_end(settings: Settings, books: Books) -> None:
+async def test_the_last_entries_are_drained_at_the_end(settings: Settings, books: LedgerService) -> None:
     await books.open()
     await spend(settings, "late")
     await books.aclose()
@@ -81,4 +81,4 @@ def test_a_database_of_an_unknown_kind_is_a_mistake_in_the_file(tmp_path: Path) 
     (tmp_path / "gateway.yaml").write_text("ledger: {database_url: 'oracle://x'}")
     settings = load_settings(tmp_path / "gateway.yaml", tmp_path)
     with pytest.raises(ConfigError, match=r"ledger\.database_url"):
-        Books(settings, Policies((), settings.config.ceilings))
+        LedgerService(settings, Policies((), settings.config.ceilings))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.supervisor.fork_server import Nursery
+from gateway.supervisor.fork_server import ForkServer
 from tests.supervisor.conftest import Gateway, gone, until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # whole process trees
@@ -142,7 +142,7 @@ def test_beside_other_threads_nothing_is_forked() -> None:
     thread = threading.Thread(target=release.wait)
     thread.start()
     try:
-        assert Nursery.open() is None
+        assert ForkServer.open() is None
     finally:
         release.set()
         thread.join()

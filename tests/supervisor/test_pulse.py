@@ -6,12 +6,12 @@ import asyncio
 import os
 import signal
 
-from gateway.supervisor.heartbeat import FAILED, Pulse, speaker
+from gateway.supervisor.heartbeat import FAILED, Heartbeat, speaker
 
 
 async def test_stages_and_a_last_error_arrive_and_each_change_is_told() -> None:
     changes: list[str] = []
-    pulse = Pulse(lambda: changes.append(pulse.stage))
+    pulse = Heartbeat(lambda: changes.append(pulse.stage))
     say = speaker(os.dup(pulse.writer))
     for line in ("open", "open", "ready", "who knows", f"{FAILED}Sorry: two\nlines"):
         say(line)
@@ -24,7 +24,7 @@ async def test_stages_and_a_last_error_arrive_and_each_change_is_told() -> None:
 
 
 async def test_a_worker_that_nobody_listens_to_any_more_leaves() -> None:
-    pulse = Pulse()
+    pulse = Heartbeat()
     writer = os.dup(pulse.writer)
     pulse.hand_over()
     pulse.close()
@@ -40,7 +40,7 @@ async def test_a_worker_that_nobody_listens_to_any_more_leaves() -> None:
 
 
 async def test_a_supervisor_that_does_not_listen_holds_nobody_up() -> None:
-    pulse = Pulse()
+    pulse = Heartbeat()
     say = speaker(os.dup(pulse.writer))
     for _ in range(100_000):
         say("ready")

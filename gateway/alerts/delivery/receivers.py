@@ -11,7 +11,7 @@ from gateway.alerts.delivery.posting import TIMEOUT_S, Poster
 from gateway.alerts.delivery.slack import Slack
 from gateway.alerts.delivery.smtp import Smtp
 from gateway.alerts.delivery.webhooks import Webhooks
-from gateway.settings.receivers import Addresses, Refused
+from gateway.settings.receivers import Addresses, ReceiverRefused
 
 __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
 
@@ -68,7 +68,7 @@ class Receivers:
             return Answer(False, "the gateway is stopping")
         try:
             kind, reference = self._addresses.kind_and_reference(target)
-        except Refused as error:
+        except ReceiverRefused as error:
             return Answer(False, str(error))
         receiver = self._kinds.get(kind)
         if receiver is None:

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
-from gateway.api.routes.usage import Spend, told
+from gateway.api.auth import Authenticator, json_response
+from gateway.api.routes.usage import UsageFigures, told
 from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
@@ -28,7 +28,9 @@ LONGEST_S = 100 * 365 * 86400
 class Admin:
     """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
 
-    def __init__(self, *, door: Door, fleet: Fleet, database: Database, policies: Policies, spend: Spend) -> None:
+    def __init__(
+        self, *, door: Authenticator, fleet: Fleet, database: Database, policies: Policies, spend: UsageFigures
+    ) -> None:
         self._fleet, self._database, self._policies, self._spend = fleet, database, policies, spend
         admin = door.needs("admin")
         self.routes = [

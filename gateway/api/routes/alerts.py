@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.alerts.delivery import deliveries
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import whole_number
 from gateway.api.server.asgi import read_object
 from gateway.domain.protocols import Clock
@@ -25,7 +25,7 @@ MOST = 1000
 class AlertRoutes:
     """What `thriftgate alerts list`, `acknowledge` and `dead-letters` do on the machine."""
 
-    def __init__(self, *, door: Door, database: Database, clock: Clock) -> None:
+    def __init__(self, *, door: Authenticator, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
         admin = door.needs("admin")
         self.routes = [

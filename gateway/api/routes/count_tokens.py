@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.server.asgi import Pace, by_name, check_json, check_length, decoded, read_body
 from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.backends.fleet import Fleet
@@ -36,7 +36,7 @@ class MessageRoutes:
     def __init__(
         self,
         *,
-        door: Door,
+        door: Authenticator,
         counter: Counter,
         fleet: Fleet,
         limits: RequestLimits,

@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
@@ -28,7 +28,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
-from gateway.responses.memory import Memory
+from gateway.responses.memory import StoredContext
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
@@ -56,10 +56,10 @@ class Inference:
         pipeline: Pipeline,
         telemetry: Telemetry,
         limits: RequestLimits,
-        overload: Overload,
+        overload: LoadShedder,
         envelope: Envelope,
         idempotency: Idempotency,
-        memory: Memory | None = None,
+        memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
     ) -> None:
         """`memory`: of stored responses; without it every request has to stand alone. `decoding`: of encoded bodies."""

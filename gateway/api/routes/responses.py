@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import whole_number
 from gateway.dialects.openai_responses.request import RESULTS, kind_of
 from gateway.domain.tenant import Tenant
@@ -66,7 +66,7 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 class ResponseRoutes:
     """Ordinary Starlette endpoints; a key sees its own, and what its team shares."""
 
-    def __init__(self, *, door: Door, responses: Responses) -> None:
+    def __init__(self, *, door: Authenticator, responses: Responses) -> None:
         self._responses = responses
         inference = door.needs("inference")
         self.routes = [

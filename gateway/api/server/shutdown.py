@@ -17,7 +17,7 @@ LAST_ANSWER: Headers = [(b"connection", b"close")]
 
 
 @dataclass(slots=True)
-class Drain:
+class ShutdownFlag:
     """Shared by readiness and shutdown. Requests are served all the same: whoever did not hear yet is no worse off."""
 
     draining: bool = False

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.backends.attempts import Attempts, Errand, together
-from gateway.backends.cascade.stream_gate import Held
+from gateway.backends.attempts import Attempts, CallContext, together
+from gateway.backends.cascade.stream_gate import StreamGate
 from gateway.backends.cascade.weak_signals import Reader
 from gateway.backends.relay import Relayed, Whole
 from gateway.dialects.openai_chat import logprobs
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import FAILED, Answered, Asking
+from gateway.domain.routing.strategy import FAILED, RunningStrategy, StrategyAnswer
 from gateway.errors import (
     BackendRefused,
     BudgetExhausted,
@@ -26,7 +26,7 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
-Served = Relayed | Whole | Held
+Served = Relayed | Whole | StreamGate
 Obstacle = GatewayError | TimeoutError
 """What keeps anybody else from being asked; TimeoutError: a stream may not be kept back for longer."""
 
@@ -39,21 +39,21 @@ _OVER = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
 
 
 class _Careful:
-    """Implements `Asking` over another one, whose own mistakes must not fail a request."""
+    """Implements `RunningStrategy` over another one, whose own mistakes must not fail a request."""
 
     __slots__ = ("_asking",)
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: RunningStrategy) -> None:
         self._asking = asking
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         try:
             return self._asking.next(answers)
         except Exception:
             log.exception("a strategy failed to say whom to ask next; what there is must do")
             return ()
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         try:
             return self._asking.serves(answers)
         except Exception:
@@ -69,14 +69,14 @@ class Cascade:
     streams. What the client has seen the first byte of is never taken back.
     """
 
-    def __init__(self, attempts: Attempts, asking: Asking, route: Route, errand: Errand) -> None:
+    def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, errand: CallContext) -> None:
         """With `route.escalate_below`, answers are weak whose tokens were less probable than that."""
         self._attempts, self._asking, self._route, self._errand = attempts, _Careful(asking), route, errand
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
         self._reader = Reader(errand.request)
         self._rules = errand.record.tenant.policy.streams
-        self._told: list[Answered] = []
+        self._told: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
         """Beside each of `_told`: None where there is nothing to serve, or no longer."""
         self._errors: list[GatewayError] = []
@@ -140,12 +140,12 @@ class Cascade:
             return False
         if self._by_beginnings(names) and not (self._rules.hold_tokens and self._rules.hold_for):
             return True
-        told = [*self._told, Answered(names[0], None, "refusal")]
+        told = [*self._told, StrategyAnswer(names[0], None, "refusal")]
         return not self._asking.next(told) and self._asking.serves(told) == len(self._told)
 
     def _by_beginnings(self, names: Sequence[str]) -> bool:
         """Would the strategy be content with a sound answer of this one, whatever it comes down to?"""
-        told = [*self._told, Answered(names[0], None, confidence=1.0)]
+        told = [*self._told, StrategyAnswer(names[0], None, confidence=1.0)]
         return len(names) == 1 and not self._asking.next(told) and self._asking.serves(told) == len(self._told)
 
     def _expected_s(self, names: Sequence[str]) -> float:
@@ -154,7 +154,7 @@ class Cascade:
         seconds = 0.0
         while names:
             seconds += max(self._usual_s(name) for name in names)
-            told += [Answered(name, "agreed", confidence=1.0) for name in names]
+            told += [StrategyAnswer(name, "agreed", confidence=1.0) for name in names]
             names = [] if len(told) > len(self._backends) else self._asking.next(told)
         return seconds
 
@@ -210,7 +210,7 @@ class Cascade:
     def _usual_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
-    def _later(self) -> Errand:
+    def _later(self) -> CallContext:
         """With some time to spare, once there is an answer that could be served instead."""
         if all(answer is None for answer in self._answers):
             return self._errand
@@ -235,7 +235,7 @@ class Cascade:
                     break
         return obstacle
 
-    async def _one(self, backend: Backend, errand: Errand, tokens: float, within_s: float) -> Obstacle | None:
+    async def _one(self, backend: Backend, errand: CallContext, tokens: float, within_s: float) -> Obstacle | None:
         """Ask one and keep what it says; a stream up to `tokens`, and `within_s` of its beginning, or whole."""
         tells = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
         muted = tells and logprobs.can_tell(errand.request)
@@ -248,14 +248,14 @@ class Cascade:
                     (backend,), errand, unsure=backend if tells else None, last_resort=False
                 )
                 if isinstance(answer, Whole) and _curtailed(answer):
-                    self._keep(Answered(backend.name, None), answer)
+                    self._keep(StrategyAnswer(backend.name, None), answer)
                 elif isinstance(answer, Whole):
                     told = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
                     self._keep(told, answer)
                 elif errand.request.stream:
-                    await self._begun(Held(answer, muted=muted), errand, tokens, within_s)
+                    await self._begun(StreamGate(answer, muted=muted), errand, tokens, within_s)
                 else:  # neither a stream nor whole: only its content type told
-                    self._keep(Answered(backend.name, None), answer)
+                    self._keep(StrategyAnswer(backend.name, None), answer)
         except TimeoutError as late:  # too late to be compared; the request itself has time left
             return late
         except _OVER as obstacle:
@@ -265,7 +265,7 @@ class Cascade:
             return error if isinstance(error, BackendRefused) and not any(self._answers) else None
         return None
 
-    async def _begun(self, held: Held, errand: Errand, tokens: float, within_s: float) -> None:
+    async def _begun(self, held: StreamGate, errand: CallContext, tokens: float, within_s: float) -> None:
         """Keep a stream back, and stop it as soon as what it says is reason enough."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
@@ -276,26 +276,26 @@ class Cascade:
             if any(self._answers):
                 await self._attempts.drop(self._errand, held, "interrupted", spent.code)
             else:  # how far it may go is the policy's to say, where it is relayed
-                self._keep(Answered(name, None, confidence=held.confidence), held)
+                self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
             raise
         except BaseException as error:
             code = error.code if isinstance(error, GatewayError) else type(error).__name__
             await self._attempts.drop(self._errand, held, "interrupted", code)
             raise
         if why:
-            self._keep(Answered(name, None, why, held.confidence), None)
+            self._keep(StrategyAnswer(name, None, why, held.confidence), None)
             await self._attempts.drop(self._errand, held, "escalated", why)
         elif held.complete and _curtailed(held):
-            self._keep(Answered(name, None), held)
+            self._keep(StrategyAnswer(name, None), held)
         elif held.complete and (said := held.said(errand.request.dialect)):
             self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
             await self._attempts.drop(self._errand, held, "interrupted", "too_slow")
             raise TimeoutError
         else:
-            self._keep(Answered(name, None, confidence=held.confidence), held)
+            self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
 
-    def _keep(self, told: Answered, answer: Served | None) -> None:
+    def _keep(self, told: StrategyAnswer, answer: Served | None) -> None:
         if not told.weak and told.confidence is not None and told.confidence < self._route.escalate_below:
             told = replace(told, weak="unsure")
         self._told.append(told)
@@ -303,7 +303,7 @@ class Cascade:
 
     def _failed(self, backend: Backend, error: GatewayError) -> None:
         self._errors.append(error)
-        self._keep(Answered(backend.name, None, FAILED), None)
+        self._keep(StrategyAnswer(backend.name, None, FAILED), None)
         self._errand.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:

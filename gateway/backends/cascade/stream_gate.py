@@ -25,7 +25,7 @@ _MOST_KEPT = 2**20
 """Bytes; what is longer is let go."""
 
 
-class Held:
+class StreamGate:
     """Implements `Answer` over a relayed stream: what was kept back is poured first, as the pieces that came.
 
     `muted`: log-probabilities were asked for on the gateway's behalf alone, and are taken out.

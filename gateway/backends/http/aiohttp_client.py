@@ -15,7 +15,7 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from gateway.backends.http.coding import Unpacking
+from gateway.backends.http.coding import DecodedBody
 from gateway.backends.http.wire import MAX_HEAD_BYTES, Origin, check_head
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
@@ -42,12 +42,12 @@ class AiohttpResponse:
         self._deadline = deadline
         self._stall_s = stall_timeout
         self.whole = False
-        self._unpacking: Unpacking | None = None
+        self._unpacking: DecodedBody | None = None
         self._pieces: list[bytes] = []
 
     def unpack(self) -> None:
         """As `http_response.Response.unpack`."""
-        self._unpacking = Unpacking(self.headers, self._name)
+        self._unpacking = DecodedBody(self.headers, self._name)
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of `name` (lower case)."""

@@ -12,7 +12,7 @@ _CPU_S = 0.25
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
-class Unpacking:
+class DecodedBody:
     """One body. Takes the headers that speak of the coded bytes out of `headers`."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:

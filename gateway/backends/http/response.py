@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Protocol, Self
 
-from gateway.backends.http.coding import Unpacking
+from gateway.backends.http.coding import DecodedBody
 from gateway.domain.answer import Take
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
@@ -61,7 +61,7 @@ class Response:
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
         self._take: Take | None = None
-        self._unpacking: Unpacking | None = None
+        self._unpacking: DecodedBody | None = None
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
@@ -157,7 +157,7 @@ class Response:
 
     def unpack(self) -> None:
         """The body is encoded. Raises BackendGarbage."""
-        self._unpacking = Unpacking(self.headers, self._name)
+        self._unpacking = DecodedBody(self.headers, self._name)
 
     def push(self, data: bytes) -> bool:
         """Body bytes arrived. Returns whether too many are waiting."""
@@ -186,7 +186,7 @@ class Response:
         self._take = None
         self._wake()
 
-    def _unpacked(self, data: bytes, unpacking: Unpacking) -> bytes:
+    def _unpacked(self, data: bytes, unpacking: DecodedBody) -> bytes:
         try:
             return unpacking.feed(data)
         except BackendGarbage as error:

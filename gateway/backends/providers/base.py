@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.dialects.base import Wire
+from gateway.dialects.base import Translator
 from gateway.domain.answer import Take
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
@@ -19,7 +19,7 @@ class Call:
     """One call of one backend, its body already in the backend's dialect. Nobody changes it once it is sent."""
 
     request: CompletionRequest
-    wire: Wire
+    wire: Translator
     body: bytes
     deadline: float
     """Loop time."""

@@ -25,7 +25,7 @@ USUAL_S = 3600.0
 LONGEST_S = 7 * 86400.0
 
 
-class Drains:
+class BackendDrains:
     """Backend → until when (Unix seconds), and why. One per worker."""
 
     def __init__(self, state: State | None = None, *, clock: Callable[[], float] = time.time) -> None:

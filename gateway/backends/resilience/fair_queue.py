@@ -9,7 +9,7 @@ BATCH_TURN = 8
 """While both classes wait, every so many turns one is batch's: it may be slow, but it never starves."""
 
 
-class Waits(Protocol):
+class Waiting(Protocol):
     """What the queue has to know of one that waits."""
 
     @property
@@ -21,7 +21,7 @@ class Waits(Protocol):
     def batch(self) -> bool: ...
 
 
-Waiter = TypeVar("Waiter", bound=Waits)
+Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):

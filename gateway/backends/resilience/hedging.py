@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.backends.attempts import HEDGE, Attempts, Errand, together
+from gateway.backends.attempts import HEDGE, Attempts, CallContext, together
 from gateway.backends.relay import Relayed, Whole
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
@@ -26,7 +26,7 @@ class Hedges:
         self._attempts = attempts
         self._earned: dict[str, float] = {}
 
-    async def answer(self, route: Route, errand: Errand) -> Relayed | Whole:
+    async def answer(self, route: Route, errand: CallContext) -> Relayed | Whole:
         """As `Attempts.first_of`, with a second attempt once 95 % of the first backend's streams would have begun.
 
         Each stream earns the policy's `share` of a second attempt, and one costs 1; so they stay below that share.
@@ -50,10 +50,10 @@ class Hedges:
 class _Race:
     """One request's first attempt and, if need be, its second."""
 
-    def __init__(self, attempts: Attempts, errand: Errand, spend: Callable[[], bool]) -> None:
+    def __init__(self, attempts: Attempts, errand: CallContext, spend: Callable[[], bool]) -> None:
         self._attempts, self._errand, self._spend = attempts, errand, spend
         self._won: Relayed | Whole | None = None
-        self._begun: list[tuple[Errand, Relayed | Whole]] = []
+        self._begun: list[tuple[CallContext, Relayed | Whole]] = []
         self._errors: list[GatewayError] = []
 
     async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
@@ -78,7 +78,7 @@ class _Race:
         """Until one has begun, or both have failed → whom that was."""
         backends = route.backends
         tried = [backends[0]]
-        running: dict[asyncio.Task[None], Errand] = {}
+        running: dict[asyncio.Task[None], CallContext] = {}
         async with asyncio.TaskGroup() as group:
 
             def start(backend: Backend) -> None:
@@ -100,7 +100,7 @@ class _Race:
                     task.cancel()
         return tried
 
-    async def _call(self, backend: Backend, errand: Errand, *, alone: bool) -> None:
+    async def _call(self, backend: Backend, errand: CallContext, *, alone: bool) -> None:
         try:
             answer = await self._attempts.first_of((backend,), errand, last_resort=alone)
         except GatewayError as error:

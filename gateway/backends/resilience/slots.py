@@ -23,7 +23,7 @@ class _Waiter:
         self.share, self.batch, self.granted = share, batch, granted
 
 
-class Places:
+class ConcurrencyLimiter:
     """`concurrent` of them. A free one is never kept from anybody, so whoever waits found none."""
 
     def __init__(

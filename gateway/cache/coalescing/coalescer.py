@@ -8,11 +8,11 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from gateway.cache.coalescing.host_locks import Claims
-from gateway.cache.coalescing.peers import Neighbours
-from gateway.cache.coalescing.redis_locks import Markers
-from gateway.cache.coalescing.registry import Flights
-from gateway.cache.coalescing.shared_call import Flight, Followed, Form
+from gateway.cache.coalescing.host_locks import HostLocks
+from gateway.cache.coalescing.peers import Peers
+from gateway.cache.coalescing.redis_locks import RedisLocks
+from gateway.cache.coalescing.registry import SharedCalls
+from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 from gateway.cache.result import Join
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
@@ -30,7 +30,7 @@ MOST_JOINS = 2
 """Who has waited in vain for so many answers of others buys its own: a dead backend must not be waited for in a row."""
 
 
-class Joins:
+class Coalescer:
     """The answers under way of one worker, of its neighbours on this host, and where a policy asks for it, of all
     gateways on one state server."""
 
@@ -44,10 +44,10 @@ class Joins:
     ) -> None:
         """`delivered()` returns when what was stored here is with the state server. `knows(digest)`: is it stored?
         `stored(digest)` is what is. `folder`: where workers of this host find each other; None: there is but one."""
-        self._markers = Markers(state, delivered)
-        self._claims = None if folder is None else Claims(folder)
-        self._flights = Flights(self._ended)
-        self._neighbours = None if folder is None else Neighbours(folder, self._flights, stored)
+        self._markers = RedisLocks(state, delivered)
+        self._claims = None if folder is None else HostLocks(folder)
+        self._flights = SharedCalls(self._ended)
+        self._neighbours = None if folder is None else Peers(folder, self._flights, stored)
         self._knows = knows
         self._claimed: set[bytes] = set()
         self._lingering: dict[bytes, float] = {}
@@ -95,7 +95,7 @@ class Joins:
         for _ in range(MOST_JOINS):
             flight = self._flights.find(digest, deadline, form(request))
             if flight is not None:
-                follower = Followed(flight, silent=not (flight.form == form(request) and _alike(request)))
+                follower = Subscriber(flight, silent=not (flight.form == form(request) and _alike(request)))
             elif not claim or (neighbour := self._claim(digest)) is None:
                 return None
             else:
@@ -113,7 +113,7 @@ class Joins:
         """
         return not await self._markers.take(digest, deadline)
 
-    async def _follow(self, follower: Followed, request: CompletionRequest) -> Join | None:
+    async def _follow(self, follower: Subscriber, request: CompletionRequest) -> Join | None:
         """Who wants another form of it, or an id of its own for it, waits for its end and has it replayed."""
         if not await follower.begin():
             return None
@@ -125,7 +125,7 @@ class Joins:
         await follower.aclose()
         return None if completion is None else Join(Replayed(request, completion), flight)
 
-    def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> Flight:
+    def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
         """An answer that whoever asks for this will bring, and others may join from now on."""
         claimed = digest in self._claimed
         if claimed:
@@ -137,7 +137,7 @@ class Joins:
         digest: bytes,
         request: CompletionRequest,
         deadline: float,
-        work: Callable[[Flight], Awaitable[None]],
+        work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
         """Have `work` bring an answer that others may join. Returns it with its first bytes in hand, or raises what
         kept it from coming. Until the first await it is as good as done: who asks after that finds it under way.
@@ -160,7 +160,7 @@ class Joins:
             self._lingering.pop(digest, None)
         return owner
 
-    def _ended(self, flight: Flight) -> None:
+    def _ended(self, flight: SharedCall) -> None:
         """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the neighbours have to
         hear first; until then they ask this worker for it."""
         self._markers.release(flight.digest)
@@ -189,7 +189,7 @@ class Joins:
                 self._claims.release(digest)
         self._releasing = loop.call_later(LINGER_S, self._release, loop) if self._lingering else None
 
-    def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Followed:
+    def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Subscriber:
         """A flight of our own that brings the neighbour's answer, which others here can join in turn."""
         assert self._neighbours is not None
         self._counts["joined_neighbours"] += 1

@@ -13,7 +13,7 @@ _LOCKS_FROM = 2**20
 """Byte of the first lock; before it stand the owners. Locks need no bytes to be there."""
 
 
-class Claims:
+class HostLocks:
     """One per process: a process never is in its own way, and all its locks go when it closes the file."""
 
     def __init__(self, folder: Path) -> None:

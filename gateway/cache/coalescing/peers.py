@@ -12,8 +12,8 @@ from typing import Any
 
 import orjson
 
-from gateway.cache.coalescing.registry import Flights
-from gateway.cache.coalescing.shared_call import Flight, Followed, Paid
+from gateway.cache.coalescing.registry import SharedCalls
+from gateway.cache.coalescing.shared_call import Paid, SharedCall, Subscriber
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Take, pieces
@@ -31,10 +31,10 @@ _AHEAD_BYTES = 2**16
 """Written and not yet read by the other side; then it pauses."""
 
 
-class Neighbours:
+class Peers:
     """The socket of this worker, and the way to those of the others. Only this user's processes reach them."""
 
-    def __init__(self, folder: Path, flights: Flights, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
+    def __init__(self, folder: Path, flights: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
         """`stored(digest)`: a whole answer that this worker knows, of which the others may not have heard yet."""
         self._folder, self._flights, self._stored = folder, flights, stored
         self._server: asyncio.Server | None = None
@@ -78,7 +78,7 @@ class Neighbours:
             if flight is None:
                 await self._remember(digest, writer)
                 return
-            follower = Followed(flight, silent=not live or flight.form != (stream, usage))
+            follower = Subscriber(flight, silent=not live or flight.form != (stream, usage))
             gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "neighbour's hang-up")
             try:
                 if await follower.begin():
@@ -100,7 +100,7 @@ class Neighbours:
             _say(writer, _END, b"".join((orjson.dumps((True, "", True, 0)), b"\n", stored.encode())))
             await writer.drain()
 
-    async def _pass_on(self, flight: Flight, follower: Followed, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, flight: SharedCall, follower: Subscriber, writer: asyncio.StreamWriter) -> None:
         def put(piece: bytes) -> bool:
             _say(writer, _PIECE, piece)
             return writer.transport.get_write_buffer_size() < _AHEAD_BYTES
@@ -122,7 +122,7 @@ class Neighbours:
     # -- ask -----------------------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, process: int, flight: Flight, request: CompletionRequest, *, live: bool, deadline: float
+        self, process: int, flight: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
         """Carry on `flight` what `process` is answering. Raises StreamBroken when that is nothing, or fails."""
         try:
@@ -221,7 +221,7 @@ class Told:
         return False
 
     async def aclose(self) -> None:
-        """The socket belongs to `Neighbours.fetch`."""
+        """The socket belongs to `Peers.fetch`."""
 
 
 def _say(writer: asyncio.StreamWriter, kind: bytes, what: bytes) -> None:

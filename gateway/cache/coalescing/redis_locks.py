@@ -20,7 +20,7 @@ KNOWN_S = 0.3
 """By then whoever follows the index log knows an answer that was stored before its key went."""
 
 
-class Markers:
+class RedisLocks:
     """For policies that ask for it: one round trip before each call, where a worker's own memory knows nothing.
 
     Whoever finds a key waits until it is gone. Then the answer is stored, or it was none to be kept. A server that is

@@ -14,7 +14,7 @@ from gateway.domain.record import Attempt
 from gateway.errors import StreamBroken
 
 if TYPE_CHECKING:
-    from gateway.cache.coalescing.registry import Flights
+    from gateway.cache.coalescing.registry import SharedCalls
 
 Form = tuple[bool, bool]
 """Streamed, and with its usage? Who wants the same form gets the same bytes."""
@@ -62,10 +62,10 @@ _TURN = _Turn()
 _UNPAID = Paid(None, None, "", "")
 
 
-class Flight:
+class SharedCall:
     """One answer under way, and who follows it. It goes at the pace of its fastest follower, and ends with the last.
 
-    Belongs to one event loop. `carry` is for whoever brings the answer, `Followed` for those who want it. A stream is
+    Belongs to one event loop. `carry` is for whoever brings the answer, `Subscriber` for those who want it. A stream is
     brought in a task of its own (`start`), as its readers have a pace each, and whoever asked first is one of them. A
     plain answer is brought by whoever asked first (`bring`, then `land`). Nearly every flight serves one alone: what is
     the same in the beginning of all stands in the class, since it costs nothing.
@@ -85,11 +85,11 @@ class Flight:
     _bytes = 0
     _open = True
 
-    def __init__(self, flights: Flights, digest: bytes, form: Form, deadline: float) -> None:
+    def __init__(self, flights: SharedCalls, digest: bytes, form: Form, deadline: float) -> None:
         """`deadline`: loop time at which its leader gives up."""
         self.digest, self.form, self.deadline = digest, form, deadline
-        self.followers: set[Followed] = set()
-        self.live: dict[Followed, tuple[Take, asyncio.Future[bool]]] = {}
+        self.followers: set[Subscriber] = set()
+        self.live: dict[Subscriber, tuple[Take, asyncio.Future[bool]]] = {}
         """Those who have all there is and want more now."""
         self._flights = flights
         self._pieces: deque[bytes] = deque()
@@ -113,7 +113,7 @@ class Flight:
 
     # -- bring it ------------------------------------------------------------------------------------------------------
 
-    def start(self, work: Callable[[Flight], Awaitable[None]]) -> None:
+    def start(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
         """`work` brings the answer by `carry`, in a task of its own, so that it outlives whoever asked first."""
         self._task = asyncio.get_running_loop().create_task(self._run(work), name="flight")
 
@@ -122,7 +122,7 @@ class Flight:
         if self._task is not None:
             asyncio.get_running_loop().call_soon(self._task.cancel)  # not before its first step: its exits must run
 
-    async def _run(self, work: Callable[[Flight], Awaitable[None]]) -> None:
+    async def _run(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
         try:
             await work(self)
         except asyncio.CancelledError as end:
@@ -255,7 +255,7 @@ class Flight:
             self._waiting.append((whole, news))
             await news
 
-    def leave(self, follower: Followed) -> None:
+    def leave(self, follower: Subscriber) -> None:
         """One less; the last one ends it."""
         self.followers.discard(follower)
         self.live.pop(follower, None)
@@ -286,7 +286,7 @@ class Flight:
                 self._drop()
 
 
-class Followed:
+class Subscriber:
     """Implements `Answer` for one who follows a flight: from its beginning, at a pace of its own."""
 
     attempt: Attempt | None = None
@@ -297,7 +297,7 @@ class Followed:
     ending = b""
     complete = False
 
-    def __init__(self, flight: Flight, *, leads: bool = False, silent: bool = False) -> None:
+    def __init__(self, flight: SharedCall, *, leads: bool = False, silent: bool = False) -> None:
         """`silent`: it waits for the end and takes no pieces."""
         self.flight, self.silent = flight, silent
         self.at = 0

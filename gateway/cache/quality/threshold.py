@@ -84,7 +84,7 @@ class Scope:
     rest_s: float = _REST_S
 
 
-class Trust:
+class Thresholds:
     """Decides on figures alone; whoever looks up tells them. On the loop: microseconds."""
 
     def __init__(

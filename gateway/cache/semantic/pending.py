@@ -15,7 +15,7 @@ _KEPT = 256
 """The newest so many wait for the embedder; what is older stays known to the letter only."""
 
 
-class Early:
+class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
         """`mean` makes one answer findable by meaning; it is called for one at a time, in the order of storing."""
         self._semantic, self._mean = semantic, mean

@@ -17,7 +17,7 @@ from gateway.domain.protocols import Embedder
 from gateway.runtime.tasks import Tasks
 
 if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
-    from gateway.cache.semantic.partitions import Meanings, Sought
+    from gateway.cache.semantic.partitions import Query, SemanticIndex
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _SWITCH_S = 0.0005
 """A thread that computes in Python lets the event loop have its turn after so long; Python's own 5 ms are too long."""
 
 
-class Look(NamedTuple):
+class SemanticResult(NamedTuple):
     """What there was of a question."""
 
     vector: Vector | None = None
@@ -61,7 +61,7 @@ class Semantic:
         """`kept`: the entries that are known when it has loaded."""
         self._embedder = embedder
         self._max_bytes, self._kept = max_bytes, kept
-        self._meanings: Meanings | None = None
+        self._meanings: SemanticIndex | None = None
         self._begun = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meanings")
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="index-build")
@@ -161,31 +161,33 @@ class Semantic:
             return None
         return vector
 
-    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> Look:
+    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
         """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least.
         `owner`: who shares answers."""
         if not self.ready or self._meanings is None:
             self.begin()
-            return Look()
+            return SemanticResult()
         if self._resting:
-            return Look()
+            return SemanticResult()
         self._counts["asked"] += 1
         vector, embedded_s = None, self._embedded_s
         try:
             async with asyncio.timeout(DEADLINE_S):
                 vector = await self.vector(question, owner)
                 if vector is None:
-                    return Look()
+                    return SemanticResult()
                 sought, search_s = await self._in_thread(
                     _seek, self._meanings, question, vector, max_error, bar, time.time()
                 )
         except TimeoutError:
             self._counts["late"] += 1
             self._trouble(f"no vector within {DEADLINE_S:g} s")
-            return Look(vector)
+            return SemanticResult(vector)
         self._well()
         self._counts["found"] += sought.found is not None
-        return Look(vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s)
+        return SemanticResult(
+            vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s
+        )
 
     @property
     def _embedded_s(self) -> float:
@@ -237,21 +239,21 @@ class Semantic:
 
 
 def _seek(
-    meanings: Meanings, question: Question, vector: Vector, max_error: float, bar: float, now: float
-) -> tuple[Sought, float]:
+    meanings: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
+) -> tuple[Query, float]:
     """And the processor time that it took, in seconds."""
     began = time.thread_time()
     sought = meanings.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 
-def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> Meanings:
+def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
     """With the packaged words and weights; reads files. Brings faiss too: its library takes longer to load than a
     look-up may."""
-    from gateway.cache.semantic.partitions import Meanings
+    from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier
 
     single_threaded()
     sys.setswitchinterval(_SWITCH_S)
-    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)
+    return SemanticIndex(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)

@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _MOST_DUE = 1000
 
 
-class Scrub:
+class DiskErasure:
     """Of the one worker of a host that does it."""
 
     def __init__(self, state: State, log: IndexLog) -> None:

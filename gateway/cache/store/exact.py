@@ -34,7 +34,7 @@ class _Shelf:
         self.bytes = 0
 
 
-class Known:
+class ExactIndex:
     """Who stores an answer decides what has to go for it, and tells: what is asked for most each worker sees for
     itself, so two would not agree."""
 

@@ -8,19 +8,19 @@ from collections.abc import Callable
 
 from gateway.cache.entry import Entry, Flush, Gone, Wrong, encode_flush, encode_wrong
 from gateway.cache.store.bodies import Bodies
-from gateway.cache.store.exact import Known
-from gateway.cache.store.write_behind import Outbox
+from gateway.cache.store.exact import ExactIndex
+from gateway.cache.store.write_behind import WriteBehind
 from gateway.state.redis.log import IndexLog
 
 REMEMBERED = 4096
 """Of the answers that were given again, so many can still be called wrong by the request that got them."""
 
 
-class Forget:
+class Invalidation:
     """What one worker forgets, all do: it goes over the index log."""
 
     def __init__(
-        self, log: IndexLog, known: Known, bodies: Bodies, outbox: Outbox, flushed: Callable[[Flush], None]
+        self, log: IndexLog, known: ExactIndex, bodies: Bodies, outbox: WriteBehind, flushed: Callable[[Flush], None]
     ) -> None:
         """`flushed`: told of every flush that took place."""
         self._flushed = flushed

@@ -18,7 +18,7 @@ from gateway.policy.schema import json_schema
 from gateway.routing.router import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
-from gateway.settings.receivers import Addresses, Refused
+from gateway.settings.receivers import Addresses, ReceiverRefused
 
 
 @click.command()
@@ -75,7 +75,7 @@ def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
         for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
             try:
                 addresses.kind_and_reference(notify.target)
-            except Refused as error:
+            except ReceiverRefused as error:
                 problems.append(f"team {team}: notify: {error}")
     return problems
 

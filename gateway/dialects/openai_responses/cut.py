@@ -13,7 +13,7 @@ from gateway.domain.money.usage import Usage
 _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
-class Begun:
+class PartialResponse:
     """The response as it was announced, and where in the text its items begin."""
 
     def __init__(self) -> None:

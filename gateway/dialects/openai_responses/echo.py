@@ -26,7 +26,7 @@ def retold(body: bytes, told: Mapping[str, Any], start: int = 0) -> bytes:
     )
 
 
-class ToldRelay(ResponsesRelay):
+class EchoRelay(ResponsesRelay):
     """As `ResponsesRelay`, but that every Response object in the events says what `told` says."""
 
     def __init__(self, told: Mapping[str, Any], *, wants_logprobs: bool = False) -> None:

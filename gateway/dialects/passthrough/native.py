@@ -16,7 +16,7 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 
-class OtherToOther:
+class Passthrough:
     """Implements `Wire`. The path is the request's; how an answer is read depends on what it turns out to be."""
 
     client: DialectName = "openai_other"

@@ -24,17 +24,17 @@ _ID = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Artefact:
+class PlanFile:
     id: str
     state: str
     at: float
     why: str
 
 
-def known(connection: Connection) -> list[Artefact]:
+def known(connection: Connection) -> list[PlanFile]:
     """The newest state first."""
     c = artefacts.c
-    return [Artefact(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
+    return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
 
 def body(connection: Connection, id: str) -> bytes:

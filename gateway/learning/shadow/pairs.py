@@ -14,7 +14,7 @@ from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import Books, Contexts, PriceList
+from gateway.domain.protocols import AttemptJournal, Contexts, PriceList
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, Route
@@ -40,7 +40,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Response:
     """One backend's answer, what it took and cost."""
 
     choices: Choices = ()
@@ -60,8 +60,8 @@ class Pair:
     the expected answer, where there is one."""
 
     prompt: Prompt
-    a: Said
-    b: Said
+    a: Response
+    b: Response
     agreed: float | None
     right: tuple[float | None, float | None] = (None, None)
 
@@ -74,15 +74,15 @@ class Pair:
         return self.agreed
 
 
-class Till:
+class PairSettlement:
     """What all calls together may cost. A call is held at its worst before it, and settled at what it was."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices
         self.spent = 0
 
-    def hold(self, most_output: int) -> TillHold:
-        return TillHold(self, most_output)
+    def hold(self, most_output: int) -> PairHold:
+        return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
         """Pico-dollars; 0 for a server of one's own without a price. Raises BudgetExhausted for a hosted one."""
@@ -103,12 +103,12 @@ class Till:
         self.spent += cost
 
 
-class TillHold:
+class PairHold:
     """Implements `Hold` of domain/protocols.py, for one call."""
 
     covers = float("inf")
 
-    def __init__(self, till: Till, most_output: int) -> None:
+    def __init__(self, till: PairSettlement, most_output: int) -> None:
         self._till, self._held = till, 0
         self.output_limit: int | None = most_output
 
@@ -132,7 +132,14 @@ class Pairs:
     """Asks. Its rows are the team's of `tenant`."""
 
     def __init__(
-        self, fleet: Fleet, contexts: Contexts, books: Books, till: Till, tenant: Tenant, *, deadline_s: float = 300.0
+        self,
+        fleet: Fleet,
+        contexts: Contexts,
+        books: AttemptJournal,
+        till: PairSettlement,
+        tenant: Tenant,
+        *,
+        deadline_s: float = 300.0,
     ) -> None:
         self._fleet, self._contexts, self._books = fleet, contexts, books
         self._till, self._tenant, self._deadline_s = till, tenant, deadline_s
@@ -148,7 +155,7 @@ class Pairs:
             right = await _right(prompt, request, one), await _right(prompt, request, other)
         return Pair(prompt, one, other, agreed, right)
 
-    async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Said:
+    async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Response:
         """One call, booked. Raises BudgetExhausted, LedgerUnavailable and the backend's errors."""
         record = Record(  # an id of its own: a judge asks twice about one request
             new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
@@ -174,15 +181,15 @@ class Pairs:
         body = answer.completion()
         choices = answer.choices or (orjson.loads(body).get("choices", ()) if body else ())
         took = (attempt.ended_at or attempt.started_at) - attempt.started_at
-        return Said(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
+        return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
-    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Said:
+    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
         except (BudgetExhausted, LedgerUnavailable):
             raise
         except GatewayError as error:
-            return Said(error=error.code)
+            return Response(error=error.code)
 
     def _close(self, answer: Answer, record: Record) -> Attempt:
         attempt = answer.attempt
@@ -194,19 +201,19 @@ class Pairs:
         return attempt
 
 
-async def _both(one: Awaitable[Said], other: Awaitable[Said]) -> tuple[Said, Said]:
+async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
     """Side by side; where one of them cannot be paid for, the other is still booked to its end."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):
             raise each
     first, second = found
-    assert isinstance(first, Said)
-    assert isinstance(second, Said)
+    assert isinstance(first, Response)
+    assert isinstance(second, Response)
     return first, second
 
 
-async def _right(prompt: Prompt, request: CompletionRequest, said: Said) -> float | None:
+async def _right(prompt: Prompt, request: CompletionRequest, said: Response) -> float | None:
     if prompt.expected is None:
         return None
     expected = [{"message": {"role": "assistant", "content": prompt.expected}}]

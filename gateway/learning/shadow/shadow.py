@@ -22,11 +22,11 @@ from gateway.errors import BudgetExhausted, GatewayError
 from gateway.learning.background_call import buy
 from gateway.learning.cost_hold import KIND
 from gateway.learning.judges import JUDGES, Blind, Choices, Judge
-from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.plans.plan_trials import written
 from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.sample import Sample, cascaded, choices_of, plain, sample
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.store.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
@@ -50,7 +50,7 @@ class Shadows:
         self,
         database: Database,
         prices: PriceList,
-        purse: Purse,
+        purse: SpendCap,
         learnt: Evidence,
         holdout: Holdout,
         *,
@@ -58,12 +58,12 @@ class Shadows:
     ) -> None:
         self._database, self._prices, self._purse = database, prices, purse
         self._learnt, self._holdout, self._clock = learnt, holdout, clock
-        self._plans: PlansOnTrial | None = None
+        self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
-    async def open(self, pipeline: Pipeline, plans: PlansOnTrial | None = None) -> None:
+    async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
         """What is offered before then waits. `plans`: who is told of what was judged."""
         self._plans = plans
         for number in range(AT_A_TIME):
@@ -160,7 +160,7 @@ class Shadows:
 class _Calls:
     """The calls of one comparison, booked beside the attempts of the request itself."""
 
-    def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList, job: Sample) -> None:
+    def __init__(self, pipeline: Pipeline, purse: SpendCap, prices: PriceList, job: Sample) -> None:
         self._pipeline, self._purse, self._prices, self._job = pipeline, purse, prices, job
         self._before = len(job.record.attempts)
 

@@ -283,9 +283,9 @@ class Journal:
             for opened in grown:
                 opened.seen_bytes = opened.attempt.output_bytes
 
-    def _paces(self) -> dict[str, orphan.Known]:
+    def _paces(self) -> dict[str, orphan.BackendPace]:
         """By backend, of attempts that are open: these may be thousands, of a few backends."""
-        found: dict[str, orphan.Known] = {}
+        found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
             attempt = opened.attempt
@@ -295,7 +295,7 @@ class Journal:
             backend, pace = attempt.backend, attempt.pace
             if pace is None:
                 continue
-            known = found.get(backend.name) or orphan.Known(0.0, 0.0, pace.frame_bytes, backend.max_output_tokens)
+            known = found.get(backend.name) or orphan.BackendPace(0.0, 0.0, pace.frame_bytes, backend.max_output_tokens)
             if pace.plain:
                 found[backend.name] = known._replace(plain=pace.most_per_second)
             else:

@@ -17,7 +17,7 @@ from gateway.routing.affinity.sessions import LEAST_TOKENS, Sessions, prefix_of
 from gateway.routing.candidates import Candidate
 
 
-class Continuity:
+class Affinity:
     """Of one worker. `overload`, `on_demand`: see `replicas.order`."""
 
     def __init__(

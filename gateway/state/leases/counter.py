@@ -30,7 +30,7 @@ _AHEAD_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class NotEnough:
     """A counter that could not give what was asked."""
 
     lease: Lease

@@ -14,7 +14,7 @@ from typing import Any
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.address import Address, parse
-from gateway.state.redis.commands import Client, Command, Door
+from gateway.state.redis.commands import Client, Command, Transport
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class State:
         self._client: Client | None = None
         self.timeout_s = timeout_s
         self._namespace = namespace
-        self._door: Door | None = None
+        self._door: Transport | None = None
         self._seen = float("-inf")
         self._epoch = ""
         self._reason = f"{self._address}: not connected yet"
@@ -120,7 +120,7 @@ class State:
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
-    async def dial(self) -> Door:
+    async def dial(self) -> Transport:
         """A connection of its caller's own, for commands that block. Raises StateUnavailable."""
         return await (await self._reach()).dial()
 
@@ -189,7 +189,7 @@ class State:
         self._counts["connects"] += 1
         self._learn(epoch)
 
-    async def _read_epoch(self, door: Door) -> str:
+    async def _read_epoch(self, door: Transport) -> str:
         key = self.key("epoch")
         for command in (("GET", key), ("SET", key, secrets.token_hex(8), "NX"), ("GET", key)):
             (reply,) = await door.exchange((command,), self.timeout_s)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gateway.errors import StateUnavailable
-from gateway.state.redis.commands import Door
+from gateway.state.redis.commands import Transport
 from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,11 @@ class IndexLog:
         return rewritten
 
     async def _replace(
-        self, door: Door, entry: bytes, words: list[bytes], change: Callable[[Mapping[bytes, bytes]], Instead | None]
+        self,
+        door: Transport,
+        entry: bytes,
+        words: list[bytes],
+        change: Callable[[Mapping[bytes, bytes]], Instead | None],
     ) -> bool:
         """Was it removed?"""
         try:
@@ -134,7 +138,7 @@ class IndexLog:
         return True
 
     @staticmethod
-    async def _reply(door: Door, *command: str | bytes | int) -> Any:
+    async def _reply(door: Transport, *command: str | bytes | int) -> Any:
         (reply,) = await door.exchange((command,), READ_S)
         if isinstance(reply, Exception):
             raise StateUnavailable(str(reply)) from reply
@@ -164,7 +168,7 @@ class IndexLog:
                 log.debug("index log %s: %s", self._key, error)
                 await asyncio.sleep(RETRY_S)
 
-    async def _restart(self, door: Door, followed: str, reset: Callable[[], None]) -> str:
+    async def _restart(self, door: Transport, followed: str, reset: Callable[[], None]) -> str:
         """The epoch that is followed from here on."""
         epoch = self._state.epoch
         if not epoch:
@@ -176,7 +180,7 @@ class IndexLog:
             reset()
         return epoch
 
-    async def _lost_track(self, door: Door) -> bool:
+    async def _lost_track(self, door: Transport) -> bool:
         """The stream has not the entry that was handled last: a server that came back without its last moments, or one
         that trimmed what we have not read."""
         if self._cursor == _START:
@@ -184,7 +188,7 @@ class IndexLog:
         (found,) = await door.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
         return not found or isinstance(found, Exception)
 
-    async def _page(self, door: Door, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
+    async def _page(self, door: Transport, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
         block = ("BLOCK", int(BLOCK_S * 1000)) if self._current.is_set() else ()
         command = ("XREAD", "COUNT", PAGE, *block, "STREAMS", self._key, self._cursor)
         (reply,) = await door.exchange((command,), BLOCK_S + READ_S)
