@@ -12,7 +12,7 @@ from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
-from gateway.domain.answer import Answer, Take, pieces
+from gateway.domain.answer import Answer, Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Sampler, TokenCounter
 from gateway.domain.record import Record
@@ -23,7 +23,7 @@ from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
-from gateway.settlement import LONGEST_FINISH, PaidAnswer, Settlement, let_go, quietly
+from gateway.settlement import LONGEST_FINISH, PaidAnswer, Settlement, close_quietly, log_errors
 from gateway.telemetry.observe import Telemetry
 
 
@@ -52,7 +52,7 @@ class Pipeline:
         self.end_users = end_users
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
-        self.till = Settlement(books, counter, cache, router, sampler)
+        self.settlement = Settlement(books, counter, cache, router, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
@@ -63,7 +63,7 @@ class Pipeline:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
-            reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
+            reply.permit = await self.limits.admit(tenant, estimate.tokens, record)
             if tenant.access is not None:  # before the cache: an answer is no more open than the model that gave it
                 self.router.check(request.model, tenant)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
@@ -78,14 +78,14 @@ class Pipeline:
                 record.cost_pico = 0
                 reply.answer = found.answer
             else:
-                reply.purchase = purchase = PaidAnswer(self.till, request, record, reply.admitted, found)
+                reply.purchase = purchase = PaidAnswer(self.settlement, request, record, reply.permit, found)
                 buy = partial(self._buy, purchase, request, record, estimate, deadline)
                 if found.shared and request.stream:
                     reply.shared = True
-                    reply.answer = await self.cache.lead(found, request, deadline, partial(purchase.share, buy))
+                    reply.answer = await self.cache.start_call(found, request, deadline, partial(purchase.share, buy))
                 else:
                     if found.shared:
-                        await purchase.lead(self.cache.announce(found, request, deadline), buy)
+                        await purchase.start_call(self.cache.announce(found, request, deadline), buy)
                     else:
                         await buy()
                     reply.answer = purchase.answer
@@ -121,7 +121,7 @@ class Reply:
     """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
 
     answer: Answer
-    admitted: Permit | None = None
+    permit: Permit | None = None
     purchase: PaidAnswer | None = None
     """What this request pays for."""
     shared = False
@@ -163,27 +163,27 @@ class Reply:
                 self.purchase.close()
             self.purchase.afterwards(partial(self._leave, error))
         if (answer := getattr(self, "answer", None)) is not None:
-            await let_go(answer)
+            await close_quietly(answer)
         if late is not None:
             raise late from None
 
     def _leave(self, error: BaseException | None) -> None:
         """A purchase that goes on for others is this request's until it ends."""
-        if self.admitted is not None:
-            quietly(self.admitted.leave)
+        if self.permit is not None:
+            log_errors(self.permit.leave)
         self._pipeline.telemetry.end(self.record, error)
 
     def settle(self) -> None:
         """The money, the first time that it is called: before the end is released, else at the exits."""
-        if self._settled or self.admitted is None:
+        if self._settled or self.permit is None:
             return
         self._settled = True
         if self.purchase is None:
-            quietly(self.admitted.settle, 0)
+            log_errors(self.permit.settle, 0)
         elif not self.shared:
             self.purchase.settle()
         if self.join is not None:
-            quietly(self._joined, self.join)
+            log_errors(self._joined, self.join)
 
     def _joined(self, join: Join) -> None:
         """A row of its own that cost nothing: somebody else's pays for the answer."""
@@ -194,7 +194,7 @@ class Reply:
         record.saved_pico, record.finish = paid.cost_pico, join.answer.finish[:LONGEST_FINISH]
         self._pipeline.books.cached(record, paid.usage, paid.cost_pico)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
 
         `ending` is known once the money is settled and journalled. Raises what the answer raises.
@@ -205,7 +205,7 @@ class Reply:
             return take(piece)
 
         source = self.answer if self.purchase is None or self.shared else self.purchase
-        if await source.pour(hand_on):
+        if await source.pipe_to(hand_on):
             return True
         self.settle()
         self.ending = source.ending
@@ -213,7 +213,7 @@ class Reply:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """All bytes of the answer, `ending` last."""
-        async for piece in pieces(self.pour):
+        async for piece in pieces(self.pipe_to):
             yield piece
         yield self.ending
 

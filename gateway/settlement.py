@@ -13,7 +13,7 @@ from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
 from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.result import Miss
-from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
+from gateway.domain.answer import Answer, Sink, delivered_at_most, delivered_tokens
 from gateway.domain.money.usage import interrupted
 from gateway.domain.protocols import AttemptJournal, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
@@ -72,9 +72,9 @@ class PaidAnswer:
     """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
     def __init__(
-        self, till: Settlement, request: CompletionRequest, record: Record, admitted: Permit, miss: Miss
+        self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
     ) -> None:
-        self._till, self._request, self._record, self._admitted, self._miss = till, request, record, admitted, miss
+        self._till, self._request, self._record, self._admitted, self._miss = settlement, request, record, permit, miss
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
 
@@ -86,7 +86,7 @@ class PaidAnswer:
     ) -> None:
         self.close()
         if (answer := getattr(self, "answer", None)) is not None:
-            await let_go(answer)
+            await close_quietly(answer)
 
     @property
     def paid(self) -> Paid:
@@ -95,41 +95,41 @@ class PaidAnswer:
             return Paid(None, None, "", "")
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
-    async def lead(self, flight: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
-        """`buy` a plain answer, which all who follow `flight` get too, also when our own client leaves meanwhile."""
-        self._record.others = flight.outlives
-        self._after.append(flight.land)
-        await flight.bring(self, buy)
+    async def start_call(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
+        """`buy` a plain answer, which all who follow `shared` get too, also when our own client leaves meanwhile."""
+        self._record.others = shared.outlives
+        self._after.append(shared.finish_call)
+        await shared.run_call(self, buy)
 
-    async def share(self, buy: Callable[[], Awaitable[None]], flight: SharedCall) -> None:
-        """`buy` it for all who follow `flight`, in a task of its own."""
+    async def share(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
+        """`buy` it for all who follow `shared`, in a task of its own."""
         async with self:
             await buy()
-            await flight.carry(self)
+            await shared.publish(self)
 
     def close(self) -> None:
         """Settle, keep the answer, give back what is held. Synchronous, so that no cancellation comes in between."""
         if not self._settled:
             self.settle()
         if (answer := getattr(self, "answer", None)) is not None:
-            quietly(self._keep, answer)
+            log_errors(self._keep, answer)
         if self.hold is not None:
-            quietly(self.hold.release)
+            log_errors(self.hold.release)
         self._closed = True
         self._record.others = None
         if after := self._after:
             self._after = []
             for step in after:
-                quietly(step)
+                log_errors(step)
 
     def _keep(self, answer: Answer) -> None:
         """For who asks the same, and for who compares."""
-        till = self._till
+        settlement = self._till
         if self._record.curtailed:
             return
-        till.cache.store(self._miss, answer, self._record)
-        if till.sampler is not None:
-            till.sampler.offer(self._request, self._record, answer)
+        settlement.cache.store(self._miss, answer, self._record)
+        if settlement.sampler is not None:
+            settlement.sampler.offer(self._request, self._record, answer)
 
     def afterwards(self, step: Callable[[], None]) -> None:
         """Do it when all is closed, at once if that has been."""
@@ -142,7 +142,7 @@ class PaidAnswer:
         """Price → journal → settle, the first time that it is called: before the end is released, else at the exits."""
         if not self._settled:
             self._settled = True
-            quietly(self._settle, getattr(self, "answer", None))
+            log_errors(self._settle, getattr(self, "answer", None))
 
     def _settle(self, answer: Answer | None) -> None:
         if self.hold is None:  # no backend was asked
@@ -153,7 +153,7 @@ class PaidAnswer:
         self._admitted.settle(tokens)
         self._till.router.learn(self._record)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
 
         No piece is handed on before what is held covers it, and `ending` is known once the money is settled and
@@ -179,7 +179,7 @@ class PaidAnswer:
                 return False
             return hand_on(piece)
 
-        while await answer.pour(covered):
+        while await answer.pipe_to(covered):
             if not kept:
                 return True
             assert hold is not None
@@ -211,7 +211,7 @@ class PaidAnswer:
         return True
 
 
-def quietly(step: Callable[..., object], *what: Any) -> None:
+def log_errors(step: Callable[..., object], *what: Any) -> None:
     """An error at a request's end is logged: it must break neither an answer that is whole nor the steps after it."""
     try:
         step(*what)
@@ -219,7 +219,7 @@ def quietly(step: Callable[..., object], *what: Any) -> None:
         log.exception("a request could not be closed in order")
 
 
-async def let_go(answer: Answer) -> None:
+async def close_quietly(answer: Answer) -> None:
     """Close the backend's connection; what goes wrong then is no concern of whoever has the answer."""
     try:
         await answer.aclose()

@@ -61,14 +61,14 @@ class Cache:
         revision: str = "",
         quota: Quota | None = None,
         index_bytes: int = 256 * 2**20,
-        neighbours: Path | None = None,
+        peers: Path | None = None,
         checks: float = 0.0,
         keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
-        `neighbours`: the folder where this host's workers find each other's answers under way; None: there is one.
+        `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
@@ -81,7 +81,7 @@ class Cache:
         self._guard = HitChecker(self._semantic, Thresholds(share=checks), self._find)
         self._snapshots = Snapshots(keep, log, self._known.entries, state)
         self._forget = Invalidation(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
-        self._joins = Coalescer(state, self._outbox.flush, self._known.has, self._find, neighbours)
+        self._joins = Coalescer(state, self._outbox.flush, self._known.has, self._find, peers)
         self._tasks, self._meanings = Tasks(), Tasks()
         self._early = PendingQuestions(self._semantic, self._mean)
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
@@ -174,7 +174,7 @@ class Cache:
         assert miss.ticket is not None
         return self._joins.announce(miss.ticket.digest, request, deadline)
 
-    async def lead(
+    async def start_call(
         self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[SharedCall], Awaitable[None]]
     ) -> Answer:
         """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
@@ -182,7 +182,7 @@ class Cache:
         Call it at once: what is asked in between is asked twice. Raises what kept the answer from coming.
         """
         assert miss.ticket is not None
-        return await self._joins.lead(miss.ticket.digest, request, deadline, work)
+        return await self._joins.start_call(miss.ticket.digest, request, deadline, work)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """May run in a thread."""

@@ -19,7 +19,7 @@ DEADLINE_S = 120.0
 
 async def buy(
     pipeline: Pipeline,
-    purse: SpendCap,
+    spend_cap: SpendCap,
     prices: PriceList,
     route: Route,
     request: CompletionRequest,
@@ -28,7 +28,7 @@ async def buy(
 ) -> Answer:
     """A closed answer of at most so many tokens. Raises GatewayError (BudgetExhausted at a cap), SQLAlchemyError."""
     tenant = record.tenant
-    hold = BackgroundHold(purse, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
+    hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     answer: Answer | None = None
     try:
         answer = await pipeline.fleet.call(
@@ -41,7 +41,7 @@ async def buy(
             deadline=asyncio.get_running_loop().time() + DEADLINE_S,
         )
     finally:
-        cost, _ = pipeline.till.close(record, answer)
+        cost, _ = pipeline.settlement.close(record, answer)
         await asyncio.shield(hold.settle(cost))
         if answer is not None:
             await answer.aclose()

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -31,7 +31,7 @@ class PlainAnswer:
         return
         yield b""
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         return False
 
     def completion(self) -> bytes | None:

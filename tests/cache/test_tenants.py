@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.keys import scope
 from gateway.cache.result import Miss
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.runtime.tasks import Tasks
@@ -59,7 +59,7 @@ class Bought:
         self._gate = gate
         self._unsaid = [self.secret.encode(), b" only"] if stream else []
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         while self._unsaid:
             if len(self._unsaid) == 1:
                 await self._gate.wait()
@@ -78,11 +78,11 @@ async def ask(worker: Worker, what: Ask, mark: str, gates: list[asyncio.Event]) 
         gates.append(gate := asyncio.Event())
         bought = Bought(who, gate, what.stream)
 
-        async def bring(flight: SharedCall) -> None:
-            await flight.carry(bought)  # type: ignore[arg-type]
+        async def run_call(flight: SharedCall) -> None:
+            await flight.publish(bought)  # type: ignore[arg-type]
             worker.cache.store(found, bought.answer, seen)  # type: ignore[arg-type]
 
-        answer = await worker.cache.lead(found, asked, float("inf"), bring)
+        answer = await worker.cache.start_call(found, asked, float("inf"), run_call)
     else:
         answer = found.answer
     said = b"".join([piece async for piece in answer]) + answer.ending

@@ -232,7 +232,7 @@ class Inference:
         record = reply.record
         caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
-        while await reply.pour(caller.put):
+        while await reply.pipe_to(caller.put):
             await caller.drain()
         if request.store and self._memory is not None:
             await self._memory.keep(request, record.tenant, reply.answer.completion())
