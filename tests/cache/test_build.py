@@ -85,9 +85,7 @@ def test_a_model_is_built_agrees_with_its_original_and_serves(tmp_path: Path) ->
     facts: Facts = read_facts(out)
     assert facts.agreement >= AGREEMENT
     assert (facts.dimensions, facts.max_tokens) == (384, 256)
-    assert all(abs(own - packaged) < 0.02 for own, packaged in facts.knots), (
-        "it is the packaged model, built again"
-    )
+    assert all(abs(own - packaged) < 0.02 for own, packaged in facts.knots), "it is the packaged model, built again"
     made, packaged = OnnxModel(out / WEIGHTS, facts.sha256, out / TOKENIZER, facts.max_tokens), MiniLM()
     for text in ("How do I cook rice?", "¿Cuál es la capital de Perú?", "Why is the sky blue?"):
         one, two = made.embed(text), packaged.embed(text)
