@@ -23,7 +23,7 @@ def leaving(permit: Permit) -> Iterator[Permit]:
     try:
         yield permit
     finally:
-        permit.leave()
+        permit.release()
 
 
 @asynccontextmanager

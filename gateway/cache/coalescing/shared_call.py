@@ -31,10 +31,12 @@ class Paid(NamedTuple):
 
 
 class Source(Protocol):
-    """Where a flight's answer comes from: a purchase of this worker, or the flight of another one."""
+    """Where a shared call's answer comes from: a backend that this worker pays, or a shared call of another worker."""
 
     @property
-    def answer(self) -> Answer: ...
+    def answer(self) -> Answer | None:
+        """None until it has begun."""
+        ...
 
     @property
     def ending(self) -> bytes:
@@ -47,8 +49,20 @@ class Source(Protocol):
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """As `Answer.pour`."""
+        """As `Answer.pipe_to`."""
         ...
+
+
+class Purchase(Source, Protocol):
+    """An answer that its caller pays, and others may share."""
+
+    published: bool
+    """A task of its own reads and settles it; the caller reads `subscriber`."""
+    subscriber: Answer | None
+
+    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...
+
+    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None: ...
 
 
 class _Turn:
