@@ -13,10 +13,10 @@ from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
 from gateway.domain.answer import Answer, Sink, pieces
-from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Sampler, TokenCounter
+from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
@@ -101,15 +101,40 @@ class Pipeline:
         deadline: float,
     ) -> None:
         """Have the answer of a backend, its first bytes in hand."""
-        tenant = record.tenant
-        route = await self.router.route(request, tenant, estimate, record)
-        paid.hold = self.budgets.hold(tenant, record, request)
-        paid.answer = await self.fleet.call(
+        route = await self.router.route(request, record.tenant, estimate, record)
+        paid.hold = self.budgets.hold(record.tenant, record, request)
+        paid.answer = await self._call(route, request, record, paid.hold, deadline)
+
+    async def route(self, request: CompletionRequest, record: Record) -> Route:
+        """The route that `request` would take now. Raises NoBackend, ContextTooLong."""
+        return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
+
+    async def ask(
+        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+    ) -> Answer:
+        """Call backends for the gateway's own use, before `deadline` (loop time): no limits, no cache, nobody served.
+
+        The answer is closed, and its cost booked and in `record.cost_pico`, also when this raises. `hold` is the
+        caller's to settle. Raises GatewayError.
+        """
+        answer: Answer | None = None
+        try:
+            answer = await self._call(route, request, record, hold, deadline)
+            return answer
+        finally:
+            self.settlement.close(record, answer)
+            if answer is not None:
+                await answer.aclose()
+
+    async def _call(
+        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+    ) -> Answer:
+        return await self.fleet.call(
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, tenant),
-            hold=paid.hold,
+            plan_for=partial(self.contexts.plan_for, request, record.tenant),
+            hold=hold,
             books=self.books,
             deadline=deadline,
         )

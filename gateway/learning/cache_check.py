@@ -38,7 +38,7 @@ class FreshAnswers:
         record.tags.update(asked.controls.tags)
         self._counts["asked"] += 1
         try:
-            route = await pipeline.router.route(asked, tenant, pipeline.contexts.estimate(asked), record)
+            route = await pipeline.route(asked, record)
             most = asked.max_output_tokens or MOST_OUTPUT
             answer = await buy(pipeline, self._purse, self._prices, route, asked, record, most)
         except BudgetExhausted:
