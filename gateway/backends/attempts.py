@@ -13,6 +13,7 @@ from gateway.backends.plausible import estimate
 from gateway.backends.providers.base import Call
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
@@ -244,7 +245,7 @@ class Attempts:
             attempt.output_cap = cap
             record.note("output capped", backend=backend_call.backend.name, tokens=cap)
         request = call_context.request
-        asked = most_asked(request) if request.dialect == "openai_other" else request.max_output_tokens
+        asked = most_asked(request) if FACTS[request.dialect].opaque else request.max_output_tokens
         attempt.bound(asked, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:

@@ -142,7 +142,7 @@ async def test_places_among_the_concurrent_ones_come_back(state: State) -> None:
         assert "3 requests in progress" in error.message
         with ExitStack() as exits:
             for one in running:
-                exits.callback(one.leave)
+                exits.callback(one.release)
         await asyncio.sleep(0.11)
         assert len(await permit(limits, who, 5)) == 3
 

@@ -15,6 +15,7 @@ from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.pipeline import Reply
 from gateway.runtime.deadlines import Deadlines
+from gateway.settlement import Unpaid
 
 
 class PlainAnswer:
@@ -85,7 +86,7 @@ class FakePipeline:
         # As an upstream may write it: over several lines.
         body = orjson.dumps({"said": request.last_user, "team": tenant.team}, option=orjson.OPT_INDENT_2)
         reply = Reply(self, record, deadline)  # type: ignore[arg-type]
-        reply.answer = PlainAnswer(body)
+        reply.outcome = Unpaid(answer=PlainAnswer(body))
         return reply
 
     async def _play(self, question: str) -> None:

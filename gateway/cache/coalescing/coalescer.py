@@ -16,6 +16,7 @@ from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 from gateway.cache.result import Join
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
@@ -206,4 +207,4 @@ def form(request: CompletionRequest) -> Form:
 
 def _alike(request: CompletionRequest) -> bool:
     """Is the answer the same for all who ask? A Response has an id of its own for each."""
-    return request.dialect != "openai_responses"
+    return not FACTS[request.dialect].answers_have_ids
