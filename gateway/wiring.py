@@ -1,4 +1,4 @@
-"""Builds and closes every room of one worker."""
+"""Builds and closes all parts of one worker."""
 
 from __future__ import annotations
 

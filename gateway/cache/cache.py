@@ -1,4 +1,4 @@
-"""The room's door: look an answer up, join one under way, store a new one, flush what is no longer wanted."""
+"""The cache's interface: look up, coalesce, store, flush."""
 
 from __future__ import annotations
 

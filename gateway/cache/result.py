@@ -1,4 +1,4 @@
-"""What a look-up comes to: a stored answer, somebody else's under way, or neither and what storing one needs."""
+"""Results of a look-up: hit, join, or miss with what storing its answer needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serving a strategy: backends are asked in its order, their answers shown to it, until it says which one is given."""
+"""Runs a strategy: calls backends in its order, shows it their answers, and serves the one it chooses."""
 
 from __future__ import annotations
 

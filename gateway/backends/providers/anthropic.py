@@ -1,4 +1,4 @@
-"""Backends that speak Anthropic's messages dialect."""
+"""Kind `anthropic`: backends that speak Anthropic's messages API."""
 
 from __future__ import annotations
 

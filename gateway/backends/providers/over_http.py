@@ -1,4 +1,4 @@
-"""What the kinds that are reached over HTTP have in common."""
+"""What providers that are reached over HTTP share."""
 
 from __future__ import annotations
 

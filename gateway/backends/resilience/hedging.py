@@ -1,4 +1,4 @@
-"""Hedging: where a stream is slow to begin, a second one is asked for; whichever begins first is served."""
+"""Hedging: if a stream is slow to begin, a second call starts; the first to begin is served, the other cancelled."""
 
 from __future__ import annotations
 

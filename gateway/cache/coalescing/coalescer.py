@@ -1,4 +1,4 @@
-"""Joining: who asks what is being answered already waits for that answer instead of buying another one."""
+"""Coalesces identical requests: a later one subscribes to the call in progress instead of buying its own."""
 
 from __future__ import annotations
 

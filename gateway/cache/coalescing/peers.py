@@ -1,4 +1,4 @@
-"""Answers under way between the workers of one host: each tells what it is answering, on a socket of its own."""
+"""Subscribes to calls of other workers on this host, over a unix socket each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The answers under way of one worker, by what is asked: found, begun, and bounded in memory all together."""
+"""Calls in progress of one worker by request digest, bounded in memory."""
 
 from __future__ import annotations
 

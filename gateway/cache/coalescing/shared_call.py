@@ -1,4 +1,4 @@
-"""Answers under way: each is asked of a backend once and handed, as it comes, to all who asked the same meanwhile."""
+"""One backend call whose answer several subscribers read while it arrives."""
 
 from __future__ import annotations
 

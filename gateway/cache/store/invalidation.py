@@ -1,4 +1,4 @@
-"""Forgetting stored answers before their time: flushes, and those that people call wrong."""
+"""Invalidates stored answers: flushes, and answers reported as wrong."""
 
 from __future__ import annotations
 
