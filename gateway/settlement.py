@@ -1,4 +1,4 @@
-"""How a request ends, by what answered it: nothing, the cache, another request's call, or a call of its own.
+"""Settles a request by what answered it: nothing, the cache, another request's call, or a call of its own.
 
 A call of its own sets money aside, pays as the answer comes, and is settled, journalled and kept at its end.
 """

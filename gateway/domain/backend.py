@@ -1,4 +1,4 @@
-"""Something that completes: where it is, what it can do, what it costs."""
+"""A backend: address, capabilities, price."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team's rules as one immutable object; every key's default is visible here."""
+"""A team's policy as an immutable object, with the default of every key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight recorder of one request; rooms add facts, ledger, telemetry and headers read them."""
+"""The record of one request: packages add facts; ledger, telemetry and response headers read them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How people write shares, durations and dollars in YAML, and the exact numbers they become."""
+"""Parses shares, durations and dollars as people write them in YAML."""
 
 from __future__ import annotations
 

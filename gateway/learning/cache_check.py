@@ -1,4 +1,4 @@
-"""Answers bought behind the client's back, to see whether what the cache served instead was as good."""
+"""Buys fresh answers to check semantic cache hits with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Money for one call that serves nobody: from the shadow purse and from the team's budgets, both before the call."""
+"""The hold of one comparison call: on the cap on comparing and on the team's budgets, both before the call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a policy file may say: its JSON Schema, and the operator's ceilings over it."""
+"""The policy file's JSON Schema, and the operator's ceilings over policies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML within bounds: what one file may cost to read does not depend on who wrote it.
+"""YAML with bounds on size, depth, aliases and values.
 
 PyYAML keeps about a kilobyte per node, follows aliases without counting, and converts numbers of any length.
 """

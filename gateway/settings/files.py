@@ -1,4 +1,4 @@
-"""YAML → validated objects; every complaint names file, line, key and remedy."""
+"""Loads YAML into validated objects; errors name file, line, key and remedy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""gateway.yaml, the operator's file, and the paths under the data directory."""
+"""gateway.yaml, and the paths under the data directory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every exported name in one place: OpenTelemetry's `gen_ai.*` where it has one, `thriftgate.*` else.
+"""All exported attribute names: OpenTelemetry's `gen_ai.*` where it has one, else `thriftgate.*`.
 
 Source: OpenTelemetry semantic conventions for generative AI (development status, read 2026-11).
 """

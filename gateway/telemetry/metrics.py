@@ -1,4 +1,4 @@
-"""Totals of one worker, added to by plain arithmetic; whoever shows them reads them when asked."""
+"""Counters and histograms of one worker, updated by plain arithmetic and read on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The room's door: told when a request begins and ends; everything else is done after the answer."""
+"""Telemetry's interface: told of a request's begin and end; works after the answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenTelemetry out of a finished record: spans made after the answer, metrics read when asked for."""
+"""OpenTelemetry spans and metrics from finished records."""
 
 from __future__ import annotations
 

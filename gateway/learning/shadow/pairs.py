@@ -1,4 +1,4 @@
-"""Two backends asked the same: through the gateway's own calls, each one an attempt on the ledger."""
+"""Asks two backends the same, each call an attempt in the ledger (`thriftgate compare`)."""
 
 from __future__ import annotations
 

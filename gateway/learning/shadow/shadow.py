@@ -1,4 +1,4 @@
-"""Comparing answers in the background: another backend is asked what was served, and somebody judges both."""
+"""Compares served answers in the background: asks another backend and has both judged."""
 
 from __future__ import annotations
 
