@@ -134,7 +134,7 @@ class JoinedAnswer(Unpaid):
             log_errors(self._book)
 
     def _book(self) -> None:
-        record, paid, answer = self._record, self._join.flight.paid, self._join.answer
+        record, paid, answer = self._record, self._join.call.paid, self._join.answer
         if paid.usage is None or not answer.over:
             self._books.cached(record, Usage(estimated=True), None, "interrupted")
             return

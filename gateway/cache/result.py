@@ -34,7 +34,7 @@ class Join:
     """The answer to somebody else's equal request, still under way when this one came."""
 
     answer: Answer
-    flight: SharedCall
+    call: SharedCall
     """Knows what was paid for it, exactly when it is over."""
 
 
