@@ -98,9 +98,9 @@ def _routes(rooms: Wiring) -> list[Route]:
     config = rooms.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
     found = [
-        *ModelRoutes(door=rooms.door, fleet=rooms.fleet).routes,
+        *ModelRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet).routes,
         *ServiceRoutes(
-            door=rooms.door,
+            authenticator=rooms.authenticator,
             fleet=rooms.fleet,
             telemetry=rooms.telemetry,
             state=rooms.state,
@@ -113,17 +113,17 @@ def _routes(rooms: Wiring) -> list[Route]:
             troubles=lambda: [*troubles(rooms.worker), *rooms.orphans.troubles()],
         ).routes,
         *rooms.dashboard.routes,
-        *ResponseRoutes(door=rooms.door, responses=rooms.responses).routes,
-        *BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
+        *ResponseRoutes(authenticator=rooms.authenticator, responses=rooms.responses).routes,
+        *BatchRoutes(authenticator=rooms.authenticator, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
         *MessageBatchRoutes(
-            door=rooms.door,
+            authenticator=rooms.authenticator,
             files=rooms.files,
             jobs=rooms.message_jobs,
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
         *MessageRoutes(
-            door=rooms.door,
+            authenticator=rooms.authenticator,
             counter=rooms.counter,
             fleet=rooms.fleet,
             limits=config.requests,
@@ -134,14 +134,14 @@ def _routes(rooms: Wiring) -> list[Route]:
     if config.admin_api:
         found += [
             *Admin(
-                door=rooms.door,
+                authenticator=rooms.authenticator,
                 fleet=rooms.fleet,
                 database=rooms.database,
                 policies=rooms.policies,
                 spend=rooms.spend,
             ).routes,
-            *AlertRoutes(door=rooms.door, database=rooms.database, clock=time).routes,
-            *DrainRoutes(door=rooms.door, fleet=rooms.fleet, database=rooms.database).routes,
+            *AlertRoutes(authenticator=rooms.authenticator, database=rooms.database, clock=time).routes,
+            *DrainRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet, database=rooms.database).routes,
         ]
     return found
 

@@ -223,7 +223,7 @@ class Wiring:
                 known,
                 vectors,
                 revision=fingerprint(backends),
-                neighbours=neighbours,
+                peers=neighbours,
                 checks=config.trials.cache_checks,
                 keep=SnapshotWriter(settings.paths.index, writes=self.worker.number == 0),
                 off_loop=self.off_loop,
@@ -233,11 +233,11 @@ class Wiring:
         contexts = Contexts(counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
         self.learning = await self._enter(Learning(self.database))
-        purse = SpendCap(self.database, config.trials)
+        spend_cap = SpendCap(self.database, config.trials)
         self.shadows = Shadows(
             self.database,
             self.prices,
-            purse,
+            spend_cap,
             self.learning,
             Holdout(config.trials.holdout),
         )
@@ -271,10 +271,10 @@ class Wiring:
         self._exits.push_async_callback(self.shadows.aclose)
         plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
-        fresh = FreshAnswers(self.pipeline, purse, self.prices)
+        fresh = FreshAnswers(self.pipeline, spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh, purse=purse)
+        self._watch(learning=self.learning, plans=plans, fresh=fresh, spend_cap=spend_cap)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(
             embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
@@ -283,7 +283,7 @@ class Wiring:
     async def _open_sides(self) -> None:
         """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
         settings, config = self.worker.settings, self.worker.settings.config
-        self.door = Authenticator(self.tenants)
+        self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
         self._exits.push_async_callback(self.idempotency.aclose)
         self.feedback = Feedback(self.database, self.learning)
@@ -297,7 +297,7 @@ class Wiring:
         )
         self.dashboard = await self._enter(
             Dashboard(
-                guard=self.door.needs("usage", "admin"),
+                guard=self.authenticator.needs("usage", "admin"),
                 database=self.database,
                 policies=self.policies,
                 prices=self.prices,

@@ -177,8 +177,8 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
 
     now = 0.0
     trust, right = Thresholds(share=share, clock=lambda: now, draw=random.Random(1).random), Right()
-    guard = HitChecker(level, trust, recall)
-    guard.shadow = right if share else None
+    hit_checker = HitChecker(level, trust, recall)
+    hit_checker.shadow = right if share else None
     policy = Policy.model_validate({"team": "t", "cache": {"semantic": {"max_error": max_error}}})
     tenant = Tenant(Key("k", "t"), policy)
     body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "?"}], "temperature": 0})
@@ -199,17 +199,17 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
             continue
         request = replace(blank, id=f"r{place}")
         right.answers = {request.id: each.answer}
-        look, near = await guard.find(Question(b"p" * 16, each.text), tenant)
+        look, near = await hit_checker.find(Question(b"p" * 16, each.text), tenant)
         window.lookups += 1
         if look.found is not None and look.found.digest in stored:
             first, known = stored[look.found.digest]
             window.hits += 1
             window.wrong += first.answer != each.answer
-            guard.gave(look.found, known, request, tenant)
+            hit_checker.gave(look.found, known, request, tenant)
         elif look.vector is not None:
             answer = Stored(completion(each.answer), Usage(10, output_tokens=5), _COST_PICO, "b", "m")
             if near is not None and share:
-                guard.missed(near, answer.completion, "openai_chat")
+                hit_checker.missed(near, answer.completion, "openai_chat")
             entry = Entry(digest, "t", (), 0.0, 4e9, 5, Question(b"p" * 16, each.text), pack(look.vector))
             stored[digest] = each, answer
             alive.append((place, entry))
@@ -218,8 +218,8 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
         await asyncio.sleep(0)
         window.bar = trust.bar(scope(tenant), max_error)
         window.checked = int(trust.stats()["hits_checked"])
-    made.report = guard.report()[0]
-    await guard.aclose()
+    made.report = hit_checker.report()[0]
+    await hit_checker.aclose()
     await level.aclose()
     return made
 

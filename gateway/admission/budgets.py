@@ -40,7 +40,7 @@ class _KeyBudgets:
     """The purses of one key, or of one end user that a key asks for."""
 
     policy: Policy
-    purses: tuple[CounterGroup, ...]
+    groups: tuple[CounterGroup, ...]
     since: float
     until: float
     """Clocks may be put back."""
@@ -89,91 +89,99 @@ class Budgets:
 
     def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
         """The accounts that paced teams, or their organisations, share and have in use."""
-        for wallet in self._wallets.values():
-            if wallet.policy.pacing.enabled:
-                for purse in wallet.purses:
-                    for account in purse.accounts:
+        for key_budgets in self._wallets.values():
+            if key_budgets.policy.pacing.enabled:
+                for group in key_budgets.groups:
+                    for account in group.accounts:
                         if account.budget.per in ("team", "organisation"):
-                            yield wallet.policy, account
+                            yield key_budgets.policy, account
 
     async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
         """A budget that is used up and whose policy then refuses everything, cache hits included.
 
         `at`: when the request began (Unix seconds), else now."""
-        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
-            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
+        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 return account.budget
         return None
 
     async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
         """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
-        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
-            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
+        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
-                raise purse.refuse(account)
+                raise group.refuse(account)
 
-    async def _spent(self, purse: CounterGroup) -> BudgetWindow | None:
+    async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
         """What is exhausted, after another look."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
-                await purse.look(max_age_s)
+                await group.look(max_age_s)
             except StateUnavailable:
                 break  # the local view is the best there is
-            if purse.exhausted() is None:
+            if group.exhausted() is None:
                 break
-        return purse.exhausted()
+        return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request; `request` tells how long its answer may become."""
         self._counts["holds"] += 1
-        purses = self._purses(tenant, record.end_user, record.started_at)
-        if len(purses) == 1:
-            return BudgetHold(purses[0], self._expectations, record, request, self._patience_s)
-        if not purses:
+        groups = self._purses(tenant, record.end_user, record.started_at)
+        if len(groups) == 1:
+            return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
+        if not groups:
             return BudgetHold(None, self._expectations, record, request, self._patience_s)
         return BudgetHolds(
-            tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
+            tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )
 
     def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        wallet = self._wallets.get(tenant.key.lineage)
-        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
-            wallet = self._other_wallet(tenant, at)
-        if wallet.by_user and end_user:
-            return wallet.purses + self._of_user(tenant, end_user, at)
-        return wallet.purses
+        key_budgets = self._wallets.get(tenant.key.lineage)
+        if (
+            key_budgets is None
+            or key_budgets.policy is not tenant.policy
+            or not key_budgets.since <= at < key_budgets.until
+        ):
+            key_budgets = self._other_wallet(tenant, at)
+        if key_budgets.by_user and end_user:
+            return key_budgets.groups + self._of_user(tenant, end_user, at)
+        return key_budgets.groups
 
     def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """Not the one used last. While requests of two windows are under way, both are kept."""
         lineage = tenant.key.lineage
-        last, wallet = self._wallets.get(lineage), self._earlier.get(lineage)
-        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
-            wallet = self._open_wallet(tenant, at)
+        last, key_budgets = self._wallets.get(lineage), self._earlier.get(lineage)
+        if (
+            key_budgets is None
+            or key_budgets.policy is not tenant.policy
+            or not key_budgets.since <= at < key_budgets.until
+        ):
+            key_budgets = self._open_wallet(tenant, at)
         if last is not None and last.policy is tenant.policy and at < last.since <= self._time():
-            self._earlier[lineage] = wallet
-            return wallet
+            self._earlier[lineage] = key_budgets
+            return key_budgets
         if last is not None:
             self._earlier[lineage] = last
-        self._wallets[lineage] = wallet
-        return wallet
+        self._wallets[lineage] = key_budgets
+        return key_budgets
 
     def _open_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         if len(self._wallets) >= _MOST_WALLETS:
             self._wallets.clear()
             self._earlier.clear()
-        purses = self._levels.of_key(tenant, at)
-        since = max((purse.since for purse in purses), default=0.0)
-        until = min((purse.until for purse in purses), default=float("inf"))
+        groups = self._levels.of_key(tenant, at)
+        since = max((group.since for group in groups), default=0.0)
+        until = min((group.until for group in groups), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        return _KeyBudgets(tenant.policy, purses, since, until, by_user)
+        return _KeyBudgets(tenant.policy, groups, since, until, by_user)
 
     def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
         place, policy = (tenant.team, end_user), tenant.policy
-        purses = self._users.pop(place, ())
-        if not purses or any(one.policy is not policy or not one.since <= at < one.until for one in purses):
-            purses = self._levels.of_end_user(tenant, end_user, at)
-        self._users[place] = purses
+        groups = self._users.pop(place, ())
+        if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):
+            groups = self._levels.of_end_user(tenant, end_user, at)
+        self._users[place] = groups
         if len(self._users) > _MOST_USERS:
             del self._users[next(iter(self._users))]
-        return purses
+        return groups

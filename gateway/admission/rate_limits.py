@@ -191,7 +191,7 @@ class Permit:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Free its place. Nothing settled means that no backend was asked."""
         if self._tokens is not None:
             self.settle(0)

@@ -17,6 +17,7 @@ from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
@@ -71,7 +72,7 @@ class Sender:
 
         request = await self.pipeline.off_loop.run(read) if len(line.body) > LARGE_BYTES else read()
         request.query = headers.get(QUERY, b"")
-        if request.dialect == "openai_responses":
+        if FACTS[request.dialect].answers_have_ids:
             await self.memory.recall(request, tenant)
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)
         record.tags.update(request.controls.tags)

@@ -7,12 +7,13 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
 from gateway.cache.coalescing.coalescer import Coalescer
-from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.shared_call import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
@@ -61,14 +62,14 @@ class Cache:
         revision: str = "",
         quota: Quota | None = None,
         index_bytes: int = 256 * 2**20,
-        neighbours: Path | None = None,
+        peers: Path | None = None,
         checks: float = 0.0,
         keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
-        `neighbours`: the folder where this host's workers find each other's answers under way; None: there is one.
+        `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
@@ -81,7 +82,7 @@ class Cache:
         self._guard = HitChecker(self._semantic, Thresholds(share=checks), self._find)
         self._snapshots = Snapshots(keep, log, self._known.entries, state)
         self._forget = Invalidation(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
-        self._joins = Coalescer(state, self._outbox.flush, self._known.has, self._find, neighbours)
+        self._joins = Coalescer(state, self._outbox.flush, self._known.has, self._find, peers)
         self._tasks, self._meanings = Tasks(), Tasks()
         self._early = PendingQuestions(self._semantic, self._mean)
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
@@ -166,23 +167,30 @@ class Cache:
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
-    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> SharedCall:
-        """The plain answer to a shared miss, for others to join while whoever asks for this brings it.
+    async def coalesce(
+        self,
+        miss: Miss,
+        request: CompletionRequest,
+        deadline: float,
+        purchase: Purchase,
+        buy: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Have `buy` called once for this miss and for all identical requests that come while it is in progress.
 
-        Call it at once: what is asked in between is asked twice.
+        When it returns, the answer's first bytes are in hand. Raises what `buy` raises. Call it right after `lookup`:
+        an identical request in between is bought twice.
         """
+        if not miss.shared:
+            await buy()
+            return
         assert miss.ticket is not None
-        return self._joins.announce(miss.ticket.digest, request, deadline)
-
-    async def lead(
-        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[SharedCall], Awaitable[None]]
-    ) -> Answer:
-        """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
-
-        Call it at once: what is asked in between is asked twice. Raises what kept the answer from coming.
-        """
-        assert miss.ticket is not None
-        return await self._joins.lead(miss.ticket.digest, request, deadline, work)
+        digest = miss.ticket.digest
+        if request.stream:
+            share = partial(purchase.share_stream, buy)
+            purchase.published = True
+            purchase.subscriber = await self._joins.start_call(digest, request, deadline, share)
+        else:
+            await purchase.share_plain(self._joins.announce(digest, request, deadline), buy)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """May run in a thread."""

@@ -26,8 +26,8 @@ MOST_OUTPUT = 4096
 class FreshAnswers:
     """Implements `Shadow` of domain/protocols.py: routed as any request of the tenant, and kept by nobody."""
 
-    def __init__(self, pipeline: Pipeline, purse: SpendCap, prices: PriceList) -> None:
-        self._pipeline, self._purse, self._prices = pipeline, purse, prices
+    def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
+        self._pipeline, self._purse, self._prices = pipeline, spend_cap, prices
         self._counts = dict.fromkeys(("asked", "unpaid", "failed"), 0)
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
@@ -38,7 +38,7 @@ class FreshAnswers:
         record.tags.update(asked.controls.tags)
         self._counts["asked"] += 1
         try:
-            route = await pipeline.router.route(asked, tenant, pipeline.contexts.estimate(asked), record)
+            route = await pipeline.route(asked, record)
             most = asked.max_output_tokens or MOST_OUTPUT
             answer = await buy(pipeline, self._purse, self._prices, route, asked, record, most)
         except BudgetExhausted:

@@ -31,10 +31,10 @@ class BackgroundHold:
     covers = float("inf")
 
     def __init__(
-        self, purse: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
+        self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
     ) -> None:
         """`budget`: the team's own hold. `most_output`: tokens that the answer may have."""
-        self._purse, self._budget, self._prices, self._tenant = purse, budget, prices, tenant
+        self._purse, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
         """Period and pico-dollars."""

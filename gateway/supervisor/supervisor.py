@@ -181,7 +181,7 @@ class Supervisor:
             self._model = LocalModel(self._settings, weights, self._write_facts)
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
-    async def _launch(self, number: int, pulse: int) -> Process:
+    async def _launch(self, number: int, heartbeat: int) -> Process:
         """Fork a worker; if that fails, spawn it."""
         told = {
             "config": str(self._accepted.path),
@@ -193,7 +193,7 @@ class Supervisor:
             "worker": number,
             "workers": self._count,
         }
-        fds = {"fd": self._socket.fileno(), "pulse": pulse}
+        fds = {"fd": self._socket.fileno(), "pulse": heartbeat}
         if self._nursery:
             try:
                 return await self._nursery.fork(told, fds)

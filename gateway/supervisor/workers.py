@@ -128,61 +128,61 @@ class WorkerPool:
 
     @property
     def pids(self) -> list[int]:
-        return [hand.child.pid for hand in (*self._hands.values(), *self._passing) if hand.child.pid]
+        return [worker.child.pid for worker in (*self._hands.values(), *self._passing) if worker.child.pid]
 
     @property
     def troubles(self) -> list[str]:
         """For everybody's eyes: nothing of an error's text."""
-        found = [hand.child.trouble for hand in (*self._hands.values(), *self._passing)]
+        found = [worker.child.trouble for worker in (*self._hands.values(), *self._passing)]
         return [trouble for trouble in (*found, self._refused) if trouble]
 
     def figures(self) -> Iterator[Figure]:
-        hands = (*self._hands.values(), *self._passing)
+        workers = (*self._hands.values(), *self._passing)
         yield "workers_wanted", (), self._count
-        yield "workers_ready", (), sum(hand.ready for hand in self._hands.values())
-        yield "worker_starts", (), self._starts + sum(hand.child.starts for hand in hands)
+        yield "workers_ready", (), sum(worker.ready for worker in self._hands.values())
+        yield "worker_starts", (), self._starts + sum(worker.child.starts for worker in workers)
         ends = self._ends.copy()
-        for hand in hands:
-            ends.update(hand.child.ends)
+        for worker in workers:
+            ends.update(worker.child.ends)
         yield from by_cause("worker_ends", ends)
 
     def processes(self) -> Iterator[tuple[str, int | None]]:
-        for hand in self._hands.values():
-            yield hand.child.name, hand.child.pid
+        for worker in self._hands.values():
+            yield worker.child.name, worker.child.pid
 
     @property
     def at_rest(self) -> bool:
         """All are ready, and nobody is to be replaced."""
-        return bool(self._hands) and not self._rolling and all(hand.ready for hand in self._hands.values())
+        return bool(self._hands) and not self._rolling and all(worker.ready for worker in self._hands.values())
 
     def start(self) -> None:
         for number in range(self._count):
             self._hands[number] = self._hire(number)
 
     def _hire(self, number: int) -> Worker:
-        hand = Worker(number, self._launch, self._changed)
-        hand.keeping = self._tasks.spawn(hand.child.keep(), hand.child.name)
-        return hand
+        worker = Worker(number, self._launch, self._changed)
+        worker.keeping = self._tasks.spawn(worker.child.keep(), worker.child.name)
+        return worker
 
     async def watch(self) -> None:
         """Look after them until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            for hand in self._hands.values():
-                hand.look()
+            for worker in self._hands.values():
+                worker.look()
 
     async def ready(self) -> None:
         """Returns when one of them answers requests."""
         await self._answering.wait()
 
     def _changed(self) -> None:
-        if any(hand.ready for hand in self._hands.values()):
+        if any(worker.ready for worker in self._hands.values()):
             self._answering.set()
         self._on_change()
 
     def reload(self) -> None:
-        for hand in (*self._hands.values(), *self._passing):
-            hand.reload()
+        for worker in (*self._hands.values(), *self._passing):
+            worker.reload()
 
     async def roll(self, drain_s: float) -> int:
         """Replace one after another, until a replacement does not become ready. How many were replaced."""
@@ -221,17 +221,17 @@ class WorkerPool:
     def hurry(self) -> None:
         """Nobody waits for streams any more."""
         self._hurry.set()
-        for hand in (*self._hands.values(), *self._passing):
-            hand.child.signal(signal.SIGKILL)
+        for worker in (*self._hands.values(), *self._passing):
+            worker.child.signal(signal.SIGKILL)
 
     async def end(self, delay_s: float, drain_s: float) -> None:
         """Not ready from now on; for `delay_s` all is served; then what is open is finished within `drain_s`."""
         everyone = {*self._hands.values(), *self._passing}
-        for hand in everyone:
-            if hand.ready:
-                hand.child.signal(signal.SIGUSR1)
+        for worker in everyone:
+            if worker.ready:
+                worker.child.signal(signal.SIGUSR1)
         if delay_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), delay_s)
         await self._tasks.aclose()  # from here on nobody is started again
-        await asyncio.gather(*(hand.leave(drain_s + GRACE_S) for hand in everyone))
+        await asyncio.gather(*(worker.leave(drain_s + GRACE_S) for worker in everyone))

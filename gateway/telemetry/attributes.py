@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from gateway.dialects.facts import FACTS
 from gateway.domain.record import Record
 from gateway.domain.request import DialectName
 
@@ -39,12 +40,9 @@ OUTCOME: Final = "thriftgate.outcome"
 Value = str | int | float | bool | list[str]
 
 
-_OPERATIONS: dict[DialectName, str] = {"openai_completions": "text_completion", "openai_embeddings": "embeddings"}
-
-
 def operation(dialect: DialectName) -> str:
     """OpenTelemetry's word for what is asked; it has none for what is passed through, which keeps its dialect's."""
-    return dialect if dialect == "openai_other" else _OPERATIONS.get(dialect, "chat")
+    return FACTS[dialect].operation
 
 
 def of_request(record: Record) -> dict[str, Value]:

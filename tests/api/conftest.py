@@ -99,7 +99,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         tenants = Tenants(ring, policies)
         drain = ShutdownFlag()
         overload = LoadShedder(concurrent=2000, lag_s=10.0)
-        door = Authenticator(tenants)
+        authenticator = Authenticator(tenants)
         idempotency = Idempotency(state, patience_s=5)
         inference = Inference(
             tenants=tenants,
@@ -119,7 +119,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             terms=PriceSettings(),
         )
         service = ServiceRoutes(
-            door=door,
+            authenticator=authenticator,
             fleet=house.fleet,
             telemetry=house.telemetry,
             state=state,
@@ -130,9 +130,9 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             spend=spend,
             cache_wrong=house.pipeline.cache.wrong,
         )
-        alerts = AlertRoutes(door=door, database=database, clock=time)
-        admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies, spend=spend)
-        root = ModelRoutes(door=door, fleet=house.fleet)
+        alerts = AlertRoutes(authenticator=authenticator, database=database, clock=time)
+        admin = Admin(authenticator=authenticator, fleet=house.fleet, database=database, policies=policies, spend=spend)
+        root = ModelRoutes(authenticator=authenticator, fleet=house.fleet)
         routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
         opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
@@ -148,12 +148,16 @@ async def desk(database: Database, tmp_path: Path) -> Desk:
     secret, _ = await asyncio.to_thread(keys.create, database, "search")
     ring = Keys(database)
     await ring.refresh()
-    door = Authenticator(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
+    authenticator = Authenticator(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
     jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
     message_jobs = MessageJobs(database, files, max_line_bytes=10_000, max_line_items=1000)
-    batches = BatchRoutes(door=door, files=files, jobs=jobs, uploads=Uploads(Pace(30.0)))
+    batches = BatchRoutes(authenticator=authenticator, files=files, jobs=jobs, uploads=Uploads(Pace(30.0)))
     messages = MessageBatchRoutes(
-        door=door, files=files, jobs=message_jobs, uploads=Uploads(Pace(30.0)), max_request_bytes=10_000
+        authenticator=authenticator,
+        files=files,
+        jobs=message_jobs,
+        uploads=Uploads(Pace(30.0)),
+        max_request_bytes=10_000,
     )
     routes = Starlette(routes=[*batches.routes, *messages.routes])
     return Desk(routes, files, jobs, message_jobs, {"search": secret})

@@ -205,7 +205,7 @@ async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
     pair = caller_of(
         backend_at(small, "small"),
         backend_at(large, "large"),
-        tripping=BreakerSettings(failures_in_a_row=2, rest_s=0.1),
+        breaker_settings=BreakerSettings(failures_in_a_row=2, rest_s=0.1),
     )
     small.script(Fail(500), Fail(500))
     await read(await pair.call(chat()))

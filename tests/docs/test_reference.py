@@ -172,13 +172,13 @@ def test_every_route_is_told() -> None:
         ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong")
     )
     made: list[Any] = [
-        ModelRoutes(door=door, fleet=None),  # type: ignore[arg-type]
-        ServiceRoutes(door=door, **nothing),  # type: ignore[arg-type]
-        BatchRoutes(door=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
-        MessageBatchRoutes(door=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
-        AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
-        DrainRoutes(door=door, fleet=None, database=None),  # type: ignore[arg-type]
-        Admin(door=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
+        ModelRoutes(authenticator=door, fleet=None),  # type: ignore[arg-type]
+        ServiceRoutes(authenticator=door, **nothing),  # type: ignore[arg-type]
+        BatchRoutes(authenticator=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
+        MessageBatchRoutes(authenticator=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
+        AlertRoutes(authenticator=door, database=None, clock=None),  # type: ignore[arg-type]
+        DrainRoutes(authenticator=door, fleet=None, database=None),  # type: ignore[arg-type]
+        Admin(authenticator=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
     ]
     told = "\n".join(" ".join(row) for row in table("routes"))
     for path in {route.path for room in made for route in room.routes}:

@@ -80,9 +80,9 @@ class NotedBudgets(Noted):
 
 class NotedLimits(Noted):
     async def admit(self, *args: Any) -> Noted:
-        admitted = await self._real.admit(*args)
+        permit = await self._real.admit(*args)
         self._notes.append("admitted")
-        return Noted(admitted, self._notes, settle="tokens settled", leave="place left")
+        return Noted(permit, self._notes, settle="tokens settled", release="place left")
 
 
 def backend(provider: Provider, name: str, **more: Any) -> Backend:

@@ -64,11 +64,11 @@ def write(
     row = (alert.id, team, now, payload, "", now, *facts, escalate_at)
     if insert_once(connection, alerts, _FIELDS, [row], _REST) == 0:
         return False
-    letters = [
+    deliveries = [
         (alert.addressed(target), team, now, payload, target, None, *facts, None)
         for target in targets(receivers, alert.severity)
     ]
-    insert_once(connection, alerts, _FIELDS, letters, _REST)
+    insert_once(connection, alerts, _FIELDS, deliveries, _REST)
     return True
 
 
@@ -98,15 +98,17 @@ def wait_s(tries: int) -> float:
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
-def delivered(connection: Connection, letter: Delivery, now: float) -> None:
-    connection.execute(update(alerts).where(alerts.c.id == letter.id).values(delivered_at=now, last_error=""))
+def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
+    connection.execute(update(alerts).where(alerts.c.id == delivery.id).values(delivered_at=now, last_error=""))
 
 
-def refused(connection: Connection, letter: Delivery, now: float, why: str) -> bool:
+def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
     """To be tried again later, unless it is too old for that: then it is dead, which is answered."""
-    dead = now - letter.created_at >= GIVE_UP_S
-    values = {"last_error": why[:300], "next_try_at": now + wait_s(letter.tries), "dead_at": now if dead else None}
-    connection.execute(update(alerts).where(alerts.c.id == letter.id, alerts.c.delivered_at.is_(None)).values(**values))
+    dead = now - delivery.created_at >= GIVE_UP_S
+    values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
+    connection.execute(
+        update(alerts).where(alerts.c.id == delivery.id, alerts.c.delivered_at.is_(None)).values(**values)
+    )
     return dead
 
 

@@ -76,6 +76,6 @@ class Receivers:
         accepted, said = await receiver.deliver(reference, id, payload)
         return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
 
-    async def deliver_all(self, letters: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
+    async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
         """(target, id, payload) several at once, so that one receiver that hangs keeps no other waiting."""
-        return list(await asyncio.gather(*(self.deliver(*letter) for letter in letters)))
+        return list(await asyncio.gather(*(self.deliver(*letter) for letter in deliveries)))

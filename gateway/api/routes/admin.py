@@ -29,10 +29,10 @@ class Admin:
     """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
 
     def __init__(
-        self, *, door: Authenticator, fleet: Fleet, database: Database, policies: Policies, spend: UsageFigures
+        self, *, authenticator: Authenticator, fleet: Fleet, database: Database, policies: Policies, spend: UsageFigures
     ) -> None:
         self._fleet, self._database, self._policies, self._spend = fleet, database, policies, spend
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/fleet", admin(self.fleet)),
             Route("/admin/usage", admin(self.usage)),

@@ -25,9 +25,9 @@ MOST = 1000
 class AlertRoutes:
     """What `thriftgate alerts list`, `acknowledge` and `dead-letters` do on the machine."""
 
-    def __init__(self, *, door: Authenticator, database: Database, clock: Clock) -> None:
+    def __init__(self, *, authenticator: Authenticator, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/alerts", admin(self.listing)),
             Route("/admin/alerts", admin(self.change), methods=["POST"]),

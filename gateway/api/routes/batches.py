@@ -123,9 +123,9 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 class BatchRoutes:
     """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
-    def __init__(self, *, door: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
+    def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             route
             for prefix in ("/v1", "")  # some clients leave it out, since OpenAI's base URL has it

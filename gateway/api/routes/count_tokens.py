@@ -36,7 +36,7 @@ class MessageRoutes:
     def __init__(
         self,
         *,
-        door: Authenticator,
+        authenticator: Authenticator,
         counter: Counter,
         fleet: Fleet,
         limits: RequestLimits,
@@ -46,7 +46,7 @@ class MessageRoutes:
         self._counter, self._fleet, self._limits = counter, fleet, limits
         self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
         self._pace, self._watchers = Pace.of(limits), Tasks()
-        count = door.needs("inference")(self.count_tokens)
+        count = authenticator.needs("inference")(self.count_tokens)
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
 
     def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy) -> CompletionRequest:

@@ -25,9 +25,9 @@ MOST_WORDS = 200
 class DrainRoutes:
     """For whoever is about to stop a machine, and for the machine itself when it hears of its end."""
 
-    def __init__(self, *, door: Authenticator, fleet: Fleet, database: Database) -> None:
+    def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/backends/{name:path}/drain", admin(self.drain), methods=["POST"]),
             Route("/admin/backends/{name:path}/undrain", admin(self.undrain), methods=["POST"]),

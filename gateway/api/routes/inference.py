@@ -18,6 +18,7 @@ from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
@@ -102,7 +103,7 @@ class Inference:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
                 request.query = caller.query
-                if request.dialect == "openai_responses" and self._memory is not None:
+                if FACTS[request.dialect].answers_have_ids and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:
                 return
@@ -232,7 +233,7 @@ class Inference:
         record = reply.record
         caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
-        while await reply.pour(caller.put):
+        while await reply.pipe_to(caller.put):
             await caller.drain()
         if request.store and self._memory is not None:
             await self._memory.keep(request, record.tenant, reply.answer.completion())

@@ -57,9 +57,9 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
 class ModelRoutes:
     """`GET /` is open; the models are those of the key. Who sends `anthropic-version` sees them as Anthropic's."""
 
-    def __init__(self, *, door: Authenticator, fleet: Fleet) -> None:
+    def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             Route("/", self.root),
             *(Route(f"{prefix}/models", inference(self.models)) for prefix in ("/v1", "")),

@@ -66,9 +66,9 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 class ResponseRoutes:
     """Ordinary Starlette endpoints; a key sees its own, and what its team shares."""
 
-    def __init__(self, *, door: Authenticator, responses: Responses) -> None:
+    def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             route
             for path in ("/v1/responses/{id}", "/responses/{id}")

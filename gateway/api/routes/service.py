@@ -34,7 +34,7 @@ class ServiceRoutes:
     def __init__(
         self,
         *,
-        door: Authenticator,
+        authenticator: Authenticator,
         fleet: Fleet,
         telemetry: Telemetry,
         state: State,
@@ -51,14 +51,14 @@ class ServiceRoutes:
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._troubles = cache_wrong, troubles
-        figures, admin = door.needs("usage", "admin"), door.needs("admin")
-        asked = door.needs("inference", "admin")
+        figures, admin = authenticator.needs("usage", "admin"), authenticator.needs("admin")
+        asked = authenticator.needs("inference", "admin")
         self.routes = [
             Route("/v1/requests/{id}", asked(self.flight)),
             Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
             Route("/v1/usage", figures(self.usage)),
             Route("/metrics", admin(self.metrics)),
-            Route("/health", door.knows(self.health)),
+            Route("/health", authenticator.knows(self.health)),
             Route("/health/live", self.live),
             Route("/health/ready", self.ready),
         ]

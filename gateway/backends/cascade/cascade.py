@@ -69,13 +69,13 @@ class Cascade:
     streams. What the client has seen the first byte of is never taken back.
     """
 
-    def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, errand: CallContext) -> None:
+    def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
         """With `route.escalate_below`, answers are weak whose tokens were less probable than that."""
-        self._attempts, self._asking, self._route, self._errand = attempts, _Careful(asking), route, errand
+        self._attempts, self._asking, self._route, self._errand = attempts, _Careful(asking), route, call_context
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
-        self._reader = Reader(errand.request)
-        self._rules = errand.record.tenant.policy.streams
+        self._reader = Reader(call_context.request)
+        self._rules = call_context.record.tenant.policy.streams
         self._told: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
         """Beside each of `_told`: None where there is nothing to serve, or no longer."""
@@ -219,13 +219,15 @@ class Cascade:
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
         """Ask them, all at once if they are several; returns what keeps anybody else from being asked, too."""
-        errand = self._later()
+        call_context = self._later()
         if len(names) == 1:
-            return await self._one(self._backends[names[0]], errand, tokens, within_s)
-        errand = replace(errand, turn=asyncio.Lock())
+            return await self._one(self._backends[names[0]], call_context, tokens, within_s)
+        call_context = replace(call_context, turn=asyncio.Lock())
         obstacle = None
         async with asyncio.TaskGroup() as group:
-            asking = {group.create_task(self._one(self._backends[name], errand, tokens, within_s)) for name in names}
+            asking = {
+                group.create_task(self._one(self._backends[name], call_context, tokens, within_s)) for name in names
+            }
             while asking:
                 done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
                 obstacle = next((found for task in done if (found := task.result())), obstacle)
@@ -235,25 +237,27 @@ class Cascade:
                     break
         return obstacle
 
-    async def _one(self, backend: Backend, errand: CallContext, tokens: float, within_s: float) -> Obstacle | None:
+    async def _one(
+        self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
+    ) -> Obstacle | None:
         """Ask one and keep what it says; a stream up to `tokens`, and `within_s` of its beginning, or whole."""
         tells = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
-        muted = tells and logprobs.can_tell(errand.request)
+        muted = tells and logprobs.can_tell(call_context.request)
         if muted:
-            errand = replace(errand, request=logprobs.sounded(errand.request))
+            call_context = replace(call_context, request=logprobs.sounded(call_context.request))
         whole = tokens == math.inf
         try:
             async with asyncio.timeout(within_s if whole and within_s < math.inf else None):
                 answer = await self._attempts.first_of(
-                    (backend,), errand, unsure=backend if tells else None, last_resort=False
+                    (backend,), call_context, unsure=backend if tells else None, last_resort=False
                 )
                 if isinstance(answer, Whole) and _curtailed(answer):
                     self._keep(StrategyAnswer(backend.name, None), answer)
                 elif isinstance(answer, Whole):
                     told = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
                     self._keep(told, answer)
-                elif errand.request.stream:
-                    await self._begun(StreamGate(answer, muted=muted), errand, tokens, within_s)
+                elif call_context.request.stream:
+                    await self._begun(StreamGate(answer, muted=muted), call_context, tokens, within_s)
                 else:  # neither a stream nor whole: only its content type told
                     self._keep(StrategyAnswer(backend.name, None), answer)
         except TimeoutError as late:  # too late to be compared; the request itself has time left
@@ -265,13 +269,15 @@ class Cascade:
             return error if isinstance(error, BackendRefused) and not any(self._answers) else None
         return None
 
-    async def _begun(self, held: StreamGate, errand: CallContext, tokens: float, within_s: float) -> None:
+    async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
         """Keep a stream back, and stop it as soon as what it says is reason enough."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
             until = self._clock() + within_s
-            why = await held.hold(tokens, until, errand.hold, lambda said: self._reader.beginning(said, thinks=thinks))
+            why = await held.hold(
+                tokens, until, call_context.hold, lambda said: self._reader.beginning(said, thinks=thinks)
+            )
         except BudgetExhausted as spent:
             if any(self._answers):
                 await self._attempts.drop(self._errand, held, "interrupted", spent.code)
@@ -287,7 +293,7 @@ class Cascade:
             await self._attempts.drop(self._errand, held, "escalated", why)
         elif held.complete and _curtailed(held):
             self._keep(StrategyAnswer(name, None), held)
-        elif held.complete and (said := held.said(errand.request.dialect)):
+        elif held.complete and (said := held.said(call_context.request.dialect)):
             self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
             await self._attempts.drop(self._errand, held, "interrupted", "too_slow")

@@ -17,7 +17,7 @@ from yarl import URL
 
 from gateway.backends.http.coding import DecodedBody
 from gateway.backends.http.wire import MAX_HEAD_BYTES, Origin, check_head
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
 _CONNECT_S = 10.0
@@ -99,7 +99,7 @@ class AiohttpResponse:
                 if loop.time() >= self._limit:
                     raise
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """As `http_response.Response.pour`."""
         async for piece in self:
             if not take(piece):

@@ -38,8 +38,8 @@ class BreakerSettings:
 class Breaker:
     """Closed → (failures) → open → (rest over) → one probe → closed, or open for twice as long. No I/O."""
 
-    def __init__(self, tripping: BreakerSettings | None = None) -> None:
-        self._tripping = tripping or BreakerSettings()
+    def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
+        self._tripping = breaker_settings or BreakerSettings()
         self._in_a_row = 0
         self._half_window = -1
         self._half_ends = 0.0
@@ -139,7 +139,7 @@ class Health:
         concurrent: int,
         *,
         monotonic: Callable[[], float],
-        tripping: BreakerSettings | None = None,
+        breaker_settings: BreakerSettings | None = None,
         queue: int = 256,
         queue_timeout_s: float = 5.0,
     ) -> None:
@@ -148,7 +148,7 @@ class Health:
         self.whole_s: float | None = None
         """From a call to its whole answer, on average."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
-        self.breaker = Breaker(tripping)
+        self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
         self.places = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 

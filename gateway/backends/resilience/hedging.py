@@ -26,18 +26,18 @@ class Hedges:
         self._attempts = attempts
         self._earned: dict[str, float] = {}
 
-    async def answer(self, route: Route, errand: CallContext) -> Relayed | Whole:
+    async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
         """As `Attempts.first_of`, with a second attempt once 95 % of the first backend's streams would have begun.
 
         Each stream earns the policy's `share` of a second attempt, and one costs 1; so they stay below that share.
         """
-        tenant = errand.record.tenant
+        tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
         self._earned[tenant.team] = earned
         slow_after_s = self._attempts.health(route.backends[0]).slow_after_s
         if slow_after_s is None or earned < 1:
-            return await self._attempts.first_of(route.backends, errand)
-        race = _Race(self._attempts, replace(errand, turn=asyncio.Lock()), partial(self._spend, tenant.team))
+            return await self._attempts.first_of(route.backends, call_context)
+        race = _Race(self._attempts, replace(call_context, turn=asyncio.Lock()), partial(self._spend, tenant.team))
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
@@ -50,8 +50,8 @@ class Hedges:
 class _Race:
     """One request's first attempt and, if need be, its second."""
 
-    def __init__(self, attempts: Attempts, errand: CallContext, spend: Callable[[], bool]) -> None:
-        self._attempts, self._errand, self._spend = attempts, errand, spend
+    def __init__(self, attempts: Attempts, call_context: CallContext, spend: Callable[[], bool]) -> None:
+        self._attempts, self._errand, self._spend = attempts, call_context, spend
         self._won: Relayed | Whole | None = None
         self._begun: list[tuple[CallContext, Relayed | Whole]] = []
         self._errors: list[GatewayError] = []
@@ -66,10 +66,10 @@ class _Race:
             else:
                 self._won = await self._rest([backend for backend in backends if backend not in tried])
         finally:
-            for errand, answer in self._begun:
+            for call_context, answer in self._begun:
                 if answer is not self._won:
-                    errand.kind = HEDGE
-                    await self._attempts.drop(errand, answer, "interrupted", HEDGE)
+                    call_context.kind = HEDGE
+                    await self._attempts.drop(call_context, answer, "interrupted", HEDGE)
         if len(self._errand.record.attempts) > 1:
             self._errand.hold.follow(self._won.attempt)
         return self._won
@@ -82,8 +82,8 @@ class _Race:
         async with asyncio.TaskGroup() as group:
 
             def start(backend: Backend) -> None:
-                errand = replace(self._errand)
-                running[group.create_task(self._call(backend, errand, alone=len(backends) == 1))] = errand
+                call_context = replace(self._errand)
+                running[group.create_task(self._call(backend, call_context, alone=len(backends) == 1))] = call_context
 
             start(backends[0])
             await asyncio.wait(running, timeout=slow_after_s)
@@ -94,19 +94,19 @@ class _Race:
                 start(spare)
             while not self._begun and (going := [task for task in running if not task.done()]):
                 await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-            for task, errand in running.items():
+            for task, call_context in running.items():
                 if not task.done():
-                    errand.kind = HEDGE
+                    call_context.kind = HEDGE
                     task.cancel()
         return tried
 
-    async def _call(self, backend: Backend, errand: CallContext, *, alone: bool) -> None:
+    async def _call(self, backend: Backend, call_context: CallContext, *, alone: bool) -> None:
         try:
-            answer = await self._attempts.first_of((backend,), errand, last_resort=alone)
+            answer = await self._attempts.first_of((backend,), call_context, last_resort=alone)
         except GatewayError as error:
             self._errors.append(error)
         else:
-            self._begun.append((errand, answer))
+            self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
         """Those that stand by, unless they could not do better."""

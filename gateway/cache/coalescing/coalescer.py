@@ -16,6 +16,7 @@ from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 from gateway.cache.result import Join
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
@@ -93,14 +94,14 @@ class Coalescer:
         `claim`: when there is none, the other workers are told that this one will ask for it.
         """
         for _ in range(MOST_JOINS):
-            flight = self._flights.find(digest, deadline, form(request))
-            if flight is not None:
-                follower = Subscriber(flight, silent=not (flight.form == form(request) and _alike(request)))
+            shared = self._flights.find(digest, deadline, form(request))
+            if shared is not None:
+                subscriber = Subscriber(shared, silent=not (shared.form == form(request) and _alike(request)))
             elif not claim or (neighbour := self._claim(digest)) is None:
                 return None
             else:
-                follower = self._visit(neighbour, digest, request, deadline)
-            if found := await self._follow(follower, request):
+                subscriber = self._visit(neighbour, digest, request, deadline)
+            if found := await self._follow(subscriber, request):
                 self._counts["joined"] += 1
                 return found
             self._counts["joined_in_vain"] += 1
@@ -113,17 +114,17 @@ class Coalescer:
         """
         return not await self._markers.take(digest, deadline)
 
-    async def _follow(self, follower: Subscriber, request: CompletionRequest) -> Join | None:
+    async def _follow(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
         """Who wants another form of it, or an id of its own for it, waits for its end and has it replayed."""
-        if not await follower.begin():
+        if not await subscriber.begin():
             return None
-        flight = follower.flight
-        assert flight.answer is not None
-        if not follower.silent:
-            return Join(follower, flight)
-        completion = flight.answer.completion() if flight.answer.complete else None
-        await follower.aclose()
-        return None if completion is None else Join(Replayed(request, completion), flight)
+        shared = subscriber.shared
+        assert shared.answer is not None
+        if not subscriber.silent:
+            return Join(subscriber, shared)
+        completion = shared.answer.completion() if shared.answer.complete else None
+        await subscriber.aclose()
+        return None if completion is None else Join(Replayed(request, completion), shared)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
         """An answer that whoever asks for this will bring, and others may join from now on."""
@@ -132,7 +133,7 @@ class Coalescer:
             self._claimed.remove(digest)
         return self._flights.announce(digest, form(request), deadline, claimed=claimed)
 
-    async def lead(
+    async def start_call(
         self,
         digest: bytes,
         request: CompletionRequest,
@@ -142,11 +143,11 @@ class Coalescer:
         """Have `work` bring an answer that others may join. Returns it with its first bytes in hand, or raises what
         kept it from coming. Until the first await it is as good as done: who asks after that finds it under way.
         """
-        follower = self._flights.launch(self.announce(digest, request, deadline), work)
-        if not await follower.begin():
-            assert follower.flight.error is not None
-            raise follower.flight.error
-        return follower
+        subscriber = self._flights.launch(self.announce(digest, request, deadline), work)
+        if not await subscriber.begin():
+            assert subscriber.shared.error is not None
+            raise subscriber.shared.error
+        return subscriber
 
     # -- neighbours ----------------------------------------------------------------------------------------------------
 
@@ -160,16 +161,16 @@ class Coalescer:
             self._lingering.pop(digest, None)
         return owner
 
-    def _ended(self, flight: SharedCall) -> None:
+    def _ended(self, shared: SharedCall) -> None:
         """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the neighbours have to
         hear first; until then they ask this worker for it."""
-        self._markers.release(flight.digest)
-        if flight.claimed and self._claims is not None:
-            if flight.over and self._knows(flight.digest):
-                self._linger(flight.digest)
+        self._markers.release(shared.digest)
+        if shared.claimed and self._claims is not None:
+            if shared.over and self._knows(shared.digest):
+                self._linger(shared.digest)
             else:
-                self._claims.release(flight.digest)
-        flight.claimed = False
+                self._claims.release(shared.digest)
+        shared.claimed = False
 
     def _linger(self, digest: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -194,7 +195,7 @@ class Coalescer:
         assert self._neighbours is not None
         self._counts["joined_neighbours"] += 1
         fetch = partial(self._neighbours.fetch, process, request=request, live=_alike(request), deadline=deadline)
-        return self._flights.visit(digest, form(request), deadline, fetch)
+        return self._flights.join_remote(digest, form(request), deadline, fetch)
 
     def stats(self) -> dict[str, int | float | str]:
         return {"under_way": len(self._flights), "under_way_bytes": self._flights.bytes, **self._counts}
@@ -206,4 +207,4 @@ def form(request: CompletionRequest) -> Form:
 
 def _alike(request: CompletionRequest) -> bool:
     """Is the answer the same for all who ask? A Response has an id of its own for each."""
-    return request.dialect != "openai_responses"
+    return not FACTS[request.dialect].answers_have_ids

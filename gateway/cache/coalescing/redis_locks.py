@@ -88,9 +88,9 @@ class RedisLocks:
         """It has ended: let those who wait look for it, once it is where they look."""
         if digest in self._held:
             self._held.pop(digest)
-            self._tasks.spawn(self._let_go(digest), "marker")
+            self._tasks.spawn(self._release_pieces(digest), "marker")
 
-    async def _let_go(self, digest: bytes) -> None:
+    async def _release_pieces(self, digest: bytes) -> None:
         try:
             await self._delivered()
         finally:

@@ -81,15 +81,15 @@ class Semantic:
     async def _load(self, embedder: Embedder) -> None:
         try:
             knots = getattr(embedder, "knots", ())
-            meanings = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
+            semantic_index = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
         except (OSError, ValueError, KeyError) as error:
             self._failed = True
             log.error("the verifier could not be loaded (%r); the semantic cache is off", error)
             return
         for entry in self._kept():
             if entry.vector is not None:
-                meanings.add(entry)
-        self._meanings = meanings
+                semantic_index.add(entry)
+        self._meanings = semantic_index
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
@@ -213,37 +213,37 @@ class Semantic:
 
     async def train(self) -> None:
         """Lists for the partition that has most outgrown its index, in a thread that no look-up waits for."""
-        meanings = self._meanings
-        build = await self._in_thread(meanings.outgrown) if meanings is not None else None
-        if meanings is None or build is None:
+        semantic_index = self._meanings
+        build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
+        if semantic_index is None or build is None:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._builder, build.draft.build)
         finally:
-            await self._in_thread(meanings.adopt, build)
+            await self._in_thread(semantic_index.adopt, build)
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
     def stats(self) -> dict[str, int | float | str]:
-        meanings = self._meanings
+        semantic_index = self._meanings
         return {
             "semantic_ready": int(self.ready),
-            "semantic_questions": len(meanings) if meanings else 0,
-            "semantic_partitions": meanings.partitions if meanings else 0,
-            "semantic_bytes": meanings.bytes if meanings else 0,
-            "semantic_evicted": meanings.evicted if meanings else 0,
-            "semantic_trained": meanings.trained if meanings else 0,
+            "semantic_questions": len(semantic_index) if semantic_index else 0,
+            "semantic_partitions": semantic_index.partitions if semantic_index else 0,
+            "semantic_bytes": semantic_index.bytes if semantic_index else 0,
+            "semantic_evicted": semantic_index.evicted if semantic_index else 0,
+            "semantic_trained": semantic_index.trained if semantic_index else 0,
             **{f"semantic_{name}": count for name, count in self._counts.items()},
         }
 
 
 def _seek(
-    meanings: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
+    semantic_index: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
 ) -> tuple[Query, float]:
     """And the processor time that it took, in seconds."""
     began = time.thread_time()
-    sought = meanings.seek(question, vector, max_error=max_error, now=now, bar=bar)
+    sought = semantic_index.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 

@@ -20,11 +20,16 @@ class Invalidation:
     """What one worker forgets, all do: it goes over the index log."""
 
     def __init__(
-        self, log: IndexLog, known: ExactIndex, bodies: Bodies, outbox: WriteBehind, flushed: Callable[[Flush], None]
+        self,
+        log: IndexLog,
+        known: ExactIndex,
+        bodies: Bodies,
+        write_behind: WriteBehind,
+        flushed: Callable[[Flush], None],
     ) -> None:
         """`flushed`: told of every flush that took place."""
         self._flushed = flushed
-        self._log, self._known, self._bodies, self._outbox = log, known, bodies, outbox
+        self._log, self._known, self._bodies, self._outbox = log, known, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._counts = {"flushed": 0, "called_wrong": 0}
 

@@ -149,6 +149,6 @@ def _show(
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
-    for purse in purses:
-        whose = "all teams" if purse.team == ALL else purse.team
-        echo(f"Comparing for {whose}, {purse.period}: {purse.calls} calls, {cents(purse.spent_pico)} USD.")
+    for spend_cap in purses:
+        whose = "all teams" if spend_cap.team == ALL else spend_cap.team
+        echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")

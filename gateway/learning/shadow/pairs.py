@@ -108,8 +108,8 @@ class PairHold:
 
     covers = float("inf")
 
-    def __init__(self, till: PairSettlement, most_output: int) -> None:
-        self._till, self._held = till, 0
+    def __init__(self, settlement: PairSettlement, most_output: int) -> None:
+        self._till, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
@@ -136,13 +136,13 @@ class Pairs:
         fleet: Fleet,
         contexts: Contexts,
         books: AttemptJournal,
-        till: PairSettlement,
+        settlement: PairSettlement,
         tenant: Tenant,
         *,
         deadline_s: float = 300.0,
     ) -> None:
         self._fleet, self._contexts, self._books = fleet, contexts, books
-        self._till, self._tenant, self._deadline_s = till, tenant, deadline_s
+        self._till, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
         """Raises BudgetExhausted, LedgerUnavailable; what a backend does wrong is in the pair."""

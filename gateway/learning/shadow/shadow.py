@@ -50,13 +50,13 @@ class Shadows:
         self,
         database: Database,
         prices: PriceList,
-        purse: SpendCap,
+        spend_cap: SpendCap,
         learnt: Evidence,
         holdout: Holdout,
         *,
         clock: Clock = time,
     ) -> None:
-        self._database, self._prices, self._purse = database, prices, purse
+        self._database, self._prices, self._purse = database, prices, spend_cap
         self._learnt, self._holdout, self._clock = learnt, holdout, clock
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
@@ -160,8 +160,8 @@ class Shadows:
 class _Calls:
     """The calls of one comparison, booked beside the attempts of the request itself."""
 
-    def __init__(self, pipeline: Pipeline, purse: SpendCap, prices: PriceList, job: Sample) -> None:
-        self._pipeline, self._purse, self._prices, self._job = pipeline, purse, prices, job
+    def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList, job: Sample) -> None:
+        self._pipeline, self._purse, self._prices, self._job = pipeline, spend_cap, prices, job
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:

@@ -67,17 +67,17 @@ class State:
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        door, self._door = self._door, None
+        transport, self._door = self._door, None
         self._reason = "closed"
-        if door:
-            await door.aclose()
+        if transport:
+            await transport.aclose()
         if self._client:
             await self._client.aclose()
 
     @property
     def healthy(self) -> bool:
-        door = self._door
-        return door is not None and time.monotonic() - self._seen <= FRESH_S
+        transport = self._door
+        return transport is not None and time.monotonic() - self._seen <= FRESH_S
 
     @property
     def epoch(self) -> str:
@@ -128,13 +128,13 @@ class State:
         return {"healthy": int(self.healthy), "epoch": self._epoch, **self._counts}
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        door = self._door
-        if door is None:
+        transport = self._door
+        if transport is None:
             self._counts["refused"] += 1
             raise StateUnavailable(self._reason)
         self._counts["calls"] += len(commands)
         try:
-            return await door.exchange(commands, self.timeout_s)
+            return await transport.exchange(commands, self.timeout_s)
         except StateUnavailable:
             self._counts["failed"] += 1
             raise
@@ -149,8 +149,8 @@ class State:
     def _down(self, reason: str) -> None:
         if self._door is not None:
             log.warning("state is down: %s", reason)
-            door, self._door = self._door, None
-            self._tasks.spawn(door.aclose(), "state link close")
+            transport, self._door = self._door, None
+            self._tasks.spawn(transport.aclose(), "state link close")
         self._reason = reason
         self._kick.set()
 
@@ -175,24 +175,24 @@ class State:
                 continue
 
     async def _beat(self) -> None:
-        door = self._door
-        if door is not None:
-            self._learn(await self._read_epoch(door))
+        transport = self._door
+        if transport is not None:
+            self._learn(await self._read_epoch(transport))
             return
-        door = await (await self._reach()).connect(self._down)
+        transport = await (await self._reach()).connect(self._down)
         try:
-            epoch = await self._read_epoch(door)
+            epoch = await self._read_epoch(transport)
         except BaseException:
-            await door.aclose()
+            await transport.aclose()
             raise
-        self._door = door
+        self._door = transport
         self._counts["connects"] += 1
         self._learn(epoch)
 
-    async def _read_epoch(self, door: Transport) -> str:
+    async def _read_epoch(self, transport: Transport) -> str:
         key = self.key("epoch")
         for command in (("GET", key), ("SET", key, secrets.token_hex(8), "NX"), ("GET", key)):
-            (reply,) = await door.exchange((command,), self.timeout_s)
+            (reply,) = await transport.exchange((command,), self.timeout_s)
             if isinstance(reply, Exception):
                 raise StateUnavailable(f"{self._address}: {reply}") from reply
             if command[0] == "GET" and reply is not None:

@@ -14,7 +14,7 @@ from tests.learning.conftest import School
 
 
 def fresh_of(school: School) -> FreshAnswers:
-    return FreshAnswers(school.house.pipeline, school.purse, catalogue())
+    return FreshAnswers(school.house.pipeline, school.spend_cap, catalogue())
 
 
 async def test_a_fresh_answer_is_bought_booked_as_shadow_and_not_kept(school: School) -> None:

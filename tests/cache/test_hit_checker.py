@@ -68,7 +68,7 @@ class House:
         self.level, self.trust = Level(), Thresholds(share=1.0, draw=lambda: 0.0)
         self.known: dict[bytes, Stored] = {b"d": stored()}
         self.down = False
-        self.guard = HitChecker(self.level, self.trust, self.recall)  # type: ignore[arg-type]
+        self.hit_checker = HitChecker(self.level, self.trust, self.recall)  # type: ignore[arg-type]
 
     async def recall(self, digest: bytes) -> Stored | None:
         if self.down:
@@ -84,44 +84,44 @@ class House:
 async def house() -> AsyncIterator[House]:
     made = House()
     yield made
-    await made.guard.aclose()
+    await made.hit_checker.aclose()
 
 
 @pytest.mark.parametrize(("answer", "wrong"), [("lima", 0), ("Bogotá, which is no less true of 5 others", 1)])
 async def test_a_hit_that_is_drawn_is_compared_with_a_fresh_answer(house: House, answer: str, wrong: int) -> None:
-    house.guard.shadow = buyer = Buyer(answer)
+    house.hit_checker.shadow = buyer = Buyer(answer)
     asked = request()
-    look, near = await house.guard.find(QUESTION, WHO)
+    look, near = await house.hit_checker.find(QUESTION, WHO)
     assert look.found is HIT
     assert near is None
-    house.guard.gave(HIT, stored(), asked, WHO)
+    house.hit_checker.gave(HIT, stored(), asked, WHO)
     await until(lambda: house.told["checked"] == 1)
     assert buyer.asked == [asked]
     assert (house.told["wrong"], house.told["hits"], house.told["lookups"]) == (wrong, 1, 1)
 
 
 async def test_a_check_that_cannot_be_bought_tells_nothing(house: House) -> None:
-    house.guard.shadow = buyer = Buyer(None)
-    await house.guard.find(QUESTION, WHO)
-    house.guard.gave(HIT, stored(), request(), WHO)
+    house.hit_checker.shadow = buyer = Buyer(None)
+    await house.hit_checker.find(QUESTION, WHO)
+    house.hit_checker.gave(HIT, stored(), request(), WHO)
     await until(lambda: len(buyer.asked) == 1)
     assert (house.told["checked"], house.told["undecided"]) == (0, 0)
 
 
 async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(house: House) -> None:
     for _ in range(400):
-        await house.guard.find(QUESTION, WHO)
+        await house.hit_checker.find(QUESTION, WHO)
     for _ in range(15):
         house.trust.checked(S, HIT.score, Judgement.WRONG, probability=1.0)
-    look, near = await house.guard.find(QUESTION, WHO)
+    look, near = await house.hit_checker.find(QUESTION, WHO)
     assert look.found is None
     assert near == SemanticHit(S, HIT, True)
-    house.guard.missed(near, completion("Lima"), "openai_chat")
+    house.hit_checker.missed(near, completion("Lima"), "openai_chat")
     await until(lambda: house.told["near"]["right"] == 1)
     house.known.clear()
-    house.guard.missed(near, completion("Lima"), "openai_chat")
+    house.hit_checker.missed(near, completion("Lima"), "openai_chat")
     house.down = True
-    house.guard.missed(near, completion("Lima"), "openai_chat")
+    house.hit_checker.missed(near, completion("Lima"), "openai_chat")
     await asyncio.sleep(0.01)
     assert sum(house.told["near"].values()) == 1, "an answer that is gone, or out of reach, is compared with nothing"
 
@@ -129,46 +129,49 @@ async def test_hits_found_wrong_bar_the_next_and_misses_then_tell_for_free(house
 async def test_comparisons_beyond_a_few_at_once_are_left_out(house: House) -> None:
     near = SemanticHit(S, HIT, True)
     for _ in range(20):
-        house.guard.missed(near, completion("Lima"), "openai_chat")
+        house.hit_checker.missed(near, completion("Lima"), "openai_chat")
     await until(lambda: house.trust.stats()["near_misses_right"] == 4)
-    assert house.guard.stats()["comparisons_skipped"] == 16
+    assert house.hit_checker.stats()["comparisons_skipped"] == 16
 
 
 async def test_a_scope_that_does_not_pay_is_not_looked_up(house: House) -> None:
     for _ in range(1000):
-        await house.guard.find(QUESTION, WHO)
-    assert await house.guard.find(QUESTION, WHO) == (SemanticResult(), None)
+        await house.hit_checker.find(QUESTION, WHO)
+    assert await house.hit_checker.find(QUESTION, WHO) == (SemanticResult(), None)
     assert len(house.level.bars) == 1000
     other = tenant("other")
-    look, _ = await house.guard.find(QUESTION, other)
+    look, _ = await house.hit_checker.find(QUESTION, other)
     assert look.found is HIT
 
 
 async def test_what_its_client_calls_wrong_counts_once(house: House) -> None:
     asked = request()
-    await house.guard.find(QUESTION, WHO)
-    house.guard.gave(HIT, stored(), asked, WHO)
+    await house.hit_checker.find(QUESTION, WHO)
+    house.hit_checker.gave(HIT, stored(), asked, WHO)
     for _ in range(3):
-        house.guard.called_wrong(asked.id, "other")  # nobody else's word counts
-        house.guard.called_wrong(asked.id, WHO.team)
+        house.hit_checker.called_wrong(asked.id, "other")  # nobody else's word counts
+        house.hit_checker.called_wrong(asked.id, WHO.team)
     assert house.trust._scopes[S].tally.wrong[4] == 1
 
 
 async def test_what_is_found_is_written_down_by_team(house: House, database: Database) -> None:
-    house.guard.measures, house.guard.shadow = HitCounters(database), Buyer("Bogotá, which is no less true of 5 others")
+    house.hit_checker.measures, house.hit_checker.shadow = (
+        HitCounters(database),
+        Buyer("Bogotá, which is no less true of 5 others"),
+    )
     asked = request()
-    await house.guard.find(QUESTION, WHO)
-    house.guard.gave(HIT, stored(), asked, WHO)
+    await house.hit_checker.find(QUESTION, WHO)
+    house.hit_checker.gave(HIT, stored(), asked, WHO)
     await until(lambda: house.told["checked"] == 1)
-    house.guard.called_wrong(asked.id, WHO.team)
-    await house.guard.aclose()
+    house.hit_checker.called_wrong(asked.id, WHO.team)
+    await house.hit_checker.aclose()
     told = await database.run(read)
     assert {team: one.as_object()["wrong"] for team, one in told.items()} == {WHO.team: 1}
     assert told[WHO.team].called_wrong == 1
 
 
 async def test_bodies_that_say_nothing_are_not_judged(house: House) -> None:
-    house.guard.shadow = Buyer("Lima")
-    await house.guard.find(QUESTION, WHO)
-    house.guard.gave(HIT, Stored(b"{}", Usage(1), 1, "b", "m"), request(), WHO)
+    house.hit_checker.shadow = Buyer("Lima")
+    await house.hit_checker.find(QUESTION, WHO)
+    house.hit_checker.gave(HIT, Stored(b"{}", Usage(1), 1, "b", "m"), request(), WHO)
     await until(lambda: house.told["undecided"] == 1)

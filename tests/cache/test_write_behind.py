@@ -31,17 +31,17 @@ class Box:
     def __init__(self, state: State, **options: Any) -> None:
         self.state, self.lost = state, list[Entry]()
         self.bodies = Bodies(state)
-        self.outbox = WriteBehind(state, IndexLog(state, "cache"), self.bodies, self._lose, **options)
+        self.write_behind = WriteBehind(state, IndexLog(state, "cache"), self.bodies, self._lose, **options)
 
     def _lose(self, entries: Iterable[Entry]) -> None:
         self.lost += entries
 
     def add(self, name: str, ttl_s: float = 60.0, size: int = 2) -> Entry | None:
-        place = self.outbox.place(ttl_s)
+        place = self.write_behind.place(ttl_s)
         if place is None:
             return None
         entry = Entry(name.encode(), "search", (), 0.0, time.time() + ttl_s, size, place=place)
-        self.outbox.add(entry, Stored(b"x" * size, Usage(1), 5, "small", "tiny"))
+        self.write_behind.add(entry, Stored(b"x" * size, Usage(1), 5, "small", "tiny"))
         return entry
 
     async def told(self) -> list[Batch]:
@@ -59,19 +59,19 @@ async def test_answers_go_together_in_their_order_and_their_bodies_are_there(sta
     box = Box(state)
     entries = [box.add(name) for name in "abc"]
     assert await box.told() == []
-    await box.outbox.flush()
+    await box.write_behind.flush()
     (batch,) = await box.told()
     assert [entry.digest for entry in batch.entries] == [b"a", b"b", b"c"]
     assert batch.epoch == state.epoch
     assert all([await box.there(entry) for entry in entries])
-    assert (box.outbox.stats()["waiting"], box.outbox.stats()["sent"], box.lost) == (0, 3, [])
+    assert (box.write_behind.stats()["waiting"], box.write_behind.stats()["sent"], box.lost) == (0, 3, [])
 
 
 async def test_large_batches_are_divided_and_times_to_live_kept_apart(state: State) -> None:
     box = Box(state, bounds=Bounds(batch_answers=2, batch_bytes=100))
     names = [box.add(name, ttl_s, size) for name, ttl_s, size in [("a", 60, 2), ("b", 60, 2), ("c", 60, 200)]]
     names += [box.add("d", 60), box.add("e", 5)]
-    await box.outbox.flush()
+    await box.write_behind.flush()
     assert [[entry.digest for entry in batch.entries] for batch in await box.told()] == [
         [b"a", b"b"],
         [b"c"],
@@ -87,8 +87,8 @@ async def test_large_batches_are_divided_and_times_to_live_kept_apart(state: Sta
 async def test_what_does_not_fit_is_dropped_and_counted(state: State, bounds: Bounds) -> None:
     box = Box(state, bounds=bounds)
     assert [box.add(name) is not None for name in "abcde"] == [True, True, True, False, False]
-    await box.outbox.flush()
-    assert box.outbox.stats()["dropped"] == 2
+    await box.write_behind.flush()
+    assert box.write_behind.stats()["dropped"] == 2
     assert box.add("f") is not None
 
 
@@ -106,12 +106,12 @@ async def test_a_full_outbox_costs_the_answer_nothing(state: State) -> None:
 
 async def test_it_goes_by_itself_a_moment_later_and_sleeps_while_there_is_nothing(state: State) -> None:
     box = Box(state, period_s=0.01)
-    await box.outbox.open()
+    await box.write_behind.open()
     for name in "ab":
-        entry, before = box.add(name), int(box.outbox.stats()["batches"])
-        await until(lambda before=before: box.outbox.stats()["batches"] == before + 1)  # type: ignore[misc]
+        entry, before = box.add(name), int(box.write_behind.stats()["batches"])
+        await until(lambda before=before: box.write_behind.stats()["batches"] == before + 1)  # type: ignore[misc]
         assert await box.there(entry)
-    await box.outbox.aclose()
+    await box.write_behind.aclose()
 
 
 async def test_closing_the_cache_sends_what_waits(state: State, make_worker: Callable[..., Any]) -> None:
@@ -131,14 +131,14 @@ async def test_what_is_withdrawn_never_goes_and_what_is_on_its_way_is_deleted_ag
     waiting, going = box.add("a"), box.add("b")
     assert waiting
     assert going
-    box.outbox.withdraw(waiting)
-    assert box.outbox.find(waiting) is None
-    sending = asyncio.get_running_loop().create_task(box.outbox.flush())
+    box.write_behind.withdraw(waiting)
+    assert box.write_behind.find(waiting) is None
+    sending = asyncio.get_running_loop().create_task(box.write_behind.flush())
     await asyncio.sleep(0)
-    box.outbox.withdraw(going)
+    box.write_behind.withdraw(going)
     await sending
     assert await box.there(going)
-    await box.outbox.flush()
+    await box.write_behind.flush()
     assert not await box.there(going)
     (batch,) = await box.told()
     assert [entry.digest for entry in batch.entries] == [b"b"]
@@ -210,15 +210,15 @@ async def test_with_the_server_away_answers_are_lost_and_later_ones_are_not(
         box = Box(state)
         before = box.add("before")
         await asyncio.to_thread(server.kill)
-        await box.outbox.flush()
+        await box.write_behind.flush()
         assert box.lost == [before]
         await asyncio.to_thread(server.start)
         await until(lambda: state.healthy)
         after = box.add("after")
-        await box.outbox.flush()
+        await box.write_behind.flush()
         assert await box.there(after)
         assert not await box.there(before)
-        assert box.outbox.stats()["waiting"] == 0
+        assert box.write_behind.stats()["waiting"] == 0
 
 
 async def test_an_answer_that_was_lost_is_not_known_any_more(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -247,7 +247,7 @@ async def test_what_waited_while_the_server_lost_its_data_goes_nowhere(
         await state.call("FLUSHALL")
         await until(lambda: state.epoch != epoch)
         fresh = box.add("fresh")
-        await box.outbox.flush()
+        await box.write_behind.flush()
         assert box.lost == [stale]
         assert not await box.there(stale)
         (batch,) = await box.told()
@@ -261,7 +261,7 @@ async def test_nobody_believes_a_batch_of_another_epoch(state: State, make_worke
     box = Box(state)
     entry = box.add("old")
     assert entry
-    await box.outbox._log.append(encode(Batch("them-1", entry.place, "another epoch", [entry])))
+    await box.write_behind._log.append(encode(Batch("them-1", entry.place, "another epoch", [entry])))
     await worker.serve(request(), tenant())
     assert worker.cache.stats()["entries"] == 1
 

@@ -28,11 +28,11 @@ class Tenants:
         return self.tenant
 
 
-async def knock(door: Authenticator, key: str = "tg-1") -> Client:
+async def knock(authenticator: Authenticator, key: str = "tg-1") -> Client:
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         return json_response({"team": tenant.team})
 
-    guarded = Route("/", door.needs("usage", "admin")(endpoint))
+    guarded = Route("/", authenticator.needs("usage", "admin")(endpoint))
     return await Client(guarded, "/", method="GET", key=key).run()
 
 
@@ -59,8 +59,8 @@ async def test_a_database_that_is_away_is_told_in_shape(error: Exception) -> Non
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         raise error
 
-    door = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
-    client = await Client(Route("/", door.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
+    authenticator = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
+    client = await Client(Route("/", authenticator.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
     assert client.status == 503
     assert "SELECT" not in client.error["message"]
 
@@ -69,8 +69,8 @@ async def test_a_client_that_leaves_is_not_taken_for_a_broken_disk(caplog: pytes
     async def endpoint(request: Request, tenant: Tenant) -> Response:
         raise ConnectionResetError("the client left")
 
-    door = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
-    await Client(Route("/", door.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
+    authenticator = Authenticator(Tenants("usage"))  # type: ignore[arg-type]
+    await Client(Route("/", authenticator.needs("usage")(endpoint)), "/", method="GET", key="tg-1").run()
     assert not caplog.records
 
 

@@ -14,9 +14,9 @@ def clock() -> StoppedClock:
     return StoppedClock(1000.0)
 
 
-def health(clock: StoppedClock, *, concurrent: int = 100, wait_s: float = 0.02, **tripping: float) -> Health:
-    rules = BreakerSettings(**tripping)  # type: ignore[arg-type]
-    return Health("small", concurrent, monotonic=clock.monotonic, tripping=rules, queue_timeout_s=wait_s)
+def health(clock: StoppedClock, *, concurrent: int = 100, wait_s: float = 0.02, **breaker_settings: float) -> Health:
+    rules = BreakerSettings(**breaker_settings)  # type: ignore[arg-type]
+    return Health("small", concurrent, monotonic=clock.monotonic, breaker_settings=rules, queue_timeout_s=wait_s)
 
 
 async def entered(subject: Health) -> Slot:

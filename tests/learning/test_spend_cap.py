@@ -14,7 +14,7 @@ from tests.learning.conftest import pupil
 USD = 10**12
 
 
-def purse(database: Database, clock: StoppedClock, all_usd: int = 100) -> SpendCap:
+def spend_cap(database: Database, clock: StoppedClock, all_usd: int = 100) -> SpendCap:
     return SpendCap(database, TrialsSettings(cap_usd=Decimal(all_usd)), clock=clock)
 
 
@@ -24,7 +24,7 @@ async def sums(database: Database) -> dict[str, tuple[int, int, int]]:
 
 async def test_many_at_once_never_hold_more_than_the_cap(any_database: Database) -> None:
     clock, who = StoppedClock(), pupil(trials={"cap_usd": 5})
-    rooms = [purse(any_database, clock) for _ in range(3)]
+    rooms = [spend_cap(any_database, clock) for _ in range(3)]
     held = await asyncio.gather(*(rooms[number % 3].hold(who, 2 * USD) for number in range(12)))
     assert sum(one is not None for one in held) == 2
     assert await sums(any_database) == {"": (4 * USD, 0, 2), "search": (4 * USD, 0, 2)}
@@ -32,7 +32,7 @@ async def test_many_at_once_never_hold_more_than_the_cap(any_database: Database)
 
 async def test_all_teams_share_the_operators_cap(any_database: Database) -> None:
     clock = StoppedClock()
-    room = purse(any_database, clock, all_usd=3)
+    room = spend_cap(any_database, clock, all_usd=3)
     assert await room.hold(pupil("one"), 2 * USD)
     assert await room.hold(pupil("two"), 2 * USD) is None
     assert await room.hold(pupil("two"), 1 * USD)
@@ -42,7 +42,7 @@ async def test_what_was_held_and_not_spent_may_be_held_again_and_each_window_beg
     any_database: Database,
 ) -> None:
     clock, who = StoppedClock(), pupil(trials={"cap_usd": 5})
-    room = purse(any_database, clock)
+    room = spend_cap(any_database, clock)
     period = await room.hold(who, 5 * USD)
     assert period is not None
     assert await room.hold(who, 1) is None

@@ -18,12 +18,12 @@ from tests.admission.conftest import record, tenant
 
 
 @contextmanager
-def leaving(admitted: Permit) -> Iterator[Permit]:
+def leaving(permit: Permit) -> Iterator[Permit]:
     """Leaves in the end, as the pipeline does it."""
     try:
-        yield admitted
+        yield permit
     finally:
-        admitted.leave()
+        permit.release()
 
 
 @asynccontextmanager
@@ -36,7 +36,7 @@ async def limits_on(state: State, **more: Any) -> AsyncIterator[RateLimits]:
         await limits.aclose()
 
 
-async def admitted(limits: RateLimits, who: Tenant, times: int, tokens: int = 10) -> list[Permit]:
+async def permit(limits: RateLimits, who: Tenant, times: int, tokens: int = 10) -> list[Permit]:
     found = await asyncio.gather(
         *(limits.admit(who, tokens, record(who)) for _ in range(times)), return_exceptions=True
     )
@@ -62,7 +62,7 @@ async def test_a_team_without_limits_is_admitted_without_a_header(state: State) 
 async def test_exactly_as_many_requests_as_the_limit_says_pass_two_workers(state: State) -> None:
     who = tenant(limits={"requests_per_minute": 25})
     async with limits_on(state) as one, limits_on(state) as two:
-        passed = await asyncio.gather(admitted(one, who, 30), admitted(two, who, 30))
+        passed = await asyncio.gather(permit(one, who, 30), permit(two, who, 30))
         assert sum(map(len, passed)) == 25
         error = await refused(one, who)
         assert error.status == 429
@@ -97,7 +97,7 @@ async def test_of_team_and_key_the_tighter_limit_is_shown_and_named(state: State
         error = await refused(limits, who)
         assert "Key k1" in error.message
         assert "limits.per_key.requests_per_minute" in error.message
-        assert len(await admitted(limits, tenant("k2", limits=who.policy.limits), 5)) == 2
+        assert len(await permit(limits, tenant("k2", limits=who.policy.limits), 5)) == 2
 
 
 async def test_tokens_are_charged_at_once_and_corrected_when_known(state: State) -> None:
@@ -113,7 +113,7 @@ async def test_tokens_are_charged_at_once_and_corrected_when_known(state: State)
         second = await limits.admit(who, 800, record(who))
         second.settle(2000)
         await asyncio.sleep(0.25)
-        assert len(await admitted(limits, who, 1, tokens=1)) == 0
+        assert len(await permit(limits, who, 1, tokens=1)) == 0
 
 
 async def test_a_request_that_no_backend_answered_costs_no_tokens(state: State) -> None:
@@ -136,22 +136,22 @@ async def test_a_request_larger_than_the_limit_is_told_that_waiting_is_no_help(s
 async def test_places_among_the_concurrent_ones_come_back(state: State) -> None:
     who = tenant(limits={"concurrent": 3})
     async with limits_on(state) as limits:
-        running = await admitted(limits, who, 5)
+        running = await permit(limits, who, 5)
         assert len(running) == 3
         error = await refused(limits, who)
         assert "3 requests in progress" in error.message
         with ExitStack() as exits:
             for one in running:
-                exits.callback(one.leave)
+                exits.callback(one.release)
         await asyncio.sleep(0.11)
-        assert len(await admitted(limits, who, 5)) == 3
+        assert len(await permit(limits, who, 5)) == 3
 
 
 async def test_a_changed_policy_holds_from_the_next_request(state: State) -> None:
     async with limits_on(state) as limits:
-        assert len(await admitted(limits, tenant(limits={"requests_per_minute": 2}), 5)) == 2
+        assert len(await permit(limits, tenant(limits={"requests_per_minute": 2}), 5)) == 2
         await asyncio.sleep(0.11)
-        assert len(await admitted(limits, tenant(limits={"requests_per_minute": 4}), 5)) == 2
+        assert len(await permit(limits, tenant(limits={"requests_per_minute": 4}), 5)) == 2
 
 
 async def test_what_a_lease_gives_while_the_server_is_away_is_told_too(server: EmbeddedServer) -> None:
@@ -199,7 +199,7 @@ async def test_with_the_server_frozen_a_worker_goes_on_with_its_share(server: Em
                 break
             await asyncio.sleep(0.02)
         await asyncio.sleep(0.5)
-        assert len(await admitted(limits, who, 60)) == 30
+        assert len(await permit(limits, who, 60)) == 30
     await state.aclose()
 
 

@@ -212,7 +212,7 @@ async def opened(stall_timeout: float = 9.0) -> tuple[Owner, Transport, Connecti
 async def test_what_is_poured_is_handed_on_while_the_pouring_task_sleeps() -> None:
     _, _, connection, response = await opened()
     got: list[bytes] = []
-    pouring = asyncio.ensure_future(response.pour(keeping(got, more=True)))
+    pouring = asyncio.ensure_future(response.pipe_to(keeping(got, more=True)))
     await asyncio.sleep(0)
     for piece in (b"one", b"two"):
         connection.data_received(piece)
@@ -228,7 +228,7 @@ async def test_what_is_poured_is_handed_on_while_the_pouring_task_sleeps() -> No
 async def test_pouring_stops_when_asked_and_goes_on_with_what_came_meanwhile() -> None:
     _, transport, connection, response = await opened()
     got: list[bytes] = []
-    pouring = asyncio.ensure_future(response.pour(keeping(got, more=False)))
+    pouring = asyncio.ensure_future(response.pipe_to(keeping(got, more=False)))
     await asyncio.sleep(0)
     for piece in (b"one", b"two", b"three"):
         connection.data_received(piece)
@@ -236,7 +236,7 @@ async def test_pouring_stops_when_asked_and_goes_on_with_what_came_meanwhile() -
     assert got == [b"one"]
     connection.data_received(b"x" * 65536)
     assert transport.paused, "a consumer that does not come back bounds what is read"
-    assert await response.pour(keeping(got, more=False))
+    assert await response.pipe_to(keeping(got, more=False))
     assert got[1].startswith(b"twothree")
     await response.aclose()
 
@@ -247,7 +247,7 @@ async def test_an_error_of_whoever_is_poured_to_reaches_the_task_and_not_the_loo
     def fails(piece: bytes) -> bool:
         raise ValueError(piece)
 
-    pouring = asyncio.ensure_future(response.pour(fails))
+    pouring = asyncio.ensure_future(response.pipe_to(fails))
     await asyncio.sleep(0)
     connection.data_received(b"one")
     with pytest.raises(ValueError, match="one"):
@@ -258,20 +258,20 @@ async def test_an_error_of_whoever_is_poured_to_reaches_the_task_and_not_the_loo
 async def test_a_piece_that_was_taken_is_not_lost_to_a_break_right_behind_it() -> None:
     _, _, connection, response = await opened()
     got: list[bytes] = []
-    pouring = asyncio.ensure_future(response.pour(keeping(got, more=False)))
+    pouring = asyncio.ensure_future(response.pipe_to(keeping(got, more=False)))
     await asyncio.sleep(0)
     connection.data_received(b"one")
     connection.connection_lost(None)
     assert await pouring
     with pytest.raises(StreamBroken):
-        await response.pour(keeping(got, more=False))
+        await response.pipe_to(keeping(got, more=False))
     assert got == [b"one"]
 
 
 async def test_pouring_ends_with_the_body_and_raises_when_it_breaks() -> None:
     for broken in (False, True):
         owner, _, connection, response = await opened()
-        pouring = asyncio.ensure_future(response.pour(lambda piece: True))
+        pouring = asyncio.ensure_future(response.pipe_to(lambda piece: True))
         await asyncio.sleep(0)
         if broken:
             connection.connection_lost(None)
@@ -280,7 +280,7 @@ async def test_pouring_ends_with_the_body_and_raises_when_it_breaks() -> None:
             continue
         connection.data_received(b"x" * 10_000_000)
         assert await pouring is False
-        assert await response.pour(lambda piece: True) is False
+        assert await response.pipe_to(lambda piece: True) is False
         assert owner.released == 1
 
 

@@ -238,7 +238,7 @@ class TestPart:
             got.extend(piece)
             return b"t5" not in got
 
-        assert await response.pour(some)
+        assert await response.pipe_to(some)
         assert response.part()
 
         def rest(piece: bytes) -> bool:
@@ -246,7 +246,7 @@ class TestPart:
             return True
 
         with pytest.raises(StreamBroken):
-            await response.pour(rest)
+            await response.pipe_to(rest)
         await response.aclose()
         assert provider.last.hung_up
         assert got.count(b'"content": "t') + got.count(b'"content":"t') == provider.last.tokens_sent < 100

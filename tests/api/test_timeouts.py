@@ -142,14 +142,14 @@ async def test_a_head_that_comes_by_drops_is_not_waited_for(line: Line, start: b
 
 
 async def test_a_head_that_never_ends_is_cut_off(line: Line) -> None:
-    async def pour() -> None:
+    async def pipe_to() -> None:
         await line.send(b"POST /short HTTP/1.1\r\n")
         for _ in range(MAX_HEAD_BYTES):
             await line.send(b"x-more: " + b"y" * 4096 + b"\r\n")
             await asyncio.sleep(0)
 
     with pytest.raises((ConnectionResetError, BrokenPipeError)):
-        await pour()
+        await pipe_to()
 
 
 async def test_between_two_requests_a_client_may_rest(line: Line) -> None:
@@ -207,7 +207,7 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
     written = 0
     gone = asyncio.Event()
 
-    async def pour(caller: Caller) -> None:
+    async def pipe_to(caller: Caller) -> None:
         nonlocal written
         await caller.read(10**6, Pace(5.0))
         caller.listen(gone.set)
@@ -218,7 +218,7 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
             await asyncio.sleep(0)
         caller.close()
 
-    application.answering = pour
+    application.answering = pipe_to
     await line.ask()
     async with asyncio.timeout(30):
         await application.ended.wait()
@@ -232,14 +232,14 @@ async def test_a_client_that_stops_reading_stops_the_writer_and_is_hung_up_on(
 async def test_a_client_that_reads_slowly_gets_it_all(line: Line, application: Application) -> None:
     size = 400
 
-    async def pour(caller: Caller) -> None:
+    async def pipe_to(caller: Caller) -> None:
         await caller.read(10**6, Pace(5.0))
         caller.begin([])
         for _ in range(size):
             await put(caller, PIECE)
         await caller.end()
 
-    application.answering = pour
+    application.answering = pipe_to
     await line.ask()
     received = b""
     for _ in range(10):  # longer than it may take nothing

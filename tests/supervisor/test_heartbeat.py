@@ -11,23 +11,23 @@ from gateway.supervisor.heartbeat import FAILED, Heartbeat, speaker
 
 async def test_stages_and_a_last_error_arrive_and_each_change_is_told() -> None:
     changes: list[str] = []
-    pulse = Heartbeat(lambda: changes.append(pulse.stage))
-    say = speaker(os.dup(pulse.writer))
+    heartbeat = Heartbeat(lambda: changes.append(heartbeat.stage))
+    say = speaker(os.dup(heartbeat.writer))
     for line in ("open", "open", "ready", "who knows", f"{FAILED}Sorry: two\nlines"):
         say(line)
-        pulse.listen()
+        heartbeat.listen()
     assert changes == ["open", "ready"]
-    assert pulse.error == "Sorry: two; lines"
-    pulse.hand_over()
-    pulse.close()
-    pulse.listen()
+    assert heartbeat.error == "Sorry: two; lines"
+    heartbeat.hand_over()
+    heartbeat.close()
+    heartbeat.listen()
 
 
 async def test_a_worker_that_nobody_listens_to_any_more_leaves() -> None:
-    pulse = Heartbeat()
-    writer = os.dup(pulse.writer)
-    pulse.hand_over()
-    pulse.close()
+    heartbeat = Heartbeat()
+    writer = os.dup(heartbeat.writer)
+    heartbeat.hand_over()
+    heartbeat.close()
     asked = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, asked.set)
@@ -40,9 +40,9 @@ async def test_a_worker_that_nobody_listens_to_any_more_leaves() -> None:
 
 
 async def test_a_supervisor_that_does_not_listen_holds_nobody_up() -> None:
-    pulse = Heartbeat()
-    say = speaker(os.dup(pulse.writer))
+    heartbeat = Heartbeat()
+    say = speaker(os.dup(heartbeat.writer))
     for _ in range(100_000):
         say("ready")
-    pulse.hand_over()
-    pulse.close()
+    heartbeat.hand_over()
+    heartbeat.close()
