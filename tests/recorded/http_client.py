@@ -11,7 +11,7 @@ TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Response:
-    """`body` is what the framing carries: where the pieces of a stream are cut depends on timing, their sum does not."""
+    """`body` is what the framing carries: timing decides where a stream is cut into pieces, not what their sum is."""
 
     head: bytes
     """Status line and headers, without the empty line after them."""

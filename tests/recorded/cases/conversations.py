@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.fakes.provider_script import Reply, Step
+from tests.fakes.provider_script import Fail, Reply, Step
 from tests.recorded.case import Case, Server, Spoken, json_body
 
 SITUATIONS: dict[str, Step] = {
@@ -22,17 +22,38 @@ SITUATIONS: dict[str, Step] = {
 }
 
 
+BODIES: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Say hello"}]}),
+    "completions": ("/v1/completions", {"prompt": "Say hello"}),
+    "responses": ("/v1/responses", {"input": "Say hello"}),
+    "messages": ("/v1/messages", {"max_tokens": 200, "messages": [{"role": "user", "content": "Say hello"}]}),
+}
+"""Client dialect → path, and the least that a request needs."""
+SPOKEN: tuple[Spoken, ...] = ("chat", "messages", "responses")
+FAILURES: dict[str, Step] = {
+    "refused": Fail(400, "no such parameter", param="temperature"),
+    "unauthorised": Fail(401),
+    "missing": Fail(404),
+    "failing": Fail(500),
+    "garbage": Fail(200, body="garbage"),
+}
+
+
 def cases() -> Iterator[Case]:
-    for server in ("chat", "messages"):
-        for situation, step in SITUATIONS.items():
-            for stream in (False, True):
-                yield _case("chat", server, situation, step, stream)
+    for client in BODIES:
+        for server in SPOKEN:
+            for situation, step in SITUATIONS.items():
+                for stream in (False, True):
+                    yield _case(client, server, situation, step, stream)
+            for situation, step in FAILURES.items():
+                yield _case(client, server, situation, step, stream=situation == "failing")
 
 
 def _case(client: str, speaks: Spoken, situation: str, step: Step, stream: bool) -> Case:
     words = [client, speaks, situation.replace(" ", "-"), "stream" if stream else "plain"]
     server = Server(".".join(words), speaks, step)
-    body: dict[str, Any] = {"model": server.name, "messages": [{"role": "user", "content": "Say hello"}]}
+    path, asked = BODIES[client]
+    body: dict[str, Any] = {"model": server.name, **asked}
     if stream:
         body |= {"stream": True}
-    return Case(" ".join(words), "/v1/chat/completions", json_body(**body), (server,))
+    return Case(" ".join(words), path, json_body(**body), (server,))
