@@ -116,16 +116,7 @@ class Exporter:
                 context=parent,
                 kind=SpanKind.CLIENT,
                 start_time=_nanoseconds(attempt.started_at),
-                attributes={
-                    names.OPERATION: asked,
-                    names.PROVIDER: attempt.backend.kind,
-                    names.REQUEST_MODEL: attempt.backend.model,
-                    names.BACKEND: attempt.backend.name,
-                    names.TIER: attempt.backend.tier,
-                    names.OUTCOME: attempt.outcome,
-                    names.INPUT_TOKENS: attempt.usage.all_input if attempt.usage else attempt.input_tokens,
-                    names.OUTPUT_TOKENS: attempt.usage.all_output if attempt.usage else 0,
-                },
+                attributes=names.of_attempt(attempt, asked),
             )
             if attempt.first_byte_at is not None:
                 child.add_event("first byte", timestamp=_nanoseconds(attempt.first_byte_at))
