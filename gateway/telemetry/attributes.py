@@ -30,6 +30,8 @@ ERROR_TYPE: Final = "error.type"
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+REQUEST_DURATION: Final = "gen_ai.server.request.duration"
 FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"  # noqa: S105
 
 TEAM: Final = "thriftgate.team"
