@@ -57,6 +57,7 @@ KEYS: Mapping[str, tuple[Renamed, ...]] = {
         Renamed(("backends", "*"), "tier", "strength"),
         Renamed(("requests",), "stall", "client_write_timeout"),
         Renamed(("requests",), "drain", "shutdown.grace_period"),
+        Renamed(("requests",), "drain_delay", "shutdown.drain_delay"),
         Renamed(("routing",), "artefact", "plan_file"),
         Renamed(("organisations", "*", "budget"), "window", "period"),
         Renamed(("organisations", "*", "budget", "*"), "window", "period"),
@@ -67,6 +68,8 @@ BUDGETS: Mapping[str, tuple[tuple[str, ...], ...]] = {
     "Policy": (("budget",), ("budget", "*")),
     "GatewayConfig": (("organisations", "*", "budget"), ("organisations", "*", "budget", "*")),
 }
+_SHUTDOWN = {"grace_period": "drain", "drain_delay": "drain_delay"}
+"""Keys of `shutdown`, and what `requests` calls them."""
 _STRENGTHS = ("small", "large")
 _WRITTEN = "written"
 """Attribute of a node that was rewritten: what the file says."""
@@ -154,25 +157,30 @@ def _on_exhausted(mapping: yaml.MappingNode, found: list[OldName]) -> None:
 
 
 def _shutdown(root: yaml.MappingNode, found: list[OldName]) -> None:
-    """`shutdown.grace_period` is `requests.drain`."""
+    """The section `shutdown` has what `requests` said of the end of a process."""
     section, requests = _entry(root, "shutdown"), _entry(root, "requests")
-    old = None if requests is None else _key(requests[1], "drain")
     if section is None:
-        if old is not None and not hasattr(old, _WRITTEN):
-            found.append(OldName(_line(old), "requests.drain", "shutdown.grace_period"))
+        found += [
+            OldName(_line(key), f"requests.{old}", f"shutdown.{new}")
+            for new, old in _SHUTDOWN.items()
+            if requests is not None and (key := _key(requests[1], old)) is not None and not hasattr(key, _WRITTEN)
+        ]
         return
-    grace = _entry(section[1], "grace_period")
-    if not isinstance(section[1], yaml.MappingNode) or grace is None or len(section[1].value) > 1:
-        raise WrongName(_line(section[0]), "shutdown: has one key, grace_period, how long streams may finish")
-    if old is not None:
-        raise WrongName(_line(grace[0]), "shutdown.grace_period: stands beside requests.drain; remove requests.drain")
-    _rewrite(grace[0], "drain")
-    root.value = [(key, value) for key, value in root.value if key is not section[0]]
+    if not isinstance(section[1], yaml.MappingNode):
+        raise WrongName(_line(section[0]), f"shutdown: must be a mapping with {' and '.join(_SHUTDOWN)}")
+    for key, _ in section[1].value:
+        new, old = written(key), _SHUTDOWN.get(key.value)
+        if old is None:
+            raise WrongName(_line(key), f"shutdown.{new}: unknown key; there are {' and '.join(_SHUTDOWN)}")
+        if requests is not None and _key(requests[1], old) is not None:
+            raise WrongName(_line(key), f"shutdown.{new}: stands beside requests.{old}; remove requests.{old}")
+        _rewrite(key, old)
     if requests is None:
         _rewrite(section[0], "requests")
-        root.value.append(section)
-    else:
-        requests[1].value.append(grace)
+        return
+    root.value = [(key, value) for key, value in root.value if key is not section[0]]
+    if isinstance(requests[1], yaml.MappingNode):
+        requests[1].value += section[1].value
 
 
 def _mappings(node: yaml.Node | None, path: tuple[str, ...]) -> Iterator[yaml.MappingNode]:

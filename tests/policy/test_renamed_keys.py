@@ -45,6 +45,12 @@ SAME: list[tuple[type[Any], str, str, str]] = [
         "shutdown: {grace_period: 9s}\nrequests: {concurrent: 7}\n",
         "requests.drain",
     ),
+    (
+        GatewayConfig,
+        "requests: {drain: 9s, drain_delay: 2s}\n",
+        "shutdown: {grace_period: 9s, drain_delay: 2s}\n",
+        "requests.drain_delay",
+    ),
     (GatewayConfig, "routing: {artefact: packaged.json}\n", "routing: {plan_file: packaged.json}\n", "artefact"),
     (GatewayConfig, "trials: {window: week}\n", "learning: {window: week}\n", "trials"),
     (
@@ -82,8 +88,8 @@ def test_every_alias_is_tried() -> None:
         (Policy, "budget:\n  window: day\n  period: day\n", "f:3: period: stands beside window, its old name"),
         (Policy, "budget: {hard: false, on_exhausted: warn}\n", "f:1: on_exhausted: warn stands beside hard"),
         (GatewayConfig, "shutdown: {grace_period: 1s}\nrequests: {drain: 1s}\n", "f:1: .*beside requests.drain"),
-        (GatewayConfig, "shutdown: {grace: 1s}\n", "f:1: shutdown: has one key, grace_period"),
-        (GatewayConfig, "shutdown: 3\n", "f:1: shutdown: has one key, grace_period"),
+        (GatewayConfig, "shutdown: {grace: 1s}\n", "f:1: shutdown.grace: unknown key; there are grace_period"),
+        (GatewayConfig, "shutdown: 3\n", "f:1: shutdown: must be a mapping with grace_period"),
         (GatewayConfig, BACKEND % "tier: small, strength: small", "f:1: strength: stands beside tier"),
         (GatewayConfig, BACKEND % "strength: hosted", "f:1: strength: must be small or large"),
         (GatewayConfig, BACKEND % "strength: {a: b}", "f:1: strength: must be small or large"),
