@@ -210,7 +210,7 @@ def test_the_environment_and_the_data_directory_are_told() -> None:
 
 def test_every_dependency_has_a_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
+    told = (ROOT / "docs" / "contributing" / "dependencies.md").read_text(encoding="utf-8").lower()
     for line in sum(project["optional-dependencies"].values(), project["dependencies"]):
         name = re.match(r"[\w-]+", line)
         assert name is not None
