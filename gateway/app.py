@@ -1,4 +1,4 @@
-"""One worker as an ASGI application; `gateway.app:app` is the same for any ASGI server."""
+"""One worker as an ASGI application: `gateway.app:app`, for any ASGI server."""
 
 from __future__ import annotations
 

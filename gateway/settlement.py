@@ -1,4 +1,4 @@
-"""How a request ends, by what answered it: nothing, the cache, another request's call, or a call of its own.
+"""Settles a request by what answered it: nothing, the cache, another request's call, or a call of its own.
 
 A call of its own sets money aside, pays as the answer comes, and is settled, journalled and kept at its end.
 """
@@ -134,7 +134,7 @@ class JoinedAnswer(Unpaid):
             log_errors(self._book)
 
     def _book(self) -> None:
-        record, paid, answer = self._record, self._join.flight.paid, self._join.answer
+        record, paid, answer = self._record, self._join.call.paid, self._join.answer
         if paid.usage is None or not answer.over:
             self._books.cached(record, Usage(estimated=True), None, "interrupted")
             return

@@ -1,4 +1,4 @@
-"""Builds and closes every room of one worker."""
+"""Builds and closes all parts of one worker."""
 
 from __future__ import annotations
 
@@ -216,14 +216,14 @@ class Wiring:
         pacer = await self._enter(Pacer(budgets))
         vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        neighbours = settings.paths.joins if workers > 1 else None
+        peers = settings.paths.joins if workers > 1 else None
         self.cache = await self._enter(
             Cache(
                 self.state,
                 known,
                 vectors,
                 revision=fingerprint(backends),
-                peers=neighbours,
+                peers=peers,
                 checks=config.trials.cache_checks,
                 keep=SnapshotWriter(settings.paths.index, writes=self.worker.number == 0),
                 off_loop=self.off_loop,

@@ -1,4 +1,4 @@
-"""What is set aside for one request before it is called: enough for the longest answer that each call may have.
+"""Holds money for one request before it is called: enough for the longest answer that each call may have.
 
 While that can be held, a call goes out as the client sent it. Where it cannot, an answer of text is capped at what is
 held, and any other call waits for the holds of others to end, or is refused. So what all calls under way may still cost

@@ -1,4 +1,4 @@
-"""Budgets over calendar windows: of an organisation, a team, each key, each end user; in dollars or tokens.
+"""Checks budgets and opens holds: organisation, team, key and end user; in US dollars or tokens per calendar window.
 
 Counters are leased (`state/leases/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
 far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is

@@ -1,4 +1,4 @@
-"""One call as its hold sees it: what it may cost at most, by the length of its answer."""
+"""The cost of one call as a function of its output tokens, as its hold needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Budgets of one level that count the same, as one purse: what is taken is taken from all of them."""
+"""Budgets of one level and unit as one group: each hold, settlement and release applies to all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose budgets a request falls under, and the counters behind them."""
+"""Maps a request to the budgets that apply to it, and keeps their counters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a spent budget is told: which one, for which window, when it begins anew, what to do."""
+"""Error messages of exhausted budgets: name, window, reset time and remedy."""
 
 from __future__ import annotations
 

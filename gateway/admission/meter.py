@@ -1,4 +1,4 @@
-"""What a budget counts: dollars, or tokens of backends that cost something."""
+"""The unit of a budget: US dollars, or tokens of backends that cost something."""
 
 from __future__ import annotations
 

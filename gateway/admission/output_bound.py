@@ -1,4 +1,4 @@
-"""The most output that one call may have, and what may be offered when money does not cover it."""
+"""The most output tokens of one call, and whether a call may be capped when money does not cover them."""
 
 from __future__ import annotations
 

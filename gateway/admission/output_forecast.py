@@ -1,4 +1,4 @@
-"""What a call will take, learned per team and backend from those before it."""
+"""Forecasts input ratio and output tokens of a call, learned per team and backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How hard each team's budgets press on routing, worked out beside the requests from what this worker knows of them."""
+"""Computes in the background how far each team's budgets are ahead of plan (0..1); routing reads it."""
 
 from __future__ import annotations
 

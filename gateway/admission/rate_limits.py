@@ -1,4 +1,4 @@
-"""Requests and tokens per minute and requests in progress, per team and per key.
+"""Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
 Rates are exact over a sliding window of 60 s in steps of 100 ms, shared by all workers through leases: on the common
 path `admit` awaits nothing. When the state server is away and a worker's lease is used up, the worker goes on with its

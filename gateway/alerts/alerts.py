@@ -1,4 +1,4 @@
-"""The room's door: watches, delivers and escalates for ever, and answers what became of alerts."""
+"""Runs alerting: detects, delivers and escalates, and answers queries about past alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which caller may use which route: default-deny, the open ones are named here."""
+"""Authenticates callers and authorizes routes by scope: denied by default, open routes are named here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record as response headers."""
+"""Response headers of a request's record: `x-thriftgate-*`, rate limits, relayed headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Try again, or somewhere else: the order in which a request's backends are called until one begins to answer."""
+"""Retries and fallbacks: the order in which a request's backends are called until one begins to answer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One call of one backend: from the request's bytes to an answer with its first bytes in hand, or the error it met."""
+"""One call of one backend: from the request to an answer with its first bytes in hand, or an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to the room: every configured backend, its health, and one call that gets an answer."""
+"""All configured backends with their health, and the call that gets an answer from them."""
 
 from __future__ import annotations
 

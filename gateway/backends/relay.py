@@ -1,4 +1,4 @@
-"""Answers that come from a backend: relayed as a stream, or read whole."""
+"""A backend's answer: relayed as a stream, or read whole."""
 
 from __future__ import annotations
 

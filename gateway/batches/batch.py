@@ -1,4 +1,4 @@
-"""One batch as SQL knows it, whichever vendor's form its client speaks."""
+"""One batch in SQL, for both vendors' APIs."""
 
 from __future__ import annotations
 

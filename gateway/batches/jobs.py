@@ -1,4 +1,4 @@
-"""Batches of OpenAI's clients: made, looked at, cancelled by teams; and all batches, moved on by the runner."""
+"""Batches of OpenAI's API: create, list, cancel; and the state transitions of all batches."""
 
 from __future__ import annotations
 

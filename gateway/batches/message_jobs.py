@@ -1,4 +1,4 @@
-"""Batches of Anthropic's clients: their requests come in one body, their results go without a file."""
+"""Batches of Anthropic's API: requests come in one body, results go without a file."""
 
 from __future__ import annotations
 

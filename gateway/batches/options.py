@@ -1,4 +1,4 @@
-"""What the client of a batch or a file asks beside its lines: metadata, and when things may go."""
+"""Options of a batch or file: metadata and expiry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order the lines of a batch are sent: those that begin alike follow each other, and the first goes ahead.
+"""Order of a batch's lines: lines with a common prefix follow each other, to use warm prompt caches.
 
 A provider keeps what a prompt begins with for a few minutes and sells it cheaper to the next one that begins so.
 """

@@ -1,4 +1,4 @@
-"""One batch under way: sends its lines through the pipeline, a few at a time, and writes their results down."""
+"""Runs one batch: sends its lines through the pipeline and writes their results."""
 
 from __future__ import annotations
 

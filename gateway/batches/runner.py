@@ -1,4 +1,4 @@
-"""Looks after all batches: one runner per data directory, whose place another process takes when it dies."""
+"""Runs all batches: one runner per data directory; another process takes over when it dies."""
 
 from __future__ import annotations
 

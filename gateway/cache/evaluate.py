@@ -1,4 +1,4 @@
-"""The semantic cache on files of questions, with the code that serves: what would have been a hit?"""
+"""Evaluates the semantic cache on files of questions, with the code that serves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What makes two requests the same: the exact key, and the question with all that must match around it."""
+"""The exact key of a request, and its semantic question with everything that must match around it."""
 
 from __future__ import annotations
 

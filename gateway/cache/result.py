@@ -1,4 +1,4 @@
-"""What a look-up comes to: a stored answer, somebody else's under way, or neither and what storing one needs."""
+"""Results of a look-up: hit, join, or miss with what storing its answer needs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Join:
     """The answer to somebody else's equal request, still under way when this one came."""
 
     answer: Answer
-    flight: SharedCall
+    call: SharedCall
     """Knows what was paid for it, exactly when it is over."""
 
 

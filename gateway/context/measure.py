@@ -1,4 +1,4 @@
-"""What of a request counts as input, turn by turn."""
+"""Counts a request's input turn by turn."""
 
 from __future__ import annotations
 

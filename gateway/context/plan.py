@@ -1,4 +1,4 @@
-"""What of a request goes to one backend: everything if it fits, else what the trimming strategies leave."""
+"""Decides which part of a request goes to a backend: all of it if it fits, else what trimming leaves."""
 
 from __future__ import annotations
 

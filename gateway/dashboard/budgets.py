@@ -1,4 +1,4 @@
-"""How a team's budgets stand, each with the course of its spend: what the page draws beside limit and forecast."""
+"""Data of the page's budget charts: spend over time, limit, forecast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page's figures: one team's spend as JSON values, all of one moment, every amount exact decimal text."""
+"""Data of the page: one team's spend as JSON, of one moment, amounts as exact decimal text."""
 
 from __future__ import annotations
 

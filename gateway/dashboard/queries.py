@@ -1,4 +1,4 @@
-"""What the page asks SQL beyond the usage report; every function reads on the connection of a snapshot."""
+"""SQL queries of the page beyond the usage report. Each reads on a snapshot's connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door to the room: how a client's dialect travels over a backend's dialect."""
+"""Interface of a translator: carries a client's dialect over a backend's dialect."""
 
 from __future__ import annotations
 

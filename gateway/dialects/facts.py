@@ -1,4 +1,4 @@
-"""All client dialects' facts, by name. Imports no parser, so that commands which only count need not load any."""
+"""Facts of all client dialects, by name. Imports no parser, so that commands that only count load none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ways lead from a client's dialect to a backend's, and which of them is taken."""
+"""Chooses the translator from a client's dialect to a backend's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stored answer, served again: whole, or as the stream that it could have been."""
+"""Replays a stored answer, plain or as a stream."""
 
 from __future__ import annotations
 

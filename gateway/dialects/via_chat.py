@@ -1,4 +1,4 @@
-"""A client's dialect over a backend's that is another one: both are said in OpenAI's chat dialect in between."""
+"""Translates between two dialects through OpenAI chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An answer under way: a stream inside, whatever the client asked for."""
+"""An answer in progress: a stream inside, whatever the client asked for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one room needs from another, so that rooms on one floor never import each other."""
+"""Interfaces between packages of one layer, which do not import each other."""
 
 from __future__ import annotations
 

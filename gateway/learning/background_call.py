@@ -1,4 +1,4 @@
-"""Calls that serve nobody: paid in advance from the cap on comparing and the team's budgets, and booked as `shadow`."""
+"""Calls for comparison: held against the cap on comparing and the team's budgets, booked as `shadow`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers bought behind the client's back, to see whether what the cache served instead was as good."""
+"""Buys fresh answers to check semantic cache hits with."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class FreshAnswers:
     """Implements `Shadow` of domain/protocols.py: routed as any request of the tenant, and kept by nobody."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
-        self._pipeline, self._purse, self._prices = pipeline, spend_cap, prices
+        self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices
         self._counts = dict.fromkeys(("asked", "unpaid", "failed"), 0)
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
@@ -40,7 +40,7 @@ class FreshAnswers:
         try:
             route = await pipeline.route(asked, record)
             most = asked.max_output_tokens or MOST_OUTPUT
-            answer = await buy(pipeline, self._purse, self._prices, route, asked, record, most)
+            answer = await buy(pipeline, self._spend_cap, self._prices, route, asked, record, most)
         except BudgetExhausted:
             self._counts["unpaid"] += 1
             return None

@@ -1,4 +1,4 @@
-"""What people say of an answer, one voice per key and request, kept beside the decision that it judges.
+"""Ratings of answers by people: one per key and request, stored with the decision that they judge.
 
 A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/store/evidence.py`).
 """

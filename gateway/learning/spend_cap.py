@@ -1,4 +1,4 @@
-"""The one purse that comparing is paid from: caps per team and for all, in SQL, held before a call is made."""
+"""The cap on comparison spend, per team and in total, in SQL, held before each call."""
 
 from __future__ import annotations
 

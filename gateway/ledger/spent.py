@@ -1,4 +1,4 @@
-"""What was spent, the journal's undrained tail included: the truth that budget counters are rebuilt from."""
+"""Spend including the journal's undrained tail: budget counters are rebuilt from it."""
 
 from __future__ import annotations
 

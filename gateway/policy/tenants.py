@@ -1,4 +1,4 @@
-"""A secret → the tenant it stands for, under the policy in force now."""
+"""Resolves a secret to its tenant under the current policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a Responses request refers to is put into it before it is routed; what it is answered is kept afterwards."""
+"""Inserts what a Responses request refers to before it is routed, and stores its answer afterwards."""
 
 from __future__ import annotations
 

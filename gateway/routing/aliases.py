@@ -1,4 +1,4 @@
-"""A model name that an app uses → the backends it may mean."""
+"""Resolves a model name to the backends that it may mean."""
 
 from __future__ import annotations
 

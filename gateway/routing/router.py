@@ -1,4 +1,4 @@
-"""The room's door: a request → the route it takes, with the reason and everything that was considered."""
+"""The router: from a request to its route, with reason and considered backends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where alerts may go: to the operator's `receivers`, or to variables that hold nothing of the operator's own."""
+"""Alert receivers: the operator's `receivers` section, and variables that policies may name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the supervisor publishes for /metrics: itself, its children, the ledger, and the workers that have ended."""
+"""The supervisor's figures for /metrics: itself, its children, the ledger, ended workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that workers are forked from. The first is itself forked, before there is a thread, a loop or a file.
+"""The process that workers are forked from; itself forked before any thread, loop or file exists.
 
 Everything that a worker imports is in its memory already: a worker starts in a fraction of the time, and shares those
 pages with the supervisor and the other workers. Each is forked twice, so that it becomes the child of the supervisor

@@ -1,4 +1,4 @@
-"""What supervisor and worker tell each other; above all the line that a worker says once a second while it lives."""
+"""Messages between supervisor and worker: a heartbeat each second, and commands."""
 
 from __future__ import annotations
 

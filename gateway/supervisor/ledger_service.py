@@ -1,4 +1,4 @@
-"""The ledger's side of the parent process: tables brought up to date, journals drained, alerts sent."""
+"""The ledger's side of the supervisor: migrates tables, drains journals, sends alerts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packaged local model, when this machine has it: found, started, asked whether it still answers."""
+"""The packaged local model's process: found, started, health-checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process that is to run: started again, ever more slowly, whenever it ends."""
+"""One child process: restarted with growing delays when it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts everything in the order of need, keeps it running, and takes it down in reverse without losing a stream."""
+"""Starts all processes in order, keeps them running, and stops them in reverse without losing a stream."""
 
 from __future__ import annotations
 

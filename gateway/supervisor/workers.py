@@ -1,4 +1,4 @@
-"""The workers: as many as wanted, replaced when they die or freeze, and one after another when asked to."""
+"""The worker pool: replaces workers that die or freeze, and restarts them one by one on request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight record of a request: what was decided and why, for the owner of the key, for an hour."""
+"""Flight records: each request's decisions and their reasons, for an hour, for the owner of the key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All figures of one host: what living workers publish, what ended ones left, what the supervisor adds."""
+"""Figures of one host: living workers, ended workers, supervisor."""
 
 from __future__ import annotations
 

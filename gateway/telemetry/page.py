@@ -1,4 +1,4 @@
-"""A file in which one process publishes what it knows: whole at any moment, whatever becomes of process or disk."""
+"""A file in which a process publishes its figures: always whole, whatever happens to process or disk."""
 
 from __future__ import annotations
 

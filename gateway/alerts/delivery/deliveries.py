@@ -1,4 +1,4 @@
-"""Alerts in SQL: written once, a letter to each receiver, claimed by one process, acknowledged or escalated."""
+"""Alerts and deliveries in SQL: an alert is stored once, with one delivery per receiver, which one process claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who can be told: a target of a policy → the kind of receiver that delivers there."""
+"""Maps a policy's alert target to the receiver that delivers to it."""
 
 from __future__ import annotations
 

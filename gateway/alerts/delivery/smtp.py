@@ -1,4 +1,4 @@
-"""Alerts as mail, through the SMTP server that the operator's environment names."""
+"""Sends alerts as mail through the SMTP server that the operator's environment names."""
 
 from __future__ import annotations
 

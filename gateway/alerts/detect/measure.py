@@ -1,4 +1,4 @@
-"""What has been used of a budget, as the ledger says: by all who share it, or by each who has one of their own."""
+"""Use of a budget according to the ledger: by all who share it, or by each of its holders."""
 
 from __future__ import annotations
 

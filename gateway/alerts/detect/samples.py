@@ -1,4 +1,4 @@
-"""What an alert of each kind looks like, to try receivers with; nothing of it happened."""
+"""A sample alert of each kind, to test receivers with."""
 
 from __future__ import annotations
 

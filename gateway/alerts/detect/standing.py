@@ -1,4 +1,4 @@
-"""How every budget stands: spent, limit and forecast, as JSON values for reports."""
+"""Each budget's spend, limit and forecast as JSON values for reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a budget's alerts are due and what they say: pure decisions on integers, pico-dollars or tokens as it counts."""
+"""Decides when a budget's alerts are due and words them: pure, on integers (pico-dollars or tokens)."""
 
 from __future__ import annotations
 

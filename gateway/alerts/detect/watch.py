@@ -1,4 +1,4 @@
-"""Looks at what is new on the ledger and writes down the alerts that are due. Any number may share one database."""
+"""Reads new ledger rows and stores the alerts that are due. Several processes may share one database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/admin/*: keys, policies and the fleet over HTTP; closed unless the operator opens it, then for admin keys only."""
+"""`/admin/*`: keys, policies and backends over HTTP. Closed unless the operator opens it; needs an admin key."""
 
 from __future__ import annotations
 

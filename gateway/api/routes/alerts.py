@@ -1,4 +1,4 @@
-"""/admin/alerts: what people were told, acknowledged from afar; closed unless the operator opens the admin API."""
+"""`/admin/alerts`: lists and acknowledges alerts. Closed unless the operator opens the admin API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anthropic's route that counts the tokens of a prompt without asking a model."""
+"""Anthropic's `count_tokens`: counts a prompt's tokens without calling a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/admin/backends/NAME/drain: a backend gets no new requests, on all workers; closed unless the admin API is open."""
+"""`/admin/backends/NAME/drain`: stops new requests to a backend, on all workers. Needs the admin API."""
 
 from __future__ import annotations
 

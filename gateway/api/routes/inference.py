@@ -1,4 +1,4 @@
-"""The one hot endpoint, ahead of the Starlette application: behind our own protocol, or any ASGI server."""
+"""The inference endpoint, the only hot one: served by our own protocol, or by any ASGI server."""
 
 from __future__ import annotations
 
@@ -169,6 +169,7 @@ class Inference:
             request.stream,
             tags=dict(controls.tags),
             session=controls.session,
+            trace=request.headers,
         )
         task = asyncio.current_task(loop)
         assert task is not None

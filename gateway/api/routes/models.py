@@ -1,4 +1,4 @@
-"""What a client asks before it asks anything: whether somebody is there, and for which models."""
+"""`GET /` and `/v1/models`: the models that a key may use."""
 
 from __future__ import annotations
 

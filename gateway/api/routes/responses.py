@@ -1,4 +1,4 @@
-"""OpenAI's routes for stored responses: look at one, at what it was given, delete it."""
+"""OpenAI's routes for stored responses: get, list input items, delete."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The routes around inference: flight records, usage, health, metrics."""
+"""Routes beside inference: flight records, feedback, usage, health, metrics."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""One answer to "what was spent": the report, how budgets and credits stand, what routing saved, and how often the
-cache was wrong."""
+"""Answers `/v1/usage`: report, budgets, credits, savings and cache error rate."""
 
 from __future__ import annotations
 

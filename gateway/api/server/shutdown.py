@@ -1,4 +1,4 @@
-"""How a worker leaves its connections, so that no client writes into one that is just being closed."""
+"""Closes a worker's client connections so that no client writes into a closing one."""
 
 from __future__ import annotations
 

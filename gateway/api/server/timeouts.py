@@ -1,4 +1,4 @@
-"""A client's connection with patience that ends: for a head that never comes whole, for a client that stops reading."""
+"""Timeouts of client connections: incomplete heads, and clients that stop reading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A large body, handed on while it still arrives."""
+"""Receives a large body and passes it on while it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serving a strategy: backends are asked in its order, their answers shown to it, until it says which one is given."""
+"""Runs a strategy: calls backends in its order, shows it their answers, and serves the one it chooses."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Cascade:
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
         """With `route.escalate_below`, answers are weak whose tokens were less probable than that."""
-        self._attempts, self._asking, self._route, self._errand = attempts, _Careful(asking), route, call_context
+        self._attempts, self._asking, self._route, self._call_context = attempts, _Careful(asking), route, call_context
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
         self._reader = Reader(call_context.request)
@@ -86,20 +86,20 @@ class Cascade:
         """Raises what `Attempts.first_of` raises, when there is no answer at all."""
         served: Served | None = None
         try:
-            served = await (self._streamed() if self._errand.request.stream else self._settled())
+            served = await (self._streamed() if self._call_context.request.stream else self._settled())
         finally:
-            self._errand.record.answers = tuple(self._told)
+            self._call_context.record.answers = tuple(self._told)
             left = [answer for answer in self._answers if answer is not None and answer is not served]
             for answer in left:  # all of them before anything that a cancellation could come between
-                self._attempts.bill(self._errand, answer, "escalated")
+                self._attempts.bill(self._call_context, answer, "escalated")
             for answer in left:
                 await answer.aclose()
-        record = self._errand.record
+        record = self._call_context.record
         record.weak = any(
             answer is served and told.weak for told, answer in zip(self._told, self._answers, strict=True)
         )
         if len(record.attempts) > 1:
-            self._errand.hold.follow(served.attempt)
+            self._call_context.hold.follow(served.attempt)
             record.escalated = any(attempt.outcome == "escalated" for attempt in record.attempts)
             self._attempts.totals.escalated += record.escalated
         return served
@@ -171,7 +171,7 @@ class Cascade:
     async def _reference(self, why: str) -> Served:
         """The reference's stream at once, instead of whatever the strategy wanted."""
         reference = self._route.reference or self._route.backends[-1]
-        self._errand.record.note("strategy left", why=why, to=reference.name)
+        self._call_context.record.note("strategy left", why=why, to=reference.name)
         for told, answer in zip(self._told, self._answers, strict=True):
             if told.backend == reference.name and answer is not None and not told.weak:
                 return answer
@@ -190,16 +190,16 @@ class Cascade:
         names = tuple(dict.fromkeys(wanted))
         if not names or all(answer is None for answer in self._answers):
             return names
-        if self._errand.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
-            self._errand.record.note("strategy stopped", why=DeadlineExceeded.code)
+        if self._call_context.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
+            self._call_context.record.note("strategy stopped", why=DeadlineExceeded.code)
             return ()
         told, answer = self._told[-1], self._answers[-1]
-        self._errand.record.note(
+        self._call_context.record.note(
             "asking on", after=told.backend, to=names, why=told.weak or "not settled", confidence=told.confidence
         )
         if answer is not None and not answer.complete:
             self._answers[-1] = None
-            await self._attempts.drop(self._errand, answer, "escalated", told.weak)
+            await self._attempts.drop(self._call_context, answer, "escalated", told.weak)
         return names
 
     @property
@@ -213,9 +213,9 @@ class Cascade:
     def _later(self) -> CallContext:
         """With some time to spare, once there is an answer that could be served instead."""
         if all(answer is None for answer in self._answers):
-            return self._errand
-        spare_s = min(_MOST_SPARE_S, _SPARE * (self._errand.deadline - self._clock()))
-        return replace(self._errand, deadline=self._errand.deadline - spare_s)
+            return self._call_context
+        spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))
+        return replace(self._call_context, deadline=self._call_context.deadline - spare_s)
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
         """Ask them, all at once if they are several; returns what keeps anybody else from being asked, too."""
@@ -280,23 +280,23 @@ class Cascade:
             )
         except BudgetExhausted as spent:
             if any(self._answers):
-                await self._attempts.drop(self._errand, held, "interrupted", spent.code)
+                await self._attempts.drop(self._call_context, held, "interrupted", spent.code)
             else:  # how far it may go is the policy's to say, where it is relayed
                 self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
             raise
         except BaseException as error:
             code = error.code if isinstance(error, GatewayError) else type(error).__name__
-            await self._attempts.drop(self._errand, held, "interrupted", code)
+            await self._attempts.drop(self._call_context, held, "interrupted", code)
             raise
         if why:
             self._keep(StrategyAnswer(name, None, why, held.confidence), None)
-            await self._attempts.drop(self._errand, held, "escalated", why)
+            await self._attempts.drop(self._call_context, held, "escalated", why)
         elif held.complete and _curtailed(held):
             self._keep(StrategyAnswer(name, None), held)
         elif held.complete and (said := held.said(call_context.request.dialect)):
             self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
-            await self._attempts.drop(self._errand, held, "interrupted", "too_slow")
+            await self._attempts.drop(self._call_context, held, "interrupted", "too_slow")
             raise TimeoutError
         else:
             self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
@@ -310,14 +310,14 @@ class Cascade:
     def _failed(self, backend: Backend, error: GatewayError) -> None:
         self._errors.append(error)
         self._keep(StrategyAnswer(backend.name, None, FAILED), None)
-        self._errand.record.note("member failed", backend=backend.name, code=error.code)
+        self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
         """Nobody else can be asked: what there is must do. Raises `obstacle` where there is nothing."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
-        self._errand.record.note("strategy stopped", why=why)
+        self._call_context.record.note("strategy stopped", why=why)
 
     async def _choice(self) -> Served:
         """The answer that is given; where there is none, that of whoever stands by."""
@@ -335,11 +335,11 @@ class Cascade:
         asked = {told.backend for told in self._told}
         stopped = [self._backends[told.backend] for told in self._told if told.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped
-        if not rest and not self._errand.record.attempts:
+        if not rest and not self._call_context.record.attempts:
             rest = [self._backends[told.backend] for told in self._told]  # all of them rest: one may be tried
         if not rest:
             raise together(self._errors)
-        return await self._attempts.first_of(rest, self._errand)
+        return await self._attempts.first_of(rest, self._call_context)
 
 
 def _curtailed(answer: Served) -> bool:

@@ -1,4 +1,4 @@
-"""Escalation as a strategy of two: a stronger backend answers where the first one's answer is too weak to show."""
+"""Escalation as a strategy of two backends: the stronger one answers if the first answer is too weak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream whose beginning is kept back until somebody has decided that the client may see it."""
+"""Holds back the beginning of a stream until it is decided that the client gets it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an answer shows of itself: its vote, and why it should not be shown if a better one can be had."""
+"""Signs of a weak answer, and its vote: what a cascade decides on."""
 
 from __future__ import annotations
 

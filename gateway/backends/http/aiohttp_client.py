@@ -1,4 +1,4 @@
-"""The same client on aiohttp, for what ours does not do: proxies. Imported only where one is needed.
+"""The HTTP client on aiohttp, for proxies. Imported only where one is configured.
 
 It opens a connection per request: aiohttp takes bytes that an idle connection received unasked for the next answer.
 """

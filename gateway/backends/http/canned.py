@@ -1,4 +1,4 @@
-"""Responses that did not come over the gateway's own HTTP client: made here, or by a library that speaks for us."""
+"""Responses that did not come over the gateway's own HTTP client: made here or by a library."""
 
 from __future__ import annotations
 

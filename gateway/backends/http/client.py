@@ -1,4 +1,4 @@
-"""The room's HTTP client: what the kinds of backend see of it, and which implementation a base URL gets."""
+"""Interface of the HTTP client, and the implementation that a base URL gets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A response body that came encoded though identity was asked for: read all the same, and told as what it then is."""
+"""Decodes a response body that came encoded although identity was asked for."""
 
 from __future__ import annotations
 

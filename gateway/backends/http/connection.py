@@ -1,4 +1,4 @@
-"""One connection to a backend and the one response under way on it."""
+"""One connection to a backend and the response in progress on it."""
 
 from __future__ import annotations
 

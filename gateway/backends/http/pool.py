@@ -1,4 +1,4 @@
-"""The pooled HTTP/1.1 client of one backend: who gets which connection, who waits, and when time is up."""
+"""The pooled HTTP/1.1 client of one backend: connections, waiting callers, timeouts."""
 
 from __future__ import annotations
 

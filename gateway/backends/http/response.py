@@ -1,4 +1,4 @@
-"""The body of a response on its way from the connection that reads it to the task that consumes it."""
+"""A response body between the connection that reads it and the task that consumes it."""
 
 from __future__ import annotations
 

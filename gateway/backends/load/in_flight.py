@@ -1,4 +1,4 @@
-"""How busy each backend is: what its server says, else what this worker has in flight there."""
+"""Load of each backend: as its server reports it, else this worker's calls in progress."""
 
 from __future__ import annotations
 

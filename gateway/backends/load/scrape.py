@@ -1,4 +1,4 @@
-"""Looks at a server's `/metrics` in the background, while somebody is interested: off every request's path.
+"""Scrapes a server's `/metrics` in the background while its load is asked for.
 
 Only the configured address is asked: its scheme, host and port, redirects not followed.
 """

@@ -1,4 +1,4 @@
-"""What every kind of backend looks like to the rest of the room: something to send a call to, and what comes back."""
+"""Interface of a provider: takes a call, returns a response."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to litellm: providers whose dialect the gateway does not speak itself."""
+"""Kind `litellm`: providers whose API the gateway does not speak itself. The only importer of litellm."""
 
 from __future__ import annotations
 

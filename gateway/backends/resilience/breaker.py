@@ -1,4 +1,4 @@
-"""How one backend fares: a circuit breaker, the calls in progress, and how soon its streams begin."""
+"""Health of one backend: circuit breaker, calls in progress, time to first byte."""
 
 from __future__ import annotations
 

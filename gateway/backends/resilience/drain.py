@@ -1,4 +1,4 @@
-"""Which backends are to get no new requests: their calls in progress go on, and they come back by themselves.
+"""Drains backends: no new requests, calls in progress end. A drain ends by itself.
 
 What a person or a machine's notice decides is shared by all workers through the state; what one worker sees for itself
 (a 503, a server that is gone) is its own. While the state is away, what was last known holds, up to its end.

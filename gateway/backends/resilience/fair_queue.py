@@ -1,4 +1,4 @@
-"""Who of those that wait is next, and who has to go when too many do: interactive first, then fair between tenants."""
+"""Order of waiting requests, and which one to drop when too many wait: interactive first, fair between tenants."""
 
 from __future__ import annotations
 

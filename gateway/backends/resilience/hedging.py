@@ -1,4 +1,4 @@
-"""Hedging: where a stream is slow to begin, a second one is asked for; whichever begins first is served."""
+"""Hedging: if a stream is slow to begin, a second call starts; the first to begin is served, the other cancelled."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class _Race:
     """One request's first attempt and, if need be, its second."""
 
     def __init__(self, attempts: Attempts, call_context: CallContext, spend: Callable[[], bool]) -> None:
-        self._attempts, self._errand, self._spend = attempts, call_context, spend
+        self._attempts, self._call_context, self._spend = attempts, call_context, spend
         self._won: Relayed | Whole | None = None
         self._begun: list[tuple[CallContext, Relayed | Whole]] = []
         self._errors: list[GatewayError] = []
@@ -70,8 +70,8 @@ class _Race:
                 if answer is not self._won:
                     call_context.kind = HEDGE
                     await self._attempts.drop(call_context, answer, "interrupted", HEDGE)
-        if len(self._errand.record.attempts) > 1:
-            self._errand.hold.follow(self._won.attempt)
+        if len(self._call_context.record.attempts) > 1:
+            self._call_context.hold.follow(self._won.attempt)
         return self._won
 
     async def _raced(self, route: Route, slow_after_s: float) -> list[Backend]:
@@ -82,14 +82,14 @@ class _Race:
         async with asyncio.TaskGroup() as group:
 
             def start(backend: Backend) -> None:
-                call_context = replace(self._errand)
+                call_context = replace(self._call_context)
                 running[group.create_task(self._call(backend, call_context, alone=len(backends) == 1))] = call_context
 
             start(backends[0])
             await asyncio.wait(running, timeout=slow_after_s)
             if not self._begun and not self._errors and (spare := self._spare(route)) and self._spend():
                 self._attempts.totals.hedged += 1
-                self._errand.record.note("hedging", backend=spare.name, after_ms=round(slow_after_s * 1000, 3))
+                self._call_context.record.note("hedging", backend=spare.name, after_ms=round(slow_after_s * 1000, 3))
                 tried.append(spare)
                 start(spare)
             while not self._begun and (going := [task for task in running if not task.done()]):
@@ -113,7 +113,7 @@ class _Race:
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
-        return await self._attempts.first_of(backends, self._errand)
+        return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
         """Whom to ask beside the first: the next one that can take it now, else the same one again."""

@@ -1,4 +1,4 @@
-"""A backend's places: taken at once while there are any, else waited for in a bounded, fair queue."""
+"""Concurrency slots of a backend: taken at once, or awaited in a bounded, fair queue."""
 
 from __future__ import annotations
 

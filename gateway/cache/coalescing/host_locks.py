@@ -1,4 +1,4 @@
-"""Which of this host's workers is answering what: locks on a file, which the kernel takes back from one that dies."""
+"""File locks that tell which worker of this host answers a request; the kernel releases those of a dead worker."""
 
 from __future__ import annotations
 

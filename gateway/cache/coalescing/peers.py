@@ -1,4 +1,4 @@
-"""Answers under way between the workers of one host: each tells what it is answering, on a socket of its own."""
+"""Subscribes to calls of other workers on this host, over a unix socket each."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Peers:
 
     def __init__(self, folder: Path, flights: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
         """`stored(digest)`: a whole answer that this worker knows, of which the others may not have heard yet."""
-        self._folder, self._flights, self._stored = folder, flights, stored
+        self._folder, self._calls, self._stored = folder, flights, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
 
@@ -65,7 +65,7 @@ class Peers:
     # -- tell ----------------------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        telling = self._tasks.spawn(self._tell(reader, writer), "answer for a neighbour")
+        telling = self._tasks.spawn(self._tell(reader, writer), "answer for a peer")
         with contextlib.suppress(asyncio.CancelledError):
             await telling
 
@@ -74,12 +74,12 @@ class Peers:
         subscriber = None
         try:
             digest, live, stream, usage, left_s = _ASK.unpack(await reader.readexactly(_ASK.size))
-            shared = self._flights.find(digest, asyncio.get_running_loop().time() + left_s)
+            shared = self._calls.find(digest, asyncio.get_running_loop().time() + left_s)
             if shared is None:
                 await self._remember(digest, writer)
                 return
             subscriber = Subscriber(shared, silent=not live or shared.form != (stream, usage))
-            gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "neighbour's hang-up")
+            gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "peer's hang-up")
             try:
                 if await subscriber.begin():
                     await self._pass_on(shared, subscriber, writer)
@@ -143,7 +143,7 @@ class Peers:
 
 
 class Told:
-    """Implements `Answer` and `Source` over a neighbour's socket."""
+    """Implements `Answer` and `Source` over a peer's socket."""
 
     attempt: Attempt | None = None
     choices: list[dict[str, Any]] | None = None

@@ -1,4 +1,4 @@
-"""Which gateway on one state server is answering what: a key for each, which its owner renews while it is at it."""
+"""Redis keys that tell which gateway answers a request; the owner renews them."""
 
 from __future__ import annotations
 

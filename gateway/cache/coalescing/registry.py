@@ -1,4 +1,4 @@
-"""The answers under way of one worker, by what is asked: found, begun, and bounded in memory all together."""
+"""Calls in progress of one worker by request digest, bounded in memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class SharedCalls:
         self._ended = ended
         self.bytes = 0
         """Of all pieces that are kept."""
-        self._flights: dict[bytes, SharedCall] = {}
+        self._calls: dict[bytes, SharedCall] = {}
         """Those that this worker pays for."""
         self._visits: dict[tuple[bytes, Form], SharedCall] = {}
-        """Those that a neighbour pays for: one for each form, so that all who follow them go along."""
+        """Those that a peer pays for: one for each form, so that all who follow them go along."""
         self._aloft: set[SharedCall] = set()
         """All whose task runs, also those that nobody can join any more."""
 
@@ -38,7 +38,7 @@ class SharedCalls:
             await shared.finished()
 
     def __len__(self) -> int:
-        return len(self._flights) + len(self._visits)
+        return len(self._calls) + len(self._visits)
 
     @property
     def most_kept(self) -> int:
@@ -48,9 +48,9 @@ class SharedCalls:
     def find(self, digest: bytes, deadline: float, join_remote: Form | None = None) -> SharedCall | None:
         """One that can be joined, and whose leader has the patience for who gives up at `deadline` (loop time).
 
-        `join_remote`: of those that a neighbour pays for the one of this form will do.
+        `join_remote`: of those that a peer pays for the one of this form will do.
         """
-        shared = self._flights.get(digest)
+        shared = self._calls.get(digest)
         if shared is None and join_remote is not None:
             shared = self._visits.get((digest, join_remote))
         if shared is None or not shared.joinable:
@@ -59,8 +59,8 @@ class SharedCalls:
         return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
     def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> SharedCall:
-        """A new flight, for others to join. Who asks for this pays, and brings the answer."""
-        shared = self._flights[digest] = SharedCall(self, digest, form, deadline)
+        """A new shared call, for others to join. Who asks for this pays, and brings the answer."""
+        shared = self._calls[digest] = SharedCall(self, digest, form, deadline)
         shared.claimed = claimed
         return shared
 
@@ -71,7 +71,7 @@ class SharedCalls:
     def join_remote(
         self, digest: bytes, form: Form, deadline: float, fetch: Callable[[SharedCall], Awaitable[None]]
     ) -> Subscriber:
-        """As `launch`, for an answer that a neighbour pays for."""
+        """As `launch`, for an answer that a peer pays for."""
         shared = self._visits[digest, form] = SharedCall(self, digest, form, deadline)
         return self._start(shared, fetch, leads=False)
 
@@ -88,8 +88,8 @@ class SharedCalls:
 
     def forget(self, shared: SharedCall) -> None:
         """Nobody can join it any more."""
-        if self._flights.get(shared.digest) is shared:
-            del self._flights[shared.digest]
+        if self._calls.get(shared.digest) is shared:
+            del self._calls[shared.digest]
         if self._visits.get((shared.digest, shared.form)) is shared:
             del self._visits[shared.digest, shared.form]
         self._ended(shared)

@@ -1,4 +1,4 @@
-"""Answers under way: each is asked of a backend once and handed, as it comes, to all who asked the same meanwhile."""
+"""One backend call whose answer several subscribers read while it arrives."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class SharedCall:
         self.followers: set[Subscriber] = set()
         self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
         """Those who have all there is and want more now."""
-        self._flights = flights
+        self._calls = flights
         self._pieces: deque[bytes] = deque()
         self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
         """Who waits for the end (True), or only for the beginning."""
@@ -167,7 +167,7 @@ class SharedCall:
 
     def finish_call(self) -> None:
         """Whoever brought it is done with it, and what is to be kept of it is kept."""
-        self._flights.finished(self)
+        self._calls.finished(self)
         self._task = None  # else a circle keeps all of it until garbage is looked for
         if self._landed is not None:
             _resolve(self._landed, None)
@@ -188,8 +188,8 @@ class SharedCall:
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
-        self._flights.bytes += len(piece)
-        if self._bytes > self._flights.most_kept:
+        self._calls.bytes += len(piece)
+        if self._bytes > self._calls.most_kept:
             self._shed()
         if self._waiting:
             self._tell()
@@ -211,14 +211,14 @@ class SharedCall:
         """Keep only what some follower still needs, and not even that beyond the bound."""
         self._open = False
         needed = min((each.at for each in self.followers if not each.silent), default=self.count)
-        most = self._flights.most_kept
+        most = self._calls.most_kept
         while self._pieces and (self.first < needed or self._bytes > most):
             self._drop()
 
     def _drop(self) -> None:
         size = len(self._pieces.popleft())
         self._bytes -= size
-        self._flights.bytes -= size
+        self._calls.bytes -= size
 
     async def _wanted(self) -> None:
         """Wait until a follower wants more."""
@@ -235,7 +235,7 @@ class SharedCall:
     def _fail(self, error: BaseException) -> None:
         if not self.over:
             self.error = error if isinstance(error, Exception) else StreamBroken("The gateway gave up this answer.")
-            self._flights.forget(self)  # at once: whoever asks again begins anew
+            self._calls.forget(self)  # at once: whoever asks again begins anew
             self._tell()
 
     def _tell(self) -> None:
@@ -279,7 +279,7 @@ class SharedCall:
         if task is None:
             self._release_pieces()
         elif not self.over and self.error is None:
-            self._flights.forget(self)
+            self._calls.forget(self)
             self.give_up()
         else:
             self.want()
@@ -301,7 +301,7 @@ class SharedCall:
 
 
 class Subscriber:
-    """Implements `Answer` for one who follows a flight: from its beginning, at a pace of its own."""
+    """Implements `Answer` for one who follows a shared call: from its beginning, at a pace of its own."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
@@ -353,7 +353,7 @@ class Subscriber:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """First what was missed, then each piece as it comes. Raises what the flight met: StreamBroken for who joined,
+        """First what was missed, then each piece as it comes. Raises what the call met: StreamBroken for who joined,
         and for who reads so slowly that what comes next for it is no longer here."""
         shared = self.shared
         while True:

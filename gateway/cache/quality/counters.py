@@ -1,4 +1,4 @@
-"""What checks of hits by meaning found, of each team and quarter of an hour, in SQL: for `usage` and the page."""
+"""Counts of checked semantic hits per team and quarter of an hour, in SQL."""
 
 from __future__ import annotations
 

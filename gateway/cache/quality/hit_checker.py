@@ -1,4 +1,4 @@
-"""Hits by meaning as look-ups get them: sure enough for their scope, some of them checked behind the client's back."""
+"""Finds semantic hits that are sure enough, and checks a share of them against fresh answers."""
 
 from __future__ import annotations
 

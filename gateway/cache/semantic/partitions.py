@@ -1,4 +1,4 @@
-"""Questions by meaning: one vector index per partition, and the verifier's word on every candidate."""
+"""The semantic index: one vector index per partition; the verifier checks each candidate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are stored while the embedder still loads: without this they would never be found by meaning."""
+"""Questions stored while the embedder loads; they are embedded afterwards."""
 
 from __future__ import annotations
 

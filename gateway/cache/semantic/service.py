@@ -1,4 +1,4 @@
-"""The semantic level as the event loop sees it: loaded when somebody needs it, worked in a thread of its own."""
+"""Asynchronous interface of the semantic index: loaded on first use, run in its own thread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Vectors of one partition and their nearest neighbours; the only file that imports faiss."""
+"""Nearest neighbours of one partition's vectors. The only importer of faiss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flush leaves on disk, removed: questions in the index log, and answers in the server's append-only file."""
+"""Removes flushed content from disk: index log and the state server's append-only file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which answers exist, as the index log tells it: by digest, bounded per team, forgotten by flush, age or worth."""
+"""The exact index, built from the index log: by digest, with quotas per team, flush, expiry and eviction."""
 
 from __future__ import annotations
 

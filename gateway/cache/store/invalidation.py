@@ -1,4 +1,4 @@
-"""Forgetting stored answers before their time: flushes, and those that people call wrong."""
+"""Invalidates stored answers: flushes, and answers reported as wrong."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Invalidation:
     ) -> None:
         """`flushed`: told of every flush that took place."""
         self._flushed = flushed
-        self._log, self._known, self._bodies, self._outbox = log, known, bodies, write_behind
+        self._log, self._known, self._bodies, self._write_behind = log, known, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._counts = {"flushed": 0, "called_wrong": 0}
 
@@ -64,7 +64,7 @@ class Invalidation:
         self._counts["called_wrong"] += 1
         if (entry := self._known.get(digest, time.time())) is not None:
             self._known.remove(digest)
-            self._outbox.discard([entry])
+            self._write_behind.discard([entry])
         return True
 
     def apply(self, change: Flush | Gone | Wrong) -> None:

@@ -1,4 +1,4 @@
-"""What a worker knows of stored answers, in a file of its host: after a restart only the log's tail is read."""
+"""Snapshots the index to a file, so that after a restart only the log's tail is read."""
 
 from __future__ import annotations
 

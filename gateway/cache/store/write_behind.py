@@ -1,4 +1,4 @@
-"""Answers on their way to the state server: many go together, a few times a second, and no request waits for it."""
+"""Writes stored answers to the state server in batches; no request waits for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has to be told by name, a hundred words a language in `data/words.json`, and what was learned of all others."""
+"""The verifier's word lists (`data/words.json`, about a hundred words per language) and learned word data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a phrase around a question mere politeness? A learned word score, and a learned word on the whole phrase."""
+"""Recognises polite phrases around a question by learned scores."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Strings of a conversation that are neither text, calls nor files: names, refusals, reasoning, items of hosted tools.
+"""Token counts of conversation strings that are neither text, calls nor files: names, refusals, reasoning, items of
+hosted tools.
 
 Which of them a model is told is its provider's affair, so a budget holds for all of them; no room in a window is kept.
 """

@@ -1,4 +1,4 @@
-"""What of a request is no text, in tokens: the most for its budget, what is usual, and what room is made for."""
+"""Tokens of a request beside its text: the most (for its budget), the usual number, and the room to leave for them."""
 
 from __future__ import annotations
 

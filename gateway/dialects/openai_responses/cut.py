@@ -1,4 +1,4 @@
-"""How a Responses stream ends that the gateway cuts: what was said so far, as an incomplete response."""
+"""Ends a Responses stream that the gateway cuts: an incomplete response with the output so far."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a response says of its own request, as the client put it: backends store nothing, and know no earlier one."""
+"""Restores in a response the request fields that the backend did not get (`store`, `previous_response_id`)."""
 
 from __future__ import annotations
 

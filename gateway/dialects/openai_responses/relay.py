@@ -1,4 +1,4 @@
-"""Relaying a Responses stream as it comes, reading only the events that matter to the money and the end."""
+"""Relays a Responses stream, and parses only the events that matter to usage and end."""
 
 from __future__ import annotations
 

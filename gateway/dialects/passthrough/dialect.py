@@ -1,4 +1,4 @@
-"""OpenAI's other endpoints towards clients, passed through: of a request only the model's name is understood."""
+"""The client side of OpenAI's other endpoints, passed through: only the model's name is read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's other endpoints on both sides: whatever they answer goes through, and what it says of its usage is read."""
+"""OpenAI's other endpoints on both sides: bytes pass through, the usage is read."""
 
 from __future__ import annotations
 

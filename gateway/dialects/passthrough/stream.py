@@ -1,4 +1,4 @@
-"""Relaying answers that flow and that nobody here has to understand: events of any kind, sound, pictures."""
+"""Relays streams that the gateway does not parse: events of any kind, sound, images."""
 
 from __future__ import annotations
 

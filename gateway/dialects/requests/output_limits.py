@@ -1,4 +1,4 @@
-"""How much a request lets its backend write: the limits of an answer and the number of answers, in any server's words.
+"""Reads output limits and numbers of answers in the field names of all known servers.
 
 A local server passes over names that it does not know, and may obey one that the request's own dialect has not.
 """

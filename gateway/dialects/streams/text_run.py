@@ -1,4 +1,4 @@
-"""Reading a run of stream events that differ in nothing but one piece of text, without parsing each."""
+"""Reads a run of events that differ only in one text field, without parsing each."""
 
 from __future__ import annotations
 

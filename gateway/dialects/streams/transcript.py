@@ -1,4 +1,4 @@
-"""What a stream has said so far: kept as it came, parsed only when somebody asks."""
+"""Keeps the bytes of a stream; parses them only on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices as files write them: US dollars per 1M tokens of each class, at each service tier."""
+"""Prices as files write them: US dollars per 1M tokens by class and service tier."""
 
 from __future__ import annotations
 

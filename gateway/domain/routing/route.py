@@ -1,4 +1,4 @@
-"""Which backends, in which order, and why.
+"""A route: backends in order, and the reason.
 
 Nobody changes these values; they are not frozen because several are made for each request, and that costs four times as
 much frozen.

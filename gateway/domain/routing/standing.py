@@ -1,4 +1,4 @@
-"""How one backend stands with one team, from its judged answers: pure statistics, the same wherever they are asked for.
+"""Statistics of one backend's judged answers for one team; pure.
 
 Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
 deviation TAU (a ridge; Hoerl and Kennard 1970), older answers counting less.

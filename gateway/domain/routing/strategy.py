@@ -1,4 +1,4 @@
-"""A strategy under way: whom to ask next, when to stop, whose answer is given. Shared by cascade and router."""
+"""A running strategy: whom to ask next, when to stop, which answer to serve. Shared by cascade and router."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Follows the states of plans: what is live is what routing follows, what is on trial decides beside it."""
+"""Follows plan states: routing uses the live plan; a plan on trial decides beside it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans on trial: a new one first decides without serving, is switched to when it is better, and back if it is not.
+"""States of a plan on trial: it decides without serving, goes live if it is better, and is rolled back if it is not.
 
 States: `shadow` decides beside the live one; `live` is followed instead of the configured plan; `previous` was live
 before, and still decides beside it; `refused` was no better; `retired` was replaced.

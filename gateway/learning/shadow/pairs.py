@@ -1,4 +1,4 @@
-"""Two backends asked the same: through the gateway's own calls, each one an attempt on the ledger."""
+"""Asks two backends the same, each call an attempt in the ledger (`thriftgate compare`)."""
 
 from __future__ import annotations
 
@@ -109,12 +109,12 @@ class PairHold:
     covers = float("inf")
 
     def __init__(self, settlement: PairSettlement, most_output: int) -> None:
-        self._till, self._held = settlement, 0
+        self._settlement, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        pico = self._till.worst(backend, input_tokens, self.output_limit or 0)
-        self._till.take(pico)
+        pico = self._settlement.worst(backend, input_tokens, self.output_limit or 0)
+        self._settlement.take(pico)
         self._held += pico
 
     async def grow(self, output_tokens: int, seen: int) -> None:
@@ -124,7 +124,7 @@ class PairHold:
         """There is only one."""
 
     def settle(self, cost_pico: int) -> None:
-        self._till.settle(self._held, cost_pico)
+        self._settlement.settle(self._held, cost_pico)
         self._held = 0
 
 
@@ -142,7 +142,7 @@ class Pairs:
         deadline_s: float = 300.0,
     ) -> None:
         self._fleet, self._contexts, self._books = fleet, contexts, books
-        self._till, self._tenant, self._deadline_s = settlement, tenant, deadline_s
+        self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
         """Raises BudgetExhausted, LedgerUnavailable; what a backend does wrong is in the pair."""
@@ -160,7 +160,7 @@ class Pairs:
         record = Record(  # an id of its own: a judge asks twice about one request
             new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
         )
-        hold = self._till.hold(most_output)
+        hold = self._settlement.hold(most_output)
         answer: Answer | None = None
         try:
             answer = await self._fleet.call(

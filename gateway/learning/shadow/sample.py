@@ -1,4 +1,4 @@
-"""Which served answer is worth comparing, whose answer is in question, and who is asked for the other one."""
+"""Chooses which served answers to compare, and with which backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Comparing answers in the background: another backend is asked what was served, and somebody judges both."""
+"""Compares served answers in the background: asks another backend and has both judged."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Shadows:
         *,
         clock: Clock = time,
     ) -> None:
-        self._database, self._prices, self._purse = database, prices, spend_cap
+        self._database, self._prices, self._spend_cap = database, prices, spend_cap
         self._learnt, self._holdout, self._clock = learnt, holdout, clock
         self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
@@ -132,7 +132,7 @@ class Shadows:
         backend = pipeline.fleet.get(job.asks)
         if backend is None or not _open(backend, job.record.tenant) or not pipeline.fleet.state(backend).available:
             return None
-        calls = _Calls(pipeline, self._purse, self._prices, job)
+        calls = _Calls(pipeline, self._spend_cap, self._prices, job)
         judge = _judge(pipeline, job, calls)
         if judge is None:
             return None
@@ -161,7 +161,7 @@ class _Calls:
     """The calls of one comparison, booked beside the attempts of the request itself."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList, job: Sample) -> None:
-        self._pipeline, self._purse, self._prices, self._job = pipeline, spend_cap, prices, job
+        self._pipeline, self._spend_cap, self._prices, self._job = pipeline, spend_cap, prices, job
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
@@ -173,7 +173,7 @@ class _Calls:
         )  # fmt: skip
         try:
             route = Route((backend,), "asked to compare")
-            answer = await buy(self._pipeline, self._purse, self._prices, route, request, record, most)
+            answer = await buy(self._pipeline, self._spend_cap, self._prices, route, request, record, most)
         finally:
             self._before += len(record.attempts)
         choices = choices_of(answer, request.dialect)

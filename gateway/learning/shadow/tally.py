@@ -1,4 +1,4 @@
-"""What pairs of answers amount to: how often b is as good as a, for which prompts, at what price and pace."""
+"""Summary of compared pairs: how often b is as good as a, for which prompts, at what price and speed."""
 
 from __future__ import annotations
 

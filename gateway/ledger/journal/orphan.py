@@ -1,4 +1,4 @@
-"""The row of an attempt whose worker died: what its journal and its slot tell of it, and estimates for the rest."""
+"""The row of an attempt whose worker died: from its journal and slot, estimated where they do not tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One life of one worker, read back from its journal: rows that closed, attempts still open, where to resume."""
+"""Reads back the journal of one worker process: closed rows, open attempts, position."""
 
 from __future__ import annotations
 

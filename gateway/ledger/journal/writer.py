@@ -1,4 +1,4 @@
-"""The worker's side of the ledger: every attempt is on disk before it may cost and before its answer ends."""
+"""Writes a worker's journal: an attempt is on disk before it may cost and before its answer ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The list of public models, `prices.json` and what the operator put above it: its shape, and how to find an entry.
+"""The price list of public models (`prices.json`) and the operator's entries: format and look-up.
 
 JSON, because every worker reads it at its start: as YAML it took eight times as long, and memory that stayed.
 """

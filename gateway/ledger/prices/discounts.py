@@ -1,4 +1,4 @@
-"""What was negotiated with a provider, taken off a list's prices; what was paid ahead, and how much of it is left."""
+"""Negotiated discounts on list prices; prepaid credits and their balance."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""litellm's map of prices, read as plain JSON and compared with our list: what changed, is new, or cannot be meant."""
+"""Compares litellm's price map (read as plain JSON) with our list: changed, new and implausible entries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each backend's tokens cost, and what the packaged list knows about its model."""
+"""The price of each backend, and what the packaged list knows about its model."""
 
 from __future__ import annotations
 

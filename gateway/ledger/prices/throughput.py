@@ -1,4 +1,4 @@
-"""How fast machines that cost by the hour really are, measured on this gateway's own attempts."""
+"""Measures the throughput of machines that cost by the hour, from this gateway's attempts."""
 
 from __future__ import annotations
 

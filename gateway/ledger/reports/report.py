@@ -1,4 +1,4 @@
-"""The usage report: who used how much of what and what it cost, exact to the pico-dollar."""
+"""The usage report by dimensions, exact to the pico-dollar."""
 
 from __future__ import annotations
 

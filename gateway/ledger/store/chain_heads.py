@@ -1,4 +1,4 @@
-"""Which chain this host's writer continues, and how far it is: in the database and in the anchor beside it."""
+"""The chain that this host's writer continues and its position, in the database and in the anchor file."""
 
 from __future__ import annotations
 

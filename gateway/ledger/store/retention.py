@@ -1,4 +1,4 @@
-"""Raw rows that are old become sums of quarter hours, exact to the pico-dollar; the chain says what became of them."""
+"""Rolls old rows up into sums of quarter hours, exact to the pico-dollar and recorded in the chain."""
 
 from __future__ import annotations
 

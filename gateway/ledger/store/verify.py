@@ -1,4 +1,4 @@
-"""Whether the ledger is what its writers wrote: every chain walked from its beginning to its anchored head."""
+"""Verifies the ledger: walks each chain from its beginning to its anchored head."""
 
 from __future__ import annotations
 

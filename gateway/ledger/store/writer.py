@@ -1,4 +1,4 @@
-"""Drains every worker's journal of this host into the SQL ledger, each row once, whatever dies in between."""
+"""Drains all journals of this host into the SQL ledger, each row exactly once, across crashes."""
 
 from __future__ import annotations
 

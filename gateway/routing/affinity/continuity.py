@@ -1,4 +1,4 @@
-"""What a decision owes to those before it: warm prefixes, the replica that has them, tool loops under way."""
+"""Effects of earlier requests on a decision: warm prefixes, their replica, tool loops in progress."""
 
 from __future__ import annotations
 

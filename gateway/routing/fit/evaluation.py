@@ -1,4 +1,4 @@
-"""How well difficulties order real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
+"""Evaluates difficulties on real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded outcomes of several models on the same prompts: what a strategy is fitted on and replayed through."""
+"""Recorded outcomes of several models on the same prompts, for fitting and replay."""
 
 from __future__ import annotations
 

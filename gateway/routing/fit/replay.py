@@ -1,4 +1,4 @@
-"""Recorded outcomes through the serving decision: an answer is seen only once its call is paid for."""
+"""Replays recorded outcomes through the serving decision; an answer is seen only after its call is paid for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a strategy asks how often, and how its cost divides among them, by recorded outcomes."""
+"""How often a strategy asks each model, and how its cost divides among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fitted pool of models: its strategies, and the one that a request gets. Serving and replay begin here."""
+"""A fitted plan: its strategies, and the choice among them. Serving and replay both use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A plan on disk: one JSON file that people can read; only the classifier's weights in it are packed arrays."""
+"""A plan on disk: one readable JSON file; only the classifier's weights are packed arrays."""
 
 from __future__ import annotations
 

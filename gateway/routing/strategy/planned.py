@@ -1,4 +1,4 @@
-"""A request under a fitted plan: which strategy its backends can follow at the policy's quality."""
+"""Applies a plan to a request: the strategy that its backends can run at the policy's quality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies as values, and one under way: whom to ask first, whom after which agreement, whose answer is given.
+"""A strategy: which model to ask first, which after which agreement, which answer to serve; and its run.
 
 A strategy is a table of states. A state is who has been asked and which of them agree; it names whose answer is given
 if asking ends there, and what asking each other model would bring: a number per feature of the prompt, so that its

@@ -1,4 +1,4 @@
-"""One counter as one worker sees it: what it may use without asking, what it uses, what it has not reported yet."""
+"""One worker's view of one counter: leased, used, and not yet reported units."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters that every worker shares and nobody waits for: each worker leases units ahead of need.
+"""Counters shared by all workers: each leases units ahead of need, so that a request waits for nobody.
 
 The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
 is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased

@@ -1,4 +1,4 @@
-"""redis-py's cluster client behind State's door: it knows which node has which slot and follows them when they move."""
+"""redis-py's cluster client behind State's interface: follows slots when they move."""
 
 from __future__ import annotations
 

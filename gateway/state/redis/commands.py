@@ -1,4 +1,4 @@
-"""What State sends commands through, whatever stands behind it: one server, a Sentinel's master, a cluster."""
+"""The interface that State sends commands through: one server, a Sentinel's master, a cluster."""
 
 from __future__ import annotations
 

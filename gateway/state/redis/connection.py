@@ -1,4 +1,4 @@
-"""The one door to the Redis protocol: deadline, breaker, heartbeat, epoch."""
+"""The state server as the gateway uses it: deadline, breaker, heartbeat, epoch."""
 
 from __future__ import annotations
 

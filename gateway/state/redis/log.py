@@ -1,4 +1,4 @@
-"""A log that every worker follows from its beginning: how caches in several processes come to know the same things."""
+"""A log in the state server that every worker follows from its beginning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The embedded server's unix socket: a path that the kernel takes, in a folder of this user's, served by this user."""
+"""The embedded server's unix socket, in a private folder, with its owner checked."""
 
 from __future__ import annotations
 
