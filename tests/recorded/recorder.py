@@ -61,7 +61,10 @@ async def running(cases: Sequence[Case]) -> AsyncIterator[Setup]:
 
 async def _play(case: Case, setup: Setup) -> Row:
     request = _request(case, setup)
-    response = await send(setup.process.port, request)
+    try:
+        response = await send(setup.process.port, request)
+    except (TimeoutError, OSError, EOFError) as error:
+        raise RuntimeError(f"{case.name}: no response: {error!r}\n{setup.process.log[-2000:]}") from error
     received = [
         (setup.providers[server.speaks], each)
         for server in case.servers
