@@ -80,9 +80,15 @@ def _stored_gzip(body: bytes) -> bytes:
 
 
 def _late() -> Iterator[Case]:
-    """The server answers long after the request's deadline."""
-    for client in ("chat", "messages"):
-        yield _case("header: deadline passed", client, client, (("x-thriftgate-deadline", "1"),), Reply(delay_s=60.0))
+    """Servers that are silent for longer than the backend's settings allow, before an answer and midway."""
+    silent: dict[str, tuple[Reply, bool, str]] = {
+        "no answer in time, plain": (Reply(delay_s=60.0), False, "timeout: 1s"),
+        "no answer in time, stream": (Reply(delay_s=60.0), True, "first_byte_timeout: 1s"),
+        "silent midway, stream": (Reply(text="Hello there", cut="hang", after=1), True, "stall_timeout: 1s"),
+    }
+    for what, (reply, stream, setting) in silent.items():
+        case = _case(what, "chat", "chat", (), reply, stream=stream)
+        yield replace(case, servers=(replace(case.servers[0], more=setting),))
 
 
 def _unspoken() -> Iterator[Case]:
