@@ -62,7 +62,7 @@ async def printed(gateway: GatewayProcess, program: str) -> str:
     done = await asyncio.to_thread(
         subprocess.run,
         [sys.executable, "-c", program.replace(BASE, gateway.base)],
-        capture_output=True, text=True, env=environment, timeout=18, check=False,
+        capture_output=True, text=True, env=environment, timeout=100, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout
