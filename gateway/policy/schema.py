@@ -6,6 +6,7 @@ from typing import Any
 
 from gateway.domain.policy import Policy
 from gateway.settings.gateway import Ceilings
+from gateway.settings.renamed_keys import POLICY, with_both_names
 
 _SCOPES = ("key", "team", "organisation", "public")
 
@@ -14,7 +15,7 @@ def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of policies/TEAM.yaml, for editors and CI."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **Policy.model_json_schema(mode="validation"),
+        **with_both_names(Policy.model_json_schema(mode="validation"), POLICY),
         "title": "Thriftgate team policy",
     }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
+from gateway.settings.renamed_keys import KeyPath, Translation, renamings, translate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -39,8 +40,11 @@ def shown(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model:
+def load(
+    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[str], None] | None = None
+) -> Model:
     """The file's content as `model`. `within`: it is a team's and has to be a regular file of that folder.
+    `on_old_name`: called with a line for each renamed key that the file calls by its old name.
 
     Raises ConfigError with every mistake found, for whatever is wrong with it.
     """
@@ -55,10 +59,16 @@ def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ConfigError([f"{name}: cannot be read: {reason}"]) from error
-    return parse(text, model, name, bounds)
+    return parse(text, model, name, bounds, on_old_name)
 
 
-def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -> Model:
+def parse(
+    text: str,
+    model: type[Model],
+    name: str,
+    bounds: Bounds = OPERATOR,
+    on_old_name: Callable[[str], None] | None = None,
+) -> Model:
     """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
     try:
         root, data = read(text, bounds)
@@ -69,16 +79,43 @@ def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -
         raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
     if not isinstance(data, dict):
         raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
+    return _validated(model, name, root, translate(data, renamings(model)), on_old_name)
+
+
+def _validated(
+    model: type[Model],
+    name: str,
+    root: yaml.Node | None,
+    translation: Translation,
+    on_old_name: Callable[[str], None] | None,
+) -> Model:
+    if on_old_name is not None:
+        for line in _lines(
+            name,
+            [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]],
+            len(translation.old_names),
+        ):
+            on_old_name(line)
+    told = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
+    total = len(translation.conflicts)
     try:
-        return model.model_validate(data)
+        found = model.model_validate(translation.data)
     except ValidationError as error:
         problems = _meant(error.errors(include_url=False))
-        told = ["{}:{}: {}{}".format(name, *_place(root, one["loc"]), _remedy(one)) for one in problems[:MOST_PROBLEMS]]
-        if len(problems) > MOST_PROBLEMS:
-            told.append(f"{name}: and {len(problems) - MOST_PROBLEMS} mistakes more")
-        raise ConfigError(told) from error
+        places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
+        told += zip(places, map(_remedy, problems), strict=False)
+        raise ConfigError(_lines(name, told, total + len(problems))) from error
     except Exception as error:  # a value that no validator expected; the file is at fault, not the gateway
         raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
+    if told:
+        raise ConfigError(_lines(name, told, total))
+    return found
+
+
+def _lines(name: str, told: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
+    """`told`: place and remedy of the first of `total` complaints."""
+    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in told[:MOST_PROBLEMS]]
+    return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
@@ -90,10 +127,17 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 """How pydantic calls the branch of a union: no key of a file looks so."""
 
 
-def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, str]:
-    """The line of the deepest node on `path` that the file really has, and the path as people write it."""
+def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
+    """The line of the deepest node on `path` that the file really has, and the path as people write it.
+
+    `written`: path by the models' names → as the file has it, where a key's name differs.
+    """
     node, line, steps = root, 1, []
+    followed: KeyPath = ()
     for step in path:
+        if written and (place := written.get((*followed, step))):
+            (line, node), steps, followed = _node_at(root, place), [shown(str(key)) for key in place], (*followed, step)
+            continue
         if isinstance(node, yaml.MappingNode):
             if isinstance(step, int):
                 continue  # one, where a list may stand too
@@ -108,7 +152,21 @@ def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, st
         elif isinstance(step, str) and _BRANCH.search(step):
             continue
         steps.append(shown(str(step)))
+        followed = (*followed, step)
     return line, ".".join(steps) + ": " if steps else ""
+
+
+def _node_at(root: yaml.Node | None, path: KeyPath) -> tuple[int, yaml.Node | None]:
+    """The line and the node that `path` leads to in the file."""
+    line, node = 1, root
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next(((key, value) for key, value in node.value if key.value == step), (node, None))
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+    return line, node
 
 
 def _remedy(problem: Any) -> str:

@@ -280,6 +280,8 @@ class Settings:
     """Folders of policy files; none: the built-in default policy alone."""
     reserved: frozenset[str] = frozenset()
     """Environment variables that the operator's file refers to."""
+    old_names: tuple[str, ...] = ()
+    """A line for each renamed key that the operator's file calls by its old name."""
 
     @property
     def known_receivers(self) -> KnownReceivers:
@@ -304,10 +306,11 @@ def load_settings(
     for folder in policies:
         if not folder.is_dir():
             raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
-    loaded = load(config, GatewayConfig) if config else GatewayConfig()
+    old_names: list[str] = []
+    loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
     where = str(config) if config else "defaults"
     paths = Paths((data_dir or default_data_dir()).absolute())
-    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded))
+    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:

@@ -19,6 +19,7 @@ from gateway.routing.router import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, ReceiverRefused
+from gateway.settings.renamed_keys import GATEWAY, with_both_names
 
 
 @click.command()
@@ -33,7 +34,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     Exit status: 0 when all is well, 2 when something must be mended.
     """
     if schema or gateway_schema:
-        shown = json_schema() if schema else GatewayConfig.model_json_schema()
+        shown = json_schema() if schema else with_both_names(GatewayConfig.model_json_schema(), GATEWAY)
         echo_json(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
         return
     try:
@@ -50,7 +51,11 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
-    told = notes(settings.config.backends or (), list(policies.policies.values()))
+    told = [
+        *settings.old_names,
+        *(line for lines in policies.old_names.values() for line in lines),
+        *notes(settings.config.backends or (), list(policies.policies.values())),
+    ]
     context.print(
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
         "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
