@@ -242,7 +242,9 @@ class TrialsPolicy(Section):
         0.0, description="Share of answers that are compared with another backend's in the background."
     )
     cap_usd: Usd = Field(
-        "1", description="Most USD that comparing may cost the team per `trials.window`.", validate_default=True
+        "1",
+        description="Most USD that comparing may cost the team per `learning.period` of gateway.yaml.",
+        validate_default=True,
     )
     judge: str = Field(
         "agreement",

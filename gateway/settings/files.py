@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import KeyPath, Translation, renamings, translate
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -41,10 +42,10 @@ def shown(text: str, most: int = _SHOWN) -> str:
 
 
 def load(
-    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[str], None] | None = None
+    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
 ) -> Model:
     """The file's content as `model`. `within`: it is a team's and has to be a regular file of that folder.
-    `on_old_name`: called with a line for each renamed key that the file calls by its old name.
+    `on_old_name`: called for each renamed key that the file calls by its old name, at most MOST_PROBLEMS times.
 
     Raises ConfigError with every mistake found, for whatever is wrong with it.
     """
@@ -67,7 +68,7 @@ def parse(
     model: type[Model],
     name: str,
     bounds: Bounds = OPERATOR,
-    on_old_name: Callable[[str], None] | None = None,
+    on_old_name: Callable[[OldName], None] | None = None,
 ) -> Model:
     """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
     try:
@@ -87,15 +88,13 @@ def _validated(
     name: str,
     root: yaml.Node | None,
     translation: Translation,
-    on_old_name: Callable[[str], None] | None,
+    on_old_name: Callable[[OldName], None] | None,
 ) -> Model:
     if on_old_name is not None:
-        for line in _lines(
-            name,
-            [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]],
-            len(translation.old_names),
-        ):
-            on_old_name(line)
+        old_names = [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]]
+        keys = [key.removesuffix(": ") for (_, key), _ in old_names]
+        for key, line in zip_longest(keys, _lines(name, old_names, len(translation.old_names)), fillvalue=""):
+            on_old_name(OldName(key, line))
     told = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
     total = len(translation.conflicts)
     try:

@@ -17,6 +17,7 @@ from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
 from gateway.settings.receivers import KnownReceivers, ReceiverSettings
+from gateway.settings.renamed_keys import OldName
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -280,8 +281,8 @@ class Settings:
     """Folders of policy files; none: the built-in default policy alone."""
     reserved: frozenset[str] = frozenset()
     """Environment variables that the operator's file refers to."""
-    old_names: tuple[str, ...] = ()
-    """A line for each renamed key that the operator's file calls by its old name."""
+    old_names: tuple[OldName, ...] = ()
+    """Renamed keys that the operator's file calls by their old names."""
 
     @property
     def known_receivers(self) -> KnownReceivers:
@@ -306,7 +307,7 @@ def load_settings(
     for folder in policies:
         if not folder.is_dir():
             raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
-    old_names: list[str] = []
+    old_names: list[OldName] = []
     loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
     where = str(config) if config else "defaults"
     paths = Paths((data_dir or default_data_dir()).absolute())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 DROPPED_IN = "1.0"
 """The version that accepts the old names no longer."""
@@ -45,15 +45,36 @@ class MovedKey:
 Renaming = RenamedKey | MovedKey
 
 GATEWAY: tuple[Renaming, ...] = (
+    RenamedKey("", "trials", "learning"),
+    RenamedKey("trials", "window", "period"),
     RenamedKey("backends.[]", "window_tokens", "context_window"),
+    RenamedKey("backends.[]", "concurrent", "max_parallel_requests"),
+    RenamedKey("backends.[]", "queue", "max_pending_requests"),
     RenamedKey("local_model", "window_tokens", "context_window"),
+    RenamedKey("organisations.*.budget.[]", "window", "period"),
+    RenamedKey("requests", "stall", "client_write_timeout"),
+    RenamedKey("routing", "artefact", "plan_file"),
 )
 """Of gateway.yaml. A section stands before the keys in it."""
 
-POLICY: tuple[Renaming, ...] = ()
+POLICY: tuple[Renaming, ...] = (
+    RenamedKey("", "share", "rollout"),
+    RenamedKey("", "trials", "learning"),
+    RenamedKey("budget.[]", "window", "period"),
+    RenamedKey("models.*", "reference", "baseline"),
+)
 """Of policies/TEAM.yaml."""
 
 _TABLES: Mapping[str, Sequence[Renaming]] = {"GatewayConfig": GATEWAY, "Policy": POLICY}
+
+
+class OldName(NamedTuple):
+    """An old name that a file uses."""
+
+    key: str
+    """With its sections, as the file writes it; empty in the line that counts the rest."""
+    line: str
+    """File, line, key and what to write instead."""
 
 
 def renamings(model: type) -> Sequence[Renaming]:

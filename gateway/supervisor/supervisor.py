@@ -81,9 +81,9 @@ class Supervisor:
         """Until SIGTERM or SIGINT; a second one ends it without waiting for streams. Raises ConfigError before
         anything is started when files, data directory or port are not as they must be."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
-        for lines in (self._settings.old_names, *policies.current.old_names.values()):
-            if lines:
-                log.warning("old names of settings:\n%s", "\n".join(lines))
+        for old_names in (self._settings.old_names, *policies.current.old_names.values()):
+            if old_names:
+                log.warning("old names of settings:\n%s", "\n".join(each.line for each in old_names))
         lift_file_limit()
         for name in ONE_THREAD:
             define(name, variable(name) or "1")

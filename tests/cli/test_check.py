@@ -98,3 +98,36 @@ def test_only_who_calls_backends_needs_their_keys(folder: Path, monkeypatch: pyt
     assert "BIG_KEY is not set" in check(folder, "").output
     words = ["keys", "create", "--team", "t", "--config", str(folder / "gateway.yaml"), "--data-dir", str(folder / "d")]
     assert CliRunner().invoke(cli, words).exit_code == 0
+
+
+def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(CONFIG.replace("model: qwen,", "model: qwen, queue: 4,"))
+    result = check(folder, "auto: {reference: big}")
+    assert result.exit_code == 0
+    assert orjson.loads(result.output)["notes"] == [
+        f"{folder / 'gateway.yaml'}:2: backends.0.queue: is called max_pending_requests now; "
+        "the old name is accepted until version 1.0",
+        f"{folder / 'policies' / 'search.yaml'}:2: models.auto.reference: is called baseline now; "
+        "the old name is accepted until version 1.0",
+    ]
+
+
+@pytest.mark.parametrize("section", ["trials", "learning"])
+def test_a_complaint_of_a_judge_calls_the_section_as_the_file_does(folder: Path, section: str) -> None:
+    (problem,) = orjson.loads(check(folder, f"}}\n{section}: {{judge: nobody").output)["problems"]
+    assert problem.startswith(f"team search: {section}.judge: ")
+
+
+@pytest.mark.parametrize("key", ["artefact", "plan_file"])
+def test_a_complaint_of_a_plan_calls_the_key_as_the_file_does(folder: Path, key: str) -> None:
+    with (folder / "gateway.yaml").open("a") as config:
+        config.write(f"routing: {{{key}: gone.json}}\n")
+    (problem,) = orjson.loads(check(folder, "").output)["problems"]
+    assert problem.startswith(f"{folder / 'gateway.yaml'}: routing.{key}: gone.json: ")
+
+
+@pytest.mark.parametrize("option", ["--schema", "--gateway-schema"])
+def test_the_schemas_know_old_names_as_deprecated(option: str) -> None:
+    schema = orjson.loads(CliRunner().invoke(cli, ["check", option]).output)
+    assert schema["properties"]["trials"]["deprecated"]
+    assert "deprecated" not in schema["properties"]["learning"]

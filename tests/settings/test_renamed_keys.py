@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
 from gateway.domain.policy import Policy
-from gateway.settings.files import ConfigError, parse
-from gateway.settings.gateway import GatewayConfig
-from gateway.settings.renamed_keys import DROPPED_IN, GATEWAY, POLICY, RenamedKey, Renaming
+from gateway.policy.load import load_policies
+from gateway.settings.files import MOST_PROBLEMS, ConfigError, parse
+from gateway.settings.gateway import Ceilings, GatewayConfig
+from gateway.settings.renamed_keys import DROPPED_IN, GATEWAY, POLICY, OldName, RenamedKey, Renaming, with_both_names
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,32 @@ class Example:
 
 BACKEND = "backends:\n  - name: small\n    kind: local\n    model: m\n    {}\n"
 
+BUDGET = "team: a\nbudget:\n  {}\n  limit_usd: 5\n"
+BUDGETS = "team: a\nbudget:\n  - limit_usd: 9\n  - limit_usd: 5\n    {}\n"
+SHARED = "organisations:\n  acme:\n    budget:\n      limit_usd: 5\n      {}\n"
+
 EXAMPLES = [
+    Example(GatewayConfig, "", "trials", "{}\n", "", "{cap_usd: 3}", "{cap_usd: 4}", "5"),
+    Example(GatewayConfig, "trials", "window", "trials:\n  {}\n", "trials", "week", "hour", "year"),
+    Example(GatewayConfig, "trials", "window", "learning:\n  {}\n", "learning", "week", "hour", "year"),
     Example(GatewayConfig, "backends.[]", "window_tokens", BACKEND, "backends.0", "4096", "8192", "wide"),
+    Example(GatewayConfig, "backends.[]", "concurrent", BACKEND, "backends.0", "4", "8", "0"),
+    Example(GatewayConfig, "backends.[]", "queue", BACKEND, "backends.0", "4", "8", "-1"),
     Example(
         GatewayConfig, "local_model", "window_tokens", "local_model:\n  {}\n", "local_model", "4096", "8192", "wide"
     ),
+    Example(
+        GatewayConfig, "organisations.*.budget.[]", "window", SHARED, "organisations.acme.budget", "day", "week", "x"
+    ),
+    Example(GatewayConfig, "requests", "stall", "requests:\n  {}\n", "requests", "30s", "90s", "never"),
+    Example(GatewayConfig, "routing", "artefact", "routing:\n  {}\n", "routing", "a.json", "b.json", "5"),
+    Example(Policy, "", "share", "team: a\n{}\n", "", "25%", "50%", "200%"),
+    Example(Policy, "", "trials", "team: a\n{}\n", "", "{share: 5%}", "{share: 6%}", "5"),
+    Example(Policy, "budget.[]", "window", BUDGET, "budget", "day", "week", "year"),
+    Example(Policy, "budget.[]", "window", BUDGETS, "budget.1", "day", "week", "year"),
+    Example(Policy, "models.*", "reference", "team: a\nmodels:\n  auto:\n    {}\n", "models.auto", "big", "huge", "[]"),
 ]
-EACH = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.section}.{example.old}")
+EACH = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.path}.{example.old}")
 
 
 def row(example: Example) -> Renaming:
@@ -46,9 +69,9 @@ def row(example: Example) -> Renaming:
 
 def read(example: Example, inside: str) -> tuple[BaseModel, list[str]]:
     """What a file with `inside` in its section stands for, and what is said of old names."""
-    said: list[str] = []
+    said: list[OldName] = []
     found = parse(example.text.format(inside), example.file, "a.yaml", on_old_name=said.append)
-    return found, said
+    return found, [each.line for each in said]
 
 
 def test_every_renamed_key_has_an_example() -> None:
@@ -65,12 +88,12 @@ def test_every_renamed_key_has_an_example() -> None:
 def test_both_names_mean_the_same(example: Example) -> None:
     renamed = row(example)
     by_old, said = read(example, f"{renamed.old}: {example.value}")
-    by_new, nothing = read(example, f"{renamed.new}: {example.value}")
+    by_new, said_of_others = read(example, f"{renamed.new}: {example.value}")
     assert by_old == by_new
-    assert nothing == []
     line = example.text.format("HERE").split("HERE")[0].count("\n") + 1
     place = f"a.yaml:{line}: {'.'.join(filter(None, (example.path, renamed.old)))}"
-    assert said == [f"{place}: is called {renamed.new} now; the old name is accepted until version {DROPPED_IN}"]
+    told = f"{place}: is called {renamed.new} now; the old name is accepted until version {DROPPED_IN}"
+    assert (said_of_others, said) == (said[:-1], [*said[:-1], told])
 
 
 @EACH
@@ -100,3 +123,65 @@ def test_both_names_together_are_a_mistake(example: Example) -> None:
     (problem,) = caught.value.problems
     place = ".".join(filter(None, (example.path, renamed.old)))
     assert problem == f"a.yaml:{line}: {place}: the old name of {renamed.new}, which is there too; keep that"
+
+
+def test_a_policy_by_new_names_has_the_fingerprint_of_its_old_self(tmp_path: Path) -> None:
+    old = """\
+team: a
+share: 25%
+models: {auto: {candidates: [small, large], reference: large}}
+budget: [{limit_usd: 20, window: day}, {limit_usd: 300, window: total}]
+trials: {share: 5%}
+"""
+    new = """\
+team: a
+rollout: 25%
+models: {auto: {candidates: [small, large], baseline: large}}
+budget: [{limit_usd: 20, period: day}, {limit_usd: 300, period: total}]
+learning: {share: 5%}
+"""
+    found = []
+    for text in (old, new):
+        (tmp_path / "a.yaml").write_text(text)
+        found.append(load_policies([tmp_path], Ceilings()).find("a"))
+    assert found[0] == found[1]
+
+
+def test_what_an_alias_or_a_merge_repeats_is_renamed_everywhere() -> None:
+    text = """\
+backends:
+  - &first {name: a, kind: local, model: m, max_parallel_requests: 4, context_window: 100}
+  - {<<: *first, name: b}
+  - {<<: *first, name: c, max_parallel_requests: 8}
+organisations:
+  acme: {budget: &shared {limit_usd: 5, period: day}}
+  other: {budget: [*shared, {limit_usd: 9, window: total}]}
+"""
+    config = parse(text, GatewayConfig, "gateway.yaml")
+    assert [each.concurrent for each in config.backends or ()] == [4, 4, 8]
+    assert [each.window for each in config.organisations["other"].budget] == ["day", "total"]
+
+
+def test_what_is_said_of_old_names_is_bounded() -> None:
+    text = "team: a\nmodels:\n" + "".join(f"  m{number}: {{reference: big}}\n" for number in range(1000))
+    said: list[OldName] = []
+    parse(text, Policy, "a.yaml", on_old_name=said.append)
+    assert len(said) == MOST_PROBLEMS + 1
+    assert said[0].key == "models.m0.reference"
+    assert said[-1] == OldName("", f"a.yaml: and {1000 - MOST_PROBLEMS} more")
+
+
+@pytest.mark.parametrize(("model", "table"), [(GatewayConfig, GATEWAY), (Policy, POLICY)])
+def test_the_schema_knows_both_names_and_the_old_as_deprecated(
+    model: type[BaseModel], table: Sequence[Renaming]
+) -> None:
+    schema = with_both_names(model.model_json_schema(), table)
+    told = [name for each in (schema, *schema["$defs"].values()) for name in deprecated(each)]
+    assert set(told) == {each.old for each in table}
+    assert {each.new for each in table} <= {
+        name for each in (schema, *schema["$defs"].values()) for name in each.get("properties", {})
+    }
+
+
+def deprecated(schema: dict[str, Any]) -> list[str]:
+    return [name for name, known in schema.get("properties", {}).items() if known.get("deprecated")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -19,7 +21,7 @@ from gateway.routing.router import fitted
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, ReceiverRefused
-from gateway.settings.renamed_keys import GATEWAY, with_both_names
+from gateway.settings.renamed_keys import GATEWAY, OldName, with_both_names
 
 
 @click.command()
@@ -52,8 +54,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         sys.exit(2)
     teams = sorted(policies.policies)
     told = [
-        *settings.old_names,
-        *(line for lines in policies.old_names.values() for line in lines),
+        *(each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))),
         *notes(settings.config.backends or (), list(policies.policies.values())),
     ]
     context.print(
@@ -63,14 +64,19 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
 
 
 def _unreadable(settings: Settings, config: Path) -> list[str]:
-    plan = settings.config.routing.artefact
+    plan, key = settings.config.routing.artefact, _written(settings.old_names, "routing.artefact", "routing.plan_file")
     try:
         fitted(plan)
     except OSError as error:
-        return [f"{config}: routing.artefact: {plan}: {error.strerror}; `thriftgate router fit` writes one"]
+        return [f"{config}: {key}: {plan}: {error.strerror}; `thriftgate router fit` writes one"]
     except ValueError as error:
-        return [f"{config}: routing.artefact: {error}"]
+        return [f"{config}: {key}: {error}"]
     return []
+
+
+def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
+    """The one of the two names of a key that the file has."""
+    return old if any(each.key == old for each in old_names) else new
 
 
 def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
@@ -113,8 +119,9 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
         ]
         judge, judges = policy.trials.judge, {*JUDGES, *(backend.name for backend in backends)}
         if judge not in judges:
+            section = _written(policies.old_names_of(team), "trials", "learning")
             problems.append(
-                f"team {team}: trials.judge: there is no judge or backend called {judge!r}; "
+                f"team {team}: {section}.judge: there is no judge or backend called {judge!r}; "
                 f"there are {', '.join(sorted(judges))}"
             )
     return problems
