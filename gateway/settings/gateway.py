@@ -78,10 +78,13 @@ class RequestLimits(Section):
     lag: DurationS = Field(0.05, description="How late the event loop may stay before requests are refused.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
     stall: DurationS = Field(60.0, description="How long a client may take nothing of its answer.")
+
+
+class ShutdownSettings(Section):
     drain_delay: DelayS = Field(
         0.0, description="How long all is still served after SIGTERM, while /health/ready says 503."
     )
-    drain: DurationS = Field(30.0, description="How long streams may finish after that.")
+    grace_period: DurationS = Field(30.0, description="How long streams may finish after that.")
 
 
 class CorsSettings(Section):
@@ -164,6 +167,7 @@ class GatewayConfig(Section):
     ledger: LedgerSettings = LedgerSettings()
     prices: PriceSettings = PriceSettings()
     requests: RequestLimits = RequestLimits()
+    shutdown: ShutdownSettings = ShutdownSettings()
     cors: CorsSettings = CorsSettings()
     compression: Literal["auto", "on", "off"] = Field(
         "auto", description="Encode answers when accept-encoding asks; auto: not for a library's standing offer."

@@ -53,6 +53,8 @@ GATEWAY: tuple[Renaming, ...] = (
     RenamedKey("local_model", "window_tokens", "context_window"),
     RenamedKey("organisations.*.budget.[]", "window", "period"),
     RenamedKey("requests", "stall", "client_write_timeout"),
+    MovedKey("requests", "drain_delay", "shutdown", "drain_delay"),
+    MovedKey("requests", "drain", "shutdown", "grace_period"),
     RenamedKey("routing", "artefact", "plan_file"),
 )
 """Of gateway.yaml. A section stands before the keys in it."""

@@ -230,7 +230,7 @@ class Supervisor:
 
     async def _roll(self, policies: Policies) -> str:
         """Why it was not done; empty when it was."""
-        before = self._settings.config.requests.drain
+        before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()
         except ConfigError as error:
@@ -250,9 +250,9 @@ class Supervisor:
 
     async def _end_workers(self) -> None:
         """No new ones; those that run finish their streams."""
-        requests = self._settings.config.requests
+        shutdown = self._settings.config.shutdown
         self._socket.close()
-        await self._crew.end(requests.drain_delay, requests.drain)
+        await self._crew.end(shutdown.drain_delay, shutdown.grace_period)
 
     @property
     def _url(self) -> str:

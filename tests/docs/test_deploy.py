@@ -76,7 +76,7 @@ def type_in(words: list[str], command: Command = cli) -> None:
 
 def test_stopping_waits_for_streams_and_tells_the_supervisor_alone(unit: ConfigParser) -> None:
     service = unit["Service"]
-    drain = parse_duration(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["requests"]["drain"])
+    drain = parse_duration(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["shutdown"]["grace_period"])
     assert service["KillMode"] == "mixed"
     assert float(service["TimeoutStopSec"]) >= drain + GRACE_S + LAST_DRAIN_S + 2 * STOP_S
     assert service["RestartPreventExitStatus"] == "2"

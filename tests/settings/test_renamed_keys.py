@@ -14,7 +14,16 @@ from gateway.domain.policy import Policy
 from gateway.policy.load import load_policies
 from gateway.settings.files import MOST_PROBLEMS, ConfigError, parse
 from gateway.settings.gateway import Ceilings, GatewayConfig
-from gateway.settings.renamed_keys import DROPPED_IN, GATEWAY, POLICY, OldName, RenamedKey, Renaming, with_both_names
+from gateway.settings.renamed_keys import (
+    DROPPED_IN,
+    GATEWAY,
+    POLICY,
+    MovedKey,
+    OldName,
+    RenamedKey,
+    Renaming,
+    with_both_names,
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,64 @@ def test_both_names_together_are_a_mistake(example: Example) -> None:
     (problem,) = caught.value.problems
     place = ".".join(filter(None, (example.path, renamed.old)))
     assert problem == f"a.yaml:{line}: {place}: the old name of {renamed.new}, which is there too; keep that"
+
+
+MOVED = pytest.mark.parametrize(("old", "new"), [("drain", "grace_period"), ("drain_delay", "drain_delay")])
+
+
+def test_every_moved_key_is_tested() -> None:
+    moved = {(each.section, each.old, each.new_section, each.new) for each in GATEWAY if isinstance(each, MovedKey)}
+    assert moved == {("requests", "drain", "shutdown", "grace_period"),
+                     ("requests", "drain_delay", "shutdown", "drain_delay")}  # fmt: skip
+
+
+@MOVED
+def test_a_moved_key_means_the_same_at_both_places(old: str, new: str) -> None:
+    said: list[OldName] = []
+    by_old = parse(f"requests:\n  {old}: 7s\n", GatewayConfig, "a.yaml", on_old_name=said.append)
+    assert by_old == parse(f"shutdown:\n  {new}: 7s\n", GatewayConfig, "a.yaml") != GatewayConfig()
+    told = f"is called shutdown.{new} now; the old name is accepted until version {DROPPED_IN}"
+    assert [each.line for each in said] == [f"a.yaml:2: requests.{old}: {told}"]
+
+
+@MOVED
+def test_a_mistake_in_a_moved_key_names_its_place_in_the_file(old: str, new: str) -> None:
+    for text, place in (
+        (f"requests:\n  {old}: x\n", f"requests.{old}"),
+        (f"shutdown:\n  {new}: x\n", f"shutdown.{new}"),
+    ):
+        with pytest.raises(ConfigError) as caught:
+            parse(text, GatewayConfig, "a.yaml")
+        (problem,) = caught.value.problems
+        assert problem.startswith(f"a.yaml:2: {place}: must be a duration")
+
+
+@MOVED
+def test_a_moved_key_at_both_places_is_a_mistake(old: str, new: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(f"shutdown: {{{new}: 7s}}\nrequests: {{{old}: 7s}}\n", GatewayConfig, "a.yaml")
+    assert caught.value.problems == (
+        f"a.yaml:2: requests.{old}: the old name of shutdown.{new}, which is there too; keep that",
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("shutdown: {grace: 7s}\n", "a.yaml:1: shutdown.grace: unknown key"),
+        ("requests: {drain: 7s}\nshutdown: 5\n", "a.yaml:2: shutdown: input should be a valid dictionary"),
+        ("requests: 5\n", "a.yaml:1: requests: input should be a valid dictionary"),
+        ("backends: 5\n", "a.yaml:1: backends: input should be a valid tuple"),
+        ("backends: [5]\n", "a.yaml:1: backends.0: input should be a valid dictionary"),
+        ("trials:\n", "a.yaml:1: trials: input should be a valid dictionary"),
+        ("learning:\n", "a.yaml:1: learning: input should be a valid dictionary"),
+    ],
+)
+def test_a_section_of_another_shape_is_a_mistake_as_ever(text: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text, GatewayConfig, "a.yaml")
+    (told,) = caught.value.problems
+    assert told.startswith(problem)
 
 
 def test_a_policy_by_new_names_has_the_fingerprint_of_its_old_self(tmp_path: Path) -> None:
