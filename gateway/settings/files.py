@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, allowed, renamings, translate
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -177,7 +177,7 @@ def _remedy(problem: Any) -> str:
         case "value_error":
             return shown(str(problem["ctx"]["error"]), _SENTENCE)
         case "literal_error":
-            return f"must be {problem['ctx']['expected']}, not {_input(problem)}"
+            return f"must be {allowed(str(problem['loc'][-1]), problem['ctx']['expected'])}, not {_input(problem)}"
         case "string_pattern_mismatch":
             return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
         case _:

@@ -42,7 +42,38 @@ class MovedKey:
     dropped_in: str = DROPPED_IN
 
 
-Renaming = RenamedKey | MovedKey
+@dataclass(frozen=True, slots=True)
+class RenamedValue:
+    """One of the words that `key` may have as its value. `old`: the models' word, which the models still have."""
+
+    section: str
+    key: str
+    old: str
+    new: str
+    dropped_in: str = DROPPED_IN
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchToValue:
+    """A switch `old` that became one more value of `key`: `old: false` is `key: value` now."""
+
+    section: str
+    old: str
+    key: str
+    value: str
+    dropped_in: str = DROPPED_IN
+
+
+Renaming = RenamedKey | MovedKey | RenamedValue | SwitchToValue
+
+
+def _budget(section: str) -> Sequence[Renaming]:
+    return (
+        RenamedKey(section, "window", "period"),
+        RenamedValue(section, "on_exhausted", "downgrade", "free_only"),
+        SwitchToValue(section, "hard", "on_exhausted", "warn"),
+    )
+
 
 GATEWAY: tuple[Renaming, ...] = (
     RenamedKey("", "trials", "learning"),
@@ -51,7 +82,7 @@ GATEWAY: tuple[Renaming, ...] = (
     RenamedKey("backends.[]", "concurrent", "max_parallel_requests"),
     RenamedKey("backends.[]", "queue", "max_pending_requests"),
     RenamedKey("local_model", "window_tokens", "context_window"),
-    RenamedKey("organisations.*.budget.[]", "window", "period"),
+    *_budget("organisations.*.budget.[]"),
     RenamedKey("requests", "stall", "client_write_timeout"),
     MovedKey("requests", "drain_delay", "shutdown", "drain_delay"),
     MovedKey("requests", "drain", "shutdown", "grace_period"),
@@ -62,7 +93,7 @@ GATEWAY: tuple[Renaming, ...] = (
 POLICY: tuple[Renaming, ...] = (
     RenamedKey("", "share", "rollout"),
     RenamedKey("", "trials", "learning"),
-    RenamedKey("budget.[]", "window", "period"),
+    *_budget("budget.[]"),
     RenamedKey("models.*", "reference", "baseline"),
 )
 """Of policies/TEAM.yaml."""
@@ -108,45 +139,78 @@ def translate(data: Any, table: Sequence[Renaming]) -> Translation:
     """`data` is what a YAML file stands for; it is not changed."""
     translation = Translation(_unshared(data) if table else data)
     for row in table:
-        if isinstance(row, MovedKey):
-            _move(translation, row)
-            continue
-        for path, section in _sections(translation.data, row.section.split(".") if row.section else []):
-            _rename(translation, row, path, section)
+        for path, section in _sections(translation.data, _steps(row)):
+            match row:
+                case RenamedKey():
+                    _rename(translation, row, path, section)
+                case MovedKey():
+                    _move(translation, row, section)
+                case RenamedValue():
+                    _rename_value(translation, row, path, section)
+                case SwitchToValue():
+                    _replace_switch(translation, row, path, section)
     return translation
+
+
+def _steps(row: Renaming) -> list[str]:
+    return row.section.split(".") if row.section else []
 
 
 def _rename(translation: Translation, row: RenamedKey, path: KeyPath, section: dict[Any, Any]) -> None:
     place = translation.as_written(path)
     if row.old in section:
-        if row.new in section:
-            translation.conflicts.append(
-                ((*place, row.old), f"the old name of {row.new}, which is there too; keep that")
-            )
-        else:
-            advice = f"is called {row.new} now; the old name is accepted until version {row.dropped_in}"
-            translation.old_names.append(((*place, row.old), advice))
+        _tell(translation, row, (*place, row.old), row.new, taken=row.new in section)
     if row.new in section:
         section[row.old] = section.pop(row.new)
         translation.written[(*path, row.old)] = (*place, row.new)
 
 
-def _move(translation: Translation, row: MovedKey) -> None:
-    top = translation.data
-    source = top.get(row.section) if isinstance(top, dict) else None
-    if not isinstance(source, dict) or row.old not in source:
-        return
-    value, place, name = source.pop(row.old), (row.section, row.old), f"{row.new_section}.{row.new}"
-    target = top.setdefault(row.new_section, {})
+def _move(translation: Translation, row: MovedKey, section: dict[Any, Any]) -> None:
+    target = translation.data.setdefault(row.new_section, {}) if row.old in section else None
     if not isinstance(target, dict):
-        return  # which is what the file is refused for
-    if row.new in target:
-        translation.conflicts.append((place, f"the old name of {name}, which is there too; keep that"))
+        section.pop(row.old, None)  # the file is refused for what stands there instead
         return
-    target[row.new] = value
-    translation.written[(row.new_section, row.new)] = place
-    advice = f"is called {name} now; the old name is accepted until version {row.dropped_in}"
-    translation.old_names.append((place, advice))
+    value, place = section.pop(row.old), (row.section, row.old)
+    _tell(translation, row, place, f"{row.new_section}.{row.new}", taken=row.new in target)
+    if row.new not in target:
+        target[row.new] = value
+        translation.written[(row.new_section, row.new)] = place
+
+
+def _rename_value(translation: Translation, row: RenamedValue, path: KeyPath, section: dict[Any, Any]) -> None:
+    if section.get(row.key) == row.old:
+        place = (*translation.as_written(path), row.key)
+        translation.old_names.append((place, f"{row.old} is called {row.new} now; {_until(row)}"))
+    elif section.get(row.key) == row.new:
+        section[row.key] = row.old
+
+
+def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath, section: dict[Any, Any]) -> None:
+    place, chosen = translation.as_written(path), section.get(row.key) == row.value
+    if row.old in section and (chosen or str(section[row.old]).lower() in _OFF):
+        _tell(translation, row, (*place, row.old), f"{row.key}: {row.value}", taken=chosen)
+    elif row.old in section:
+        advice = f"leave it out, since it is so unless {row.key} is {row.value}; {_until(row)}"
+        translation.old_names.append(((*place, row.old), advice))
+    if chosen:
+        del section[row.key]
+        section[row.old] = False
+        translation.written[(*path, row.old)] = (*place, row.key)
+
+
+_OFF = ("false", "no", "off", "0", "f", "n")
+"""What a switch of the models takes for false."""
+
+
+def _tell(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
+    if taken:
+        translation.conflicts.append((place, f"the old name of {new}, which is there too; keep that"))
+    else:
+        translation.old_names.append((place, f"is called {new} now; {_until(row)}"))
+
+
+def _until(row: Renaming) -> str:
+    return f"the old name is accepted until version {row.dropped_in}"
 
 
 def _sections(node: Any, steps: Sequence[str], path: KeyPath = ()) -> Iterator[tuple[KeyPath, dict[Any, Any]]]:
@@ -172,21 +236,44 @@ def _unshared(value: Any) -> Any:
     return [_unshared(each) for each in value] if isinstance(value, list) else value
 
 
+def allowed(key: str, words: str) -> str:
+    """`words`, the model's list of the quoted values that `key` may have, as a file is to write them."""
+    rows = [row for table in _TABLES.values() for row in table]
+    new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
+    more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
+    if not (new or more):
+        return words
+    *first, last = (repr(word) for word in (*(new.get(word, word) for word in words.split("'")[1::2]), *more))
+    return f"{', '.join(first)} or {last}"
+
+
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:
     """`schema`, the JSON Schema of a model, with the new names, and the old ones marked as deprecated. Changes it."""
     for row in table:
-        for section in _schemas(schema, schema, row.section.split(".") if row.section else []):
+        for section in _schemas(schema, schema, _steps(row)):
             properties = section["properties"]
-            if isinstance(row, MovedKey):
-                name = f"{row.new_section}.{row.new}"
-                (moved,) = _schemas(schema, schema, [row.new_section])
-                known = moved["properties"][row.new]
-            else:
-                name, known = row.new, properties.get(row.new) or properties[row.old]
-                properties[row.new] = known
-            note = f"Old name of {name}, accepted until version {row.dropped_in}."
-            properties[row.old] = {**known, "deprecated": True, "description": note}
+            match row:
+                case RenamedKey():
+                    known = properties.setdefault(row.new, properties[row.old])
+                    properties[row.old] = _deprecated(known, row, row.new)
+                case MovedKey():
+                    (target,) = _schemas(schema, schema, [row.new_section])
+                    known = target["properties"][row.new]
+                    properties[row.old] = _deprecated(known, row, f"{row.new_section}.{row.new}")
+                case RenamedValue():
+                    known = properties[row.key]
+                    words = [row.new if word == row.old else word for word in known.pop("enum", ())]
+                    known.setdefault("anyOf", [{"enum": words}, _deprecated({"const": row.old}, row, row.new)])
+                case SwitchToValue():
+                    words = properties[row.key]["anyOf"][0]["enum"]
+                    properties[row.key]["anyOf"][0]["enum"] = list(dict.fromkeys((*words, row.value)))
+                    properties[row.old] = _deprecated(properties[row.old], row, f"{row.key}: {row.value}")
     return schema
+
+
+def _deprecated(known: dict[str, Any], row: Renaming, new: str) -> dict[str, Any]:
+    note = f"Old name of {new}, accepted until version {row.dropped_in}."
+    return {**known, "deprecated": True, "description": note}
 
 
 def _schemas(schema: dict[str, Any], node: Any, steps: Sequence[str]) -> Iterator[dict[str, Any]]:

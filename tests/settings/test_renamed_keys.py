@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -21,6 +20,7 @@ from gateway.settings.renamed_keys import (
     MovedKey,
     OldName,
     RenamedKey,
+    RenamedValue,
     Renaming,
     with_both_names,
 )
@@ -173,6 +173,73 @@ def test_a_moved_key_at_both_places_is_a_mistake(old: str, new: str) -> None:
     )
 
 
+BUDGET_OF = pytest.mark.parametrize(
+    ("file", "place", "text"),
+    [
+        (Policy, "budget", "team: a\nbudget: {{limit_usd: 5, {}}}\n"),
+        (Policy, "budget.1", "team: a\nbudget: [{{limit_usd: 9}}, {{limit_usd: 5, {}}}]\n"),
+        (GatewayConfig, "organisations.acme.budget", "\norganisations: {{acme: {{budget: {{limit_usd: 5, {}}}}}}}\n"),
+    ],
+)
+
+
+@BUDGET_OF
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        (
+            "on_exhausted: downgrade",
+            "on_exhausted: free_only",
+            "on_exhausted: downgrade is called free_only now; the old",
+        ),
+        ("hard: false", "on_exhausted: warn", "hard: is called on_exhausted: warn now; the old"),
+        ("hard: no, on_exhausted: refuse", "on_exhausted: warn", "hard: is called on_exhausted: warn now; the old"),
+        (
+            "hard: true",
+            "on_exhausted: refuse",
+            "hard: leave it out, since it is so unless on_exhausted is warn; the old",
+        ),
+        (
+            "hard: yes",
+            "on_exhausted: refuse",
+            "hard: leave it out, since it is so unless on_exhausted is warn; the old",
+        ),
+    ],
+)
+def test_what_an_exhausted_budget_does_has_new_words(
+    file: type[BaseModel], place: str, text: str, old: str, new: str, told: str
+) -> None:
+    said: list[OldName] = []
+    by_old = parse(text.format(old), file, "a.yaml", on_old_name=said.append)
+    by_new = parse(text.format(new), file, "a.yaml", on_old_name=said.append)
+    assert by_old == by_new
+    assert [each.line for each in said] == [f"a.yaml:2: {place}.{told} name is accepted until version {DROPPED_IN}"]
+
+
+@BUDGET_OF
+def test_both_words_for_a_budget_that_only_warns_are_a_mistake(file: type[BaseModel], place: str, text: str) -> None:
+    for hard in ("true", "false"):
+        with pytest.raises(ConfigError) as caught:
+            parse(text.format(f"on_exhausted: warn, hard: {hard}"), file, "a.yaml")
+        assert caught.value.problems == (
+            f"a.yaml:2: {place}.hard: the old name of on_exhausted: warn, which is there too; keep that",
+        )
+
+
+@BUDGET_OF
+def test_a_word_that_does_not_exist_is_told_with_the_new_ones(file: type[BaseModel], place: str, text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text.format("on_exhausted: panic"), file, "a.yaml")
+    assert caught.value.problems == (
+        f"a.yaml:2: {place}.on_exhausted: must be 'refuse', 'free_only', 'finish', 'truncate' or 'warn', not 'panic'",
+    )
+
+
+def test_a_budget_that_only_warns_is_not_enforced() -> None:
+    (budget,) = parse("team: a\nbudget: {limit_usd: 5, on_exhausted: warn}\n", Policy, "a.yaml").budget
+    assert not budget.hard
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
@@ -243,12 +310,11 @@ def test_the_schema_knows_both_names_and_the_old_as_deprecated(
     model: type[BaseModel], table: Sequence[Renaming]
 ) -> None:
     schema = with_both_names(model.model_json_schema(), table)
-    told = [name for each in (schema, *schema["$defs"].values()) for name in deprecated(each)]
-    assert set(told) == {each.old for each in table}
-    assert {each.new for each in table} <= {
-        name for each in (schema, *schema["$defs"].values()) for name in each.get("properties", {})
-    }
-
-
-def deprecated(schema: dict[str, Any]) -> list[str]:
-    return [name for name, known in schema.get("properties", {}).items() if known.get("deprecated")]
+    sections = (schema, *schema["$defs"].values())
+    told = {name for each in sections for name, known in each.get("properties", {}).items() if known.get("deprecated")}
+    assert told == {each.old for each in table if not isinstance(each, RenamedValue)}
+    known = {name for each in sections for name in each.get("properties", {})}
+    assert {each.new for each in table if isinstance(each, RenamedKey | MovedKey)} <= known
+    words = schema["$defs"]["Budget"]["properties"]["on_exhausted"]["anyOf"]
+    assert words[0] == {"enum": ["refuse", "free_only", "finish", "truncate", "warn"]}
+    assert (words[1]["const"], words[1]["deprecated"]) == ("downgrade", True)
