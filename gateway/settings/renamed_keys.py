@@ -10,6 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gateway.domain.backend import STRENGTHS, tier_of
+
 DROPPED_IN = "1.0"
 """The version that accepts the old names no longer."""
 
@@ -64,7 +66,17 @@ class SwitchToValue:
     dropped_in: str = DROPPED_IN
 
 
-Renaming = RenamedKey | MovedKey | RenamedValue | SwitchToValue
+@dataclass(frozen=True, slots=True)
+class SplitTier:
+    """A backend's `tier`, which said two things: its strength, and for `hosted` where it runs."""
+
+    section: str
+    old: str = "tier"
+    new: str = "strength"
+    dropped_in: str = DROPPED_IN
+
+
+Renaming = RenamedKey | MovedKey | RenamedValue | SwitchToValue | SplitTier
 
 
 def _budget(section: str) -> Sequence[Renaming]:
@@ -78,6 +90,7 @@ def _budget(section: str) -> Sequence[Renaming]:
 GATEWAY: tuple[Renaming, ...] = (
     RenamedKey("", "trials", "learning"),
     RenamedKey("trials", "window", "period"),
+    SplitTier("backends.[]"),
     RenamedKey("backends.[]", "window_tokens", "context_window"),
     RenamedKey("backends.[]", "concurrent", "max_parallel_requests"),
     RenamedKey("backends.[]", "queue", "max_pending_requests"),
@@ -149,6 +162,8 @@ def translate(data: Any, table: Sequence[Renaming]) -> Translation:
                     _rename_value(translation, row, path, section)
                 case SwitchToValue():
                     _replace_switch(translation, row, path, section)
+                case SplitTier():
+                    _split_tier(translation, row, path, section)
     return translation
 
 
@@ -200,6 +215,33 @@ def _replace_switch(translation: Translation, row: SwitchToValue, path: KeyPath,
 
 _OFF = ("false", "no", "off", "0", "f", "n")
 """What a switch of the models takes for false."""
+
+
+def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section: dict[Any, Any]) -> None:
+    if row.old not in section:
+        return
+    place = (*translation.as_written(path), row.old)
+    if row.new in section:
+        translation.conflicts.append((place, f"the old name of {row.new} and location; keep those"))
+        del section[row.old]
+    else:
+        translation.old_names.append((place, f"{_instead_of_tier(section)}; {_until(row)}"))
+
+
+def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
+    """What says the same as the `tier` of `backend`, as far as anything does."""
+    tier = backend["tier"]
+    kind, base_url, location = (str(backend.get(name) or "") for name in ("kind", "base_url", "location"))
+    if tier not in STRENGTHS:
+        return "leave it out" if location else "write location: hosted instead"
+    if tier_of(tier, kind, base_url, location) == tier:
+        return f"write strength: {tier} instead"
+    if tier_of(tier, kind, base_url, "local") == tier and not location:
+        return (
+            f"write strength: {tier} instead, and location: local if the machine is your own: without it, policies "
+            "select the backend by hosted"
+        )
+    return f"write strength: {tier} instead: then policies select the backend by hosted, as prompts to it leave"
 
 
 def _tell(translation: Translation, row: Renaming, place: KeyPath, new: str, *, taken: bool) -> None:
@@ -264,6 +306,8 @@ def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[s
                     known = properties[row.key]
                     words = [row.new if word == row.old else word for word in known.pop("enum", ())]
                     known.setdefault("anyOf", [{"enum": words}, _deprecated({"const": row.old}, row, row.new)])
+                case SplitTier():
+                    properties[row.old] = _deprecated(properties[row.old], row, f"{row.new} and location")
                 case SwitchToValue():
                     words = properties[row.key]["anyOf"][0]["enum"]
                     properties[row.key]["anyOf"][0]["enum"] = list(dict.fromkeys((*words, row.value)))

@@ -12,8 +12,8 @@ from gateway.cli.main import cli
 
 CONFIG = """\
 backends:
-  - {name: little, kind: local, model: qwen, tier: small}
-  - {name: big, kind: local, model: llama, tier: large}
+  - {name: little, kind: local, model: qwen, strength: small}
+  - {name: big, kind: local, model: llama, strength: large}
 """
 
 

@@ -70,9 +70,10 @@ EXAMPLES = [
 EACH = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.path}.{example.old}")
 
 
-def row(example: Example) -> Renaming:
+def row(example: Example) -> RenamedKey:
     table = GATEWAY if example.file is GatewayConfig else POLICY
     (found,) = (each for each in table if (each.section, each.old) == (example.section, example.old))
+    assert isinstance(found, RenamedKey)
     return found
 
 
@@ -132,6 +133,61 @@ def test_both_names_together_are_a_mistake(example: Example) -> None:
     (problem,) = caught.value.problems
     place = ".".join(filter(None, (example.path, renamed.old)))
     assert problem == f"a.yaml:{line}: {place}: the old name of {renamed.new}, which is there too; keep that"
+
+
+BACKEND_OF = "backends:\n  - {{name: b, kind: openai, model: m, base_url: '{}', {}}}\n"
+AT_HOME, BY_NAME, AT_OPENAI = "http://10.0.0.5/v1", "http://vllm:8000/v1", "https://api.openai.com/v1"
+
+
+@pytest.mark.parametrize(
+    ("base_url", "said", "advice"),
+    [
+        (AT_HOME, "tier: small", "write strength: small instead"),
+        (BY_NAME, "tier: large, location: local", "write strength: large instead"),
+        (BY_NAME, "tier: hosted", "write location: hosted instead"),
+        (AT_OPENAI, "tier: hosted", "write location: hosted instead"),
+        (BY_NAME, "tier: hosted, location: hosted", "leave it out"),
+        (AT_HOME, "tier: hosted, location: local", "leave it out"),
+        (
+            BY_NAME,
+            "tier: large",
+            "write strength: large instead, and location: local if the machine is your own: without it, policies "
+            "select the backend by hosted",
+        ),
+        (
+            AT_OPENAI,
+            "tier: large",
+            "write strength: large instead: then policies select the backend by hosted, as prompts to it leave",
+        ),
+    ],
+)
+def test_the_tier_of_a_backend_is_said_by_strength_and_location(base_url: str, said: str, advice: str) -> None:
+    told: list[OldName] = []
+    (found,) = parse(BACKEND_OF.format(base_url, said), GatewayConfig, "a.yaml", on_old_name=told.append).backends or ()
+    assert found.tier == said.partition(",")[0].removeprefix("tier: ")
+    assert [each.line for each in told] == [
+        f"a.yaml:2: backends.0.tier: {advice}; the old name is accepted until version {DROPPED_IN}"
+    ]
+
+
+def test_tier_beside_strength_is_a_mistake() -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(BACKEND_OF.format(AT_HOME, "tier: small, strength: small"), GatewayConfig, "a.yaml")
+    assert caught.value.problems == ("a.yaml:2: backends.0.tier: the old name of strength and location; keep those",)
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("strength: hosted", "backends.0.strength: must be 'small' or 'large', not 'hosted'"),
+        ("tier: huge", "backends.0.tier: must be 'small', 'large' or 'hosted', not 'huge'"),
+        ("strength: small, location: mars", "backends.0.location: must be 'local' or 'hosted', not 'mars'"),
+    ],
+)
+def test_a_wrong_strength_tier_or_location_is_told(said: str, problem: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(BACKEND_OF.format(AT_HOME, said), GatewayConfig, "a.yaml")
+    assert caught.value.problems == (f"a.yaml:2: {problem}",)
 
 
 MOVED = pytest.mark.parametrize(("old", "new"), [("drain", "grace_period"), ("drain_delay", "drain_delay")])
