@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.policy import Section
+from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
 from gateway.domain.routing.whereabouts import host_of, private, providers_own
 from gateway.domain.units import DurationS, TokenUsd, Usd
@@ -167,6 +168,11 @@ class Backend(Section):
     @property
     def _tier_is_written(self) -> bool:
         return "tier" in self.model_fields_set and self.strength is None
+
+    @property
+    def provider_name(self) -> str:
+        """OpenTelemetry's name of whose it is, read from these settings once."""
+        return provider_name(self.kind, self.base_url, self.model)
 
     @property
     def own(self) -> bool:

@@ -12,7 +12,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import RECEIVER_NAME, Forwarded, Organisation, Section
-from gateway.domain.units import DelayS, DurationS, Share, Usd
+from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
@@ -48,7 +48,7 @@ class Ceilings(Section):
 class StateSettings(Section):
     redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
     timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
-    max_memory_bytes: int = Field(
+    max_memory_bytes: Size = Field(
         256 * 2**20, ge=32 * 2**20, description="What the embedded server may hold; then cached answers go first."
     )
 
@@ -61,7 +61,7 @@ class LedgerSettings(Section):
 
 
 class RequestLimits(Section):
-    max_body_bytes: int = Field(20 * 2**20, gt=0, description="Largest request body.")
+    max_body_bytes: Size = Field(20 * 2**20, gt=0, description="Largest request body.")
     max_items: int = Field(
         20_000,
         gt=0,

@@ -108,8 +108,10 @@ class Telemetry:
             self.totals.add(record)
             self._access.request(record)
             self.flights.add(record)
-            if self._exporter.is_open and (self._eventful(record) or random.random() < self._settings.sample):  # noqa: S311
-                self._exporter.emit(record)
+            if self._exporter.is_open:
+                self._exporter.latencies.add(record)
+                if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
+                    self._exporter.emit(record)
         except Exception:  # the answer is with the client already
             log.exception("request %s is missing from the figures", record.request_id)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from gateway.domain.record import Record
 from gateway.telemetry import attributes as names
+from gateway.telemetry.latency import Latencies
 from gateway.telemetry.metrics import COUNTERS, Stats, Totals, figures
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class Exporter:
     def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
         self._totals = totals
         self._rooms = rooms
+        self.latencies = Latencies()
         self._traces: TracerProvider | None = None
         self._metrics: MeterProvider | None = None
         self._senders: list[OTLPSpanExporter | OTLPMetricExporter] = []
@@ -39,7 +41,6 @@ class Exporter:
         self.spans = 0
 
     def open(self, version: str) -> None:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -47,11 +48,13 @@ class Exporter:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from gateway.telemetry.histogram_export import HistogramExporter
+
         resource = Resource.create({"service.version": version})
         if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):  # no OTEL_SERVICE_NAME
             resource = resource.merge(Resource({"service.name": "thriftgate"}))
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-        spans, metrics = OTLPSpanExporter(), OTLPMetricExporter()
+        spans, metrics = OTLPSpanExporter(), HistogramExporter(self.latencies)
         self._senders = [spans, metrics]
         self._traces.add_span_processor(BatchSpanProcessor(spans))
         self._metrics = MeterProvider(
@@ -116,16 +119,7 @@ class Exporter:
                 context=parent,
                 kind=SpanKind.CLIENT,
                 start_time=_nanoseconds(attempt.started_at),
-                attributes={
-                    names.OPERATION: asked,
-                    names.PROVIDER: attempt.backend.kind,
-                    names.REQUEST_MODEL: attempt.backend.model,
-                    names.BACKEND: attempt.backend.name,
-                    names.TIER: attempt.backend.tier,
-                    names.OUTCOME: attempt.outcome,
-                    names.INPUT_TOKENS: attempt.usage.all_input if attempt.usage else attempt.input_tokens,
-                    names.OUTPUT_TOKENS: attempt.usage.all_output if attempt.usage else 0,
-                },
+                attributes=names.of_attempt(attempt, asked),
             )
             if attempt.first_byte_at is not None:
                 child.add_event("first byte", timestamp=_nanoseconds(attempt.first_byte_at))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = tuple(
-    sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("loadtests/*.md")])
-)
+DOCS = tuple(sorted(ROOT.glob("docs/**/*.md")))
+PAGES = tuple(sorted([*ROOT.glob("*.md"), *DOCS, *ROOT.glob("deploy/*.md"), *ROOT.glob("loadtests/*.md")]))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")

@@ -1,4 +1,4 @@
-"""docs/dialects.md against the code: who reaches whom, what is refused or left out, and the shapes of errors."""
+"""docs/explanation/dialects.md against the code: who reaches whom, what is refused or left out, shapes of errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from gateway.domain.request import Controls, DialectName
 from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, BackendRateLimited, BadRequest
 from tests.docs.markdown import ROOT, table
 
-PAGE = ROOT / "docs" / "dialects.md"
+PAGE = ROOT / "docs" / "explanation" / "dialects.md"
 SHORT: dict[str, DialectName] = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",

@@ -45,6 +45,7 @@ from gateway.telemetry.exposition import text as exposition
 from gateway.telemetry.host import Host
 from gateway.telemetry.metrics import COUNTERS
 from tests.docs.markdown import PAGES, README, ROOT, anchors, fences, first_column, links, table, yaml_block
+from tests.docs.new_names import new_name
 
 MODELS: dict[str, type[Section]] = {"gateway": GatewayConfig, "backend": Backend, "policy": Policy}
 UNSET = "–"
@@ -71,14 +72,19 @@ def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInf
             yield from keys(section, f"{prefix}{name}.{step}")
 
 
+def documented(name: str) -> dict[str, FieldInfo]:
+    """Key as documents write it → field."""
+    return {new: field for key, field in keys(MODELS[name]) if (new := new_name(name, key)) is not None}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_every_key_has_a_line_and_every_line_a_key(name: str) -> None:
-    assert sorted(first_column(name)) == sorted(key for key, _ in keys(MODELS[name]))
+    assert sorted(first_column(name)) == sorted(documented(name))
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_defaults_are_the_models(name: str) -> None:
-    models = dict(keys(MODELS[name]))
+    models = documented(name)
     for cell, default, meaning in table(name):
         field, said = models[cell.strip("`")], default.strip("`")
         assert meaning.endswith("."), cell
@@ -210,7 +216,7 @@ def test_the_environment_and_the_data_directory_are_told() -> None:
 
 def test_every_dependency_has_a_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
+    told = (ROOT / "docs" / "contributing" / "dependencies.md").read_text(encoding="utf-8").lower()
     for line in sum(project["optional-dependencies"].values(), project["dependencies"]):
         name = re.match(r"[\w-]+", line)
         assert name is not None

@@ -203,6 +203,9 @@ class Provider:
         given = exchange.header(b"authorization") or exchange.header(b"x-api-key") or b""
         return given.decode("latin-1").removeprefix("Bearer ")
 
+    def received(self, connection: int, data: bytes) -> None:
+        """Bytes of requests as they come, for whoever wants to keep them."""
+
     def connected(self, connection: _Connection) -> None:
         self.connections += 1
         connection.number = self.connections
@@ -246,6 +249,7 @@ class _Connection(asyncio.Protocol):
         self._provider.lost(self)
 
     def data_received(self, data: bytes) -> None:
+        self._provider.received(self.number, data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError:
