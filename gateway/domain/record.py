@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -224,6 +224,8 @@ class Record:
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
     """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
+    trace: Mapping[bytes, bytes] | None = None
+    """Headers of the client, `traceparent` and `tracestate` among them where it sent any."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Dated facts for the flight record; never prompts or keys."""
 

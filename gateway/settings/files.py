@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import KeyPath, OldName, Translation, allowed, renamings, translate
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate, values
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -177,12 +177,19 @@ def _remedy(problem: Any) -> str:
         case "value_error":
             return shown(str(problem["ctx"]["error"]), _SENTENCE)
         case "literal_error":
-            return f"must be {allowed(str(problem['loc'][-1]), problem['ctx']['expected'])}, not {_input(problem)}"
+            return f"must be {_choice(problem)}, not {_input(problem)}"
         case "string_pattern_mismatch":
             return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
         case _:
             message = str(problem["msg"])
             return message[:1].lower() + message[1:] + f", not {_input(problem)}"
+
+
+def _choice(problem: Any) -> str:
+    """`'a', 'b' or 'c'`, by the values' new names."""
+    said = str(problem["ctx"]["expected"])
+    *most, last = map(repr, values(str(problem["loc"][-1]), said.split("'")[1::2])) if "'" in said else (said,)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _input(problem: Any) -> str:

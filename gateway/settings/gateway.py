@@ -103,6 +103,9 @@ class CorsSettings(Section):
 
 class TelemetrySettings(Section):
     sample: Share = Field(0.05, description="Share of uneventful requests whose spans are exported.")
+    client_sampled: bool = Field(
+        True, description="Export the spans of every request whose client says in `traceparent` that it keeps its own."
+    )
     slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
     access_log: bool = Field(True, description="One JSON line per request on standard output.")
 

@@ -278,15 +278,12 @@ def _unshared(value: Any) -> Any:
     return [_unshared(each) for each in value] if isinstance(value, list) else value
 
 
-def allowed(key: str, words: str) -> str:
-    """`words`, the model's list of the quoted values that `key` may have, as a file is to write them."""
+def values(key: str, words: Sequence[str]) -> list[str]:
+    """The values that `key` may have in a file; `words`: those that its model has."""
     rows = [row for table in _TABLES.values() for row in table]
     new = {row.old: row.new for row in rows if isinstance(row, RenamedValue) and row.key == key}
     more = {row.value: None for row in rows if isinstance(row, SwitchToValue) and row.key == key}
-    if not (new or more):
-        return words
-    *first, last = (repr(word) for word in (*(new.get(word, word) for word in words.split("'")[1::2]), *more))
-    return f"{', '.join(first)} or {last}"
+    return [*(new.get(word, word) for word in words), *more]
 
 
 def with_both_names(schema: dict[str, Any], table: Sequence[Renaming]) -> dict[str, Any]:

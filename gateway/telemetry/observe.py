@@ -25,6 +25,7 @@ from gateway.telemetry.flight import FLUSH_S, FlightRecords
 from gateway.telemetry.host import PUBLISH_S, Host, Voice, told
 from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
+from gateway.telemetry.trace_parent import read_parent
 
 log = logging.getLogger(__name__)
 
@@ -91,6 +92,8 @@ class Telemetry:
                 await self.flights.flush()
                 if self._access:
                     await asyncio.to_thread(self._access.flush)
+                if self._exporter.waiting:
+                    await asyncio.to_thread(self._exporter.flush)
             except Exception:  # one odd record must not silence all that follow
                 log.exception("flight records or access log could not be written")
 
@@ -110,10 +113,19 @@ class Telemetry:
             self.flights.add(record)
             if self._exporter.is_open:
                 self._exporter.latencies.add(record)
-                if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
+                if self._kept(record):
                     self._exporter.emit(record)
         except Exception:  # the answer is with the client already
             log.exception("request %s is missing from the figures", record.request_id)
+
+    def _kept(self, record: Record) -> bool:
+        """Are its spans exported?"""
+        if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
+            return True
+        if not record.trace or not self._settings.client_sampled:
+            return False
+        parent = read_parent(record.trace)
+        return parent is not None and parent.sampled
 
     def _eventful(self, record: Record) -> bool:
         return bool(

@@ -131,3 +131,15 @@ def test_the_schemas_know_old_names_as_deprecated(option: str) -> None:
     schema = orjson.loads(CliRunner().invoke(cli, ["check", option]).output)
     assert schema["properties"]["trials"]["deprecated"]
     assert "deprecated" not in schema["properties"]["learning"]
+
+
+def test_a_strength_without_effect_is_told(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(
+        "backends:\n  - {name: named, kind: openai, model: m, strength: small, base_url: 'http://vllm:8000/v1'}\n"
+        "  - {name: mine, kind: openai, model: m, strength: small, base_url: 'http://10.0.0.5/v1'}\n"
+        "  - {name: theirs, kind: openai, model: m, strength: large, base_url: 'https://api.openai.com/v1'}\n"
+    )
+    assert orjson.loads(check(folder, "").output)["notes"] == [
+        "backends.named: policies select it by hosted, whatever its strength, since its address is public, or a name "
+        "that may lead anywhere; location: local says that the machine is your own."
+    ]

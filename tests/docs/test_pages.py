@@ -1,4 +1,4 @@
-"""What the pages beside the README say is typed: commands that there are, with words that they understand."""
+"""Every command that a page names, executed or not, exists and understands its words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import pytest
 from click import Command, Context, Group
 
 from gateway.cli.main import cli
-from tests.docs.markdown import PAGES, README, ROOT
+from tests.docs.markdown import PAGES, ROOT
 
 _LINE = re.compile(r"^ *(?:\$ )?(thriftgate (?!serve ──).+)$", re.MULTILINE)
 _MODULE = re.compile(r"python -m ((?:gateway|loadtests)[\w.]*)")
 COMMANDS = [
     pytest.param(re.sub(r"\s+#.*| \[.*?\]| [<>|].*", "", line), id=f"{page.relative_to(ROOT)}: {line}")
     for page in PAGES
-    if page != README
     for line in _LINE.findall(page.read_text(encoding="utf-8"))
 ]
 MODULES = {name for page in PAGES for name in _MODULE.findall(page.read_text(encoding="utf-8"))}

@@ -38,9 +38,9 @@ def send(state: State, receiver: Receiver) -> Send:
     return send
 
 
-def streamed(**facts: object) -> Record:
+def streamed() -> Record:
     """A stream of `HOSTED` whose first event comes after 50 ms and whose first token after 90."""
-    seen = record(stream=True, first_byte_ms=60.0, **facts)
+    seen = record(stream=True, first_byte_ms=60.0)
     attempt = attempted(seen, HOSTED)
     attempt.spoke_at = seen.started_at + 0.09
     return seen

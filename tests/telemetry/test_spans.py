@@ -109,8 +109,8 @@ async def test_the_provider_is_whose_the_backend_is_and_not_the_dialect_that_it_
 
 async def test_parts_of_the_input_and_the_output_are_told_beside_the_sums(receiver: Receiver, send: Send) -> None:
     seen = record()
-    written = {"cache_write_5m_tokens": 30, "cache_write_1h_tokens": 7}
-    attempted(seen, usage=Usage(10, cached_tokens=100, **written, output_tokens=5, reasoning_tokens=40))
+    used = Usage(10, 100, cache_write_5m_tokens=30, cache_write_1h_tokens=7, output_tokens=5, reasoning_tokens=40)
+    attempted(seen, usage=used)
     await send(seen, sample=1.0)
     for span in receiver.spans:
         found = attributes(span.attributes)

@@ -169,6 +169,7 @@ class Inference:
             request.stream,
             tags=dict(controls.tags),
             session=controls.session,
+            trace=request.headers,
         )
         task = asyncio.current_task(loop)
         assert task is not None

@@ -47,7 +47,7 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise DataError(
                     f"{path}:{number}: not an outcome ({error!r}); each line needs prompt, w and s, "
-                    "see docs/explanation/routing.md"
+                    "see docs/reference/files.md"
                 ) from error
 
 

@@ -123,7 +123,7 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
                 raise ValueError("a quality lies outside 0..1")
         return found
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        told = "see docs/explanation/routing.md for what a row holds"
+        told = "see docs/reference/files.md for what a row holds"
         raise DataError(f"{place}: not an outcome ({error!r}); {told}") from error
 
 

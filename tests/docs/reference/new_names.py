@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from gateway.domain.backend import Backend
+from gateway.domain.policy import Policy, Section
 from gateway.settings.renamed_keys import GATEWAY, POLICY, RenamedKey, SplitTier, SwitchToValue
 
-_TABLES = {"gateway": GATEWAY, "backend": GATEWAY, "policy": POLICY}
 
-
-def new_name(model: str, key: str) -> str | None:
-    """`key` of the gateway's, a backend's or a policy's model, as documents write it; None: another replaced it."""
-    steps = (f"backends.{key}" if model == "backend" else key).split(".")
+def new_name(model: type[Section], key: str) -> str | None:
+    """`key` of the gateway's, a backend's or a policy's model, as a file is to write it; None: another replaced it."""
+    prefix = "backends." if model is Backend else ""
+    steps = f"{prefix}{key}".split(".")
     found = list(steps)
-    for row in _TABLES[model]:
+    for row in POLICY if model is Policy else GATEWAY:
         old = _steps(row.section, row.old)
         if steps[: len(old)] != old:
             continue
@@ -19,7 +20,7 @@ def new_name(model: str, key: str) -> str | None:
             return None
         if isinstance(row, RenamedKey):
             found[len(old) - 1] = row.new
-    return ".".join(found).removeprefix("backends." if model == "backend" else "")
+    return ".".join(found).removeprefix(prefix)
 
 
 def _steps(section: str, key: str) -> list[str]:
