@@ -161,7 +161,10 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 async def not_allowed(request: Request, error: Exception) -> Response:
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    return error_response(told, request, getattr(error, "headers", None))
+    headers: dict[str, str] = {**(getattr(error, "headers", None) or {})}
+    if methods := headers.get("Allow"):  # of a set, whose order differs from process to process
+        headers["Allow"] = ", ".join(sorted(methods.split(", ")))
+    return error_response(told, request, headers)
 
 
 def told(said: Mapping[str, Any]) -> Worker:

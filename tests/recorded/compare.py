@@ -8,12 +8,21 @@ from typing import Any
 Row = dict[str, Any]
 _AROUND = 60
 """Characters shown before and after the first difference."""
-_MOST_SHOWN = 8
-"""Exchanges."""
 
 
-def report(expected: Sequence[Row], found: Sequence[Row]) -> str:
-    """Empty when all rows are equal."""
+def readable(row: Row) -> str:
+    """An exchange as one would read it on the wire: `>` what the client sent, `|` what providers received, `<` what
+    the client received."""
+    parts = [(">", row["request"]), *(("|", each) for each in row["upstream"]), ("<", row["response"])]
+    lines = [f"=== {row['name']}"]
+    for sign, message in parts:
+        body = message["body"] if isinstance(message["body"], str) else str(message["body"])
+        lines += [f"{sign} {line}" for line in (*message["head"], "", *body.splitlines())]
+    return "\n".join(lines) + ("\n(broken off here)\n" if row["response"].get("broken") else "\n")
+
+
+def report(expected: Sequence[Row], found: Sequence[Row], *, most: int = 8) -> str:
+    """The first difference of each of the first `most` exchanges that differ. Empty when all rows are equal."""
     names = [row["name"] for row in expected]
     replayed = {row["name"]: row for row in found}
     lines = [f"{name}: it was recorded, but no case is called so" for name in names if name not in replayed]
@@ -23,8 +32,8 @@ def report(expected: Sequence[Row], found: Sequence[Row]) -> str:
         for row in expected
         if row["name"] in replayed and (difference := first_difference(row, replayed[row["name"]]))
     ]
-    if len(lines) > _MOST_SHOWN:
-        lines = [*lines[:_MOST_SHOWN], f"… and {len(lines) - _MOST_SHOWN} more of {len(expected)} exchanges"]
+    if len(lines) > most:
+        lines = [*lines[:most], f"… and {len(lines) - most} more of {len(expected)} exchanges"]
     return "\n\n".join(lines)
 
 

@@ -19,9 +19,10 @@ WRONG_KEY = "tg-of-nobody-at-all-00000000000000000000000"
 TEAMS: dict[str, str] = {
     "plain": "cache: {enabled: false}\ncontext: {enabled: false}\npassthrough: [audio, images, moderations, rerank]\n",
     "closed": "cache: {enabled: false}\n",
-    "wrong": "cache: {enabled: false}\n",
+    "listed": "cache: {enabled: false}\npassthrough: [audio]\n",
+    "shown": "models: {mine: shown-chat}\n",
 }
-"""Team → its policy. `wrong` sends a key that does not exist."""
+"""Team → its policy. Besides there is `wrong`, which sends a key that does not exist."""
 
 _CONFIG = """\
 local_model: {enabled: false}

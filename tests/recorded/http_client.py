@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 TIMEOUT_S = 60.0
 """For a whole response, on a busy machine."""
+_BODILESS = (b"204", b"304")
 
 
 @dataclass(frozen=True)
 class Response:
-    """`body` is what the framing carries: timing decides where a stream is cut into pieces, not what their sum is."""
+    """`body` is what the framing carries: where a stream is cut into pieces depends on timing, their sum does not."""
 
     head: bytes
     """Status line and headers, without the empty line after them."""
@@ -34,6 +35,8 @@ async def send(port: int, request: bytes) -> Response:
 async def _read(reader: asyncio.StreamReader) -> Response:
     head = (await reader.readuntil(b"\r\n\r\n"))[:-4]
     length, chunked = framing(head)
+    if head.split(b" ", 2)[1] in _BODILESS:
+        return Response(head, b"", True)
     try:
         if chunked:
             return Response(head, *await _chunks(reader))

@@ -4,8 +4,8 @@ Each rule replaces a value by a placeholder in angle brackets. Placeholders with
 exchange: equal values get equal numbers, in the order in which they appear.
 
 - ids: the 32 hexadecimal digits that the gateway makes for each request. They are part of `req_…`, `msg_…`, `resp_…`
-  and of all other ids derived from them, some with two digits more, an item's number; what is around the digits stays.
-  → `<id 1>`
+  and of all other ids derived from them; what is around the digits stays, also the two that number an item of a
+  response. → `<id 1>`
 - keys: the gateway's keys of the teams. → `<key of TEAM>`
 - ports: those of the gateway and of the providers on 127.0.0.1. → `<port of NAME>`
 - times: the values of `created`, `created_at` and `completed_at` in JSON, unless they are the scripted provider's

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +21,7 @@ from tests.recorded.http_client import Response, send
 from tests.recorded.normalise import Normaliser
 from tests.recorded.provider import RecordingProvider
 
-FIXTURE = Path(__file__).with_name("exchanges.jsonl")
+FIXTURE = Path(__file__).with_name("exchanges.jsonl.gz")
 Row = dict[str, Any]
 """`name`; `request`, `upstream` (what providers received, in order) and `response`, each with its head and body."""
 
@@ -60,7 +61,10 @@ async def running(cases: Sequence[Case]) -> AsyncIterator[Setup]:
 
 async def _play(case: Case, setup: Setup) -> Row:
     request = _request(case, setup)
-    response = await send(setup.process.port, request)
+    try:
+        response = await send(setup.process.port, request)
+    except (TimeoutError, OSError, EOFError) as error:
+        raise RuntimeError(f"{case.name}: no response: {error!r}\n{setup.process.log[-2000:]}") from error
     received = [
         (setup.providers[server.speaks], each)
         for server in case.servers
@@ -112,12 +116,12 @@ def _body(body: bytes, normaliser: Normaliser) -> Any:
 
 
 def written(rows: Iterable[Row]) -> bytes:
-    """The fixture's bytes: a row each line."""
-    return b"".join(orjson.dumps(row) + b"\n" for row in rows)
+    """The fixture's bytes: a row each line, compressed, the same for the same rows."""
+    return gzip.compress(b"".join(orjson.dumps(row) + b"\n" for row in rows), mtime=0)
 
 
 def recorded() -> list[Row]:
-    return [orjson.loads(line) for line in FIXTURE.read_bytes().splitlines()]
+    return [orjson.loads(line) for line in gzip.decompress(FIXTURE.read_bytes()).splitlines()]
 
 
 __all__ = ["FIXTURE", "Row", "Server", "Setup", "record", "recorded", "running", "written"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.recorded.case import Case
-from tests.recorded.cases import conversations, refusals
+from tests.recorded.cases import conversations, endpoints, refusals
 
 
 def all_cases() -> list[Case]:
     """In the order of the fixture."""
-    return [*conversations.cases(), *refusals.cases()]
+    return [*conversations.cases(), *endpoints.cases(), *refusals.cases()]

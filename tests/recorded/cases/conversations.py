@@ -2,58 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
-from tests.fakes.provider_script import Fail, Reply, Step
+from tests.fakes.provider_script import Step
 from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.recorded.cases.prompts import CLIENT_PATHS, fields
+from tests.recorded.cases.replies import BROKEN, FAILED, step
 
-SITUATIONS: dict[str, Step] = {
-    "text": Reply(text="Hello there, friend"),
-    "tool": Reply(tool="lookup"),
-    "reasoning": Reply(text="Four", reasoning="Two and two"),
-    "unicode": Reply(text="¿Qué tal? 日本 🌈", split=True, crlf=True),
-    "cached": Reply(text="Known", cached_tokens=2),
-    "length": Reply(text="Hello there, friend", finish="length"),
-    "filtered": Reply(text="I would", finish="content_filter"),
-    "uncounted": Reply(text="Hello there", usage="absent"),
-    "cut": Reply(text="Hello there, friend", cut="fin", after=1),
-    "error event": Reply(text="Hello there, friend", error_event="the engine stopped", after=1),
-}
+_CHAT = (
+    *("text", "tool", "two calls", "tool result", "reasoning", "schema", "json object", "choices", "length", "stop"),
+    *("logprobs", "image", "counted", "unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
+)
+_RESPONSES = (
+    *("text", "tool", "two calls", "tool result", "reasoning", "schema", "json object", "length", "logprobs", "image"),
+    *("unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
+)
+_MESSAGES = (
+    *("text", "tool", "two calls", "tool result", "reasoning", "schema", "length", "stop", "image", "unknown field"),
+    *("refusal", "filtered", "cached", "uncounted", "unicode"),
+)
+_COMPLETIONS = (
+    *("text", "choices", "prompts", "tokens", "echo", "length", "stop", "logprobs", "counted", "unknown field"),
+    *("uncounted", "unicode"),
+)
+_PLAIN_ALONE = frozenset({"image", "unknown field", "json object", "stop"})
+"""A stream of it shows nothing that others do not show."""
+_STREAMED_ALONE = frozenset({"counted"})
 
-
-BODIES: dict[str, tuple[str, dict[str, Any]]] = {
-    "chat": ("/v1/chat/completions", {"messages": [{"role": "user", "content": "Say hello"}]}),
-    "completions": ("/v1/completions", {"prompt": "Say hello"}),
-    "responses": ("/v1/responses", {"input": "Say hello"}),
-    "messages": ("/v1/messages", {"max_tokens": 200, "messages": [{"role": "user", "content": "Say hello"}]}),
+PAIRS: dict[tuple[Spoken, Spoken], Sequence[str]] = {
+    **{("chat", server): _CHAT for server in ("chat", "messages", "responses")},
+    **{("responses", server): _RESPONSES for server in ("responses", "chat", "messages")},
+    **{("messages", server): _MESSAGES for server in ("messages", "chat", "responses")},
+    ("completions", "completions"): _COMPLETIONS,
+    **{("completions", server): ("text", "choices", "length", "echo") for server in ("chat", "messages")},
+    ("completions", "responses"): ("text", "echo"),
 }
-"""Client dialect → path, and the least that a request needs."""
-SPOKEN: tuple[Spoken, ...] = ("chat", "messages", "responses")
-FAILURES: dict[str, Step] = {
-    "refused": Fail(400, "no such parameter", param="temperature"),
-    "unauthorised": Fail(401),
-    "missing": Fail(404),
-    "failing": Fail(500),
-    "garbage": Fail(200, body="garbage"),
+"""Client and server dialect → situations."""
+_OWN: dict[Spoken, Sequence[str]] = {
+    "chat": ("miscounted", "empty"),
+    "responses": ("failed", "miscounted"),
+    "messages": ("padded", "miscounted", "empty"),
+    "completions": ("miscounted",),
 }
+"""Situations that are told for a dialect over itself only."""
+_TRANSLATED_FAILURES = ("400", "429", "500", "200 garbage")
+_STREAMED_FAILURES = ("400", "500", "200 garbage")
 
 
 def cases() -> Iterator[Case]:
-    for client in BODIES:
-        for server in SPOKEN:
-            for situation, step in SITUATIONS.items():
-                for stream in (False, True):
-                    yield _case(client, server, situation, step, stream)
-            for situation, step in FAILURES.items():
-                yield _case(client, server, situation, step, stream=situation == "failing")
+    for (client, server), situations in PAIRS.items():
+        own = _OWN[client] if client == server else ()
+        yield from _answered(client, server, (*situations, *own))
+        yield from _broken(client, server)
+        yield from _failed(client, server)
 
 
-def _case(client: str, speaks: Spoken, situation: str, step: Step, stream: bool) -> Case:
-    words = [client, speaks, situation.replace(" ", "-"), "stream" if stream else "plain"]
-    server = Server(".".join(words), speaks, step)
-    path, asked = BODIES[client]
-    body: dict[str, Any] = {"model": server.name, **asked}
-    if stream:
-        body |= {"stream": True}
-    return Case(" ".join(words), path, json_body(**body), (server,))
+def _answered(client: Spoken, server: Spoken, situations: Sequence[str]) -> Iterator[Case]:
+    for situation in situations:
+        if situation not in _STREAMED_ALONE:
+            yield case(client, server, situation, step(situation, server), False)
+        if situation not in _PLAIN_ALONE:
+            yield case(client, server, situation, step(situation, server), True)
+
+
+def _broken(client: Spoken, server: Spoken) -> Iterator[Case]:
+    """Streams of every pair, plain answers where nothing is translated."""
+    for situation, broken in BROKEN.items():
+        yield case(client, server, situation, broken, True)
+    if client == server:
+        yield case(client, server, "cut midway", BROKEN["cut midway"], False)
+
+
+def _failed(client: Spoken, server: Spoken) -> Iterator[Case]:
+    failures: Mapping[str, Step] = FAILED
+    if client != server:
+        failures = {name: FAILED[name] for name in _TRANSLATED_FAILURES}
+    for situation, failure in failures.items():
+        yield case(client, server, situation, failure, False)
+    if client == server:
+        for situation in _STREAMED_FAILURES:
+            yield case(client, server, situation, FAILED[situation], True)
+
+
+def case(client: Spoken, speaks: Spoken, situation: str, answer: Step, stream: bool) -> Case:
+    """A conversation with a server of its own, so that nothing learnt from another one shows in it."""
+    mode = "stream" if stream else "plain"
+    server = Server(f"{client}.{speaks}.{situation.replace(' ', '-')}.{mode}", speaks, answer, open_to="plain")
+    asked = {"model": server.name, **fields(client, situation), **({"stream": True} if stream else {})}
+    return Case(f"{client} over {speaks}: {situation}, {mode}", CLIENT_PATHS[client], json_body(**asked), (server,))
