@@ -162,12 +162,9 @@ class Backend(Section):
     def why_hosted(self) -> str:
         """Why prompts to it count as leaving the operator's machines; empty where they do not. The tier is no reason
         but where the file says `hosted`, which a proxy to a provider at a private address may need."""
-        explicit = "hosted" if self.tier == "hosted" and self._tier_is_written else ""
+        written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
+        explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
-
-    @property
-    def _tier_is_written(self) -> bool:
-        return "tier" in self.model_fields_set and self.strength is None
 
     @property
     def provider_name(self) -> str:
