@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -19,6 +18,7 @@ from gateway.dialects.clients import PATHS
 from gateway.domain.policy import Policy
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig
+from gateway.settings.renamed_keys import OldName
 from tests.docs.markdown import DOCS, EXECUTED, README, ROOT, Fence, executed, fences
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
@@ -122,11 +122,12 @@ def test_every_yaml_example_is_a_valid_file(page: Path, fence: Fence) -> None:
     first, name = fence.text.partition("\n")[0], str(page.relative_to(ROOT))
     if first.startswith(FOREIGN):
         return
-    if first == "# gateway.yaml":
-        parse(fence.text, GatewayConfig, name)
-        return
-    (team,) = re.findall(r"^# policies/([\w-]+)\.yaml$", first)
-    assert parse(fence.text, Policy, name).team == team
+    model = GatewayConfig if first == "# gateway.yaml" else Policy
+    old_names: list[OldName] = []
+    found = parse(fence.text, model, name, on_old_name=old_names.append)
+    assert old_names == []
+    if isinstance(found, Policy):
+        assert first == f"# policies/{found.team}.yaml"
 
 
 @pytest.mark.parametrize(("page", "fence"), all_of("json"))

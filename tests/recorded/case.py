@@ -38,6 +38,9 @@ MODELS: dict[Spoken, str] = {
 }
 
 
+RESPONSE_ID = "RESPONSE_ID"
+
+
 @dataclass(frozen=True)
 class Server:
     """A backend of the gateway, and what its server answers. `name` is also the first part of its base URL's path."""
@@ -49,6 +52,7 @@ class Server:
     """Instead of `KINDS[speaks]`, as YAML."""
     model: str = ""
     """Instead of `MODELS[speaks]`."""
+    price: str = "{input: 2, cached_input: 0.5, output: 8}"
     more: str = "capabilities: [tools, vision, json_schema, reasoning, logprobs]"
     """Further settings, as YAML."""
     open_to: str = ""
@@ -69,6 +73,10 @@ class Case:
     headers: tuple[tuple[str, str], ...] = ()
     """Beside host, key, content-type and content-length."""
     content_type: str = "application/json"
+    after: str = ""
+    """Name of an earlier case, the id of whose response replaces `RESPONSE_ID` in path and body."""
+    own_waits: bool = False
+    """The gateway itself works out how long the client has to wait, which depends on the time of day."""
 
 
 def json_body(**fields: Any) -> bytes:

@@ -16,10 +16,25 @@ from tests.recorded.case import KINDS, MODELS, Case, Server, Spoken
 PROVIDER_KEY = "sk-recorded-provider-key"
 """Of every backend: no run differs from another by it."""
 WRONG_KEY = "tg-of-nobody-at-all-00000000000000000000000"
+_UNCACHED = "cache: {enabled: false}\n"
+_BUDGET = "window: month, name: tiny"
 TEAMS: dict[str, str] = {
-    "plain": "cache: {enabled: false}\ncontext: {enabled: false}\npassthrough: [audio, images, moderations, rerank]\n",
-    "closed": "cache: {enabled: false}\n",
-    "listed": "cache: {enabled: false}\npassthrough: [audio]\n",
+    "plain": f"{_UNCACHED}context: {{enabled: false}}\npassthrough: [audio, images, moderations, rerank]\n",
+    "closed": _UNCACHED,
+    "listed": f"{_UNCACHED}passthrough: [audio]\n",
+    "spent": f"{_UNCACHED}budget: {{limit_usd: 0.00006, {_BUDGET}}}\n",
+    "warned": f"{_UNCACHED}budget: {{limit_usd: 0.00003, hard: false, {_BUDGET}}}\n",
+    "truncated": f"{_UNCACHED}budget: {{limit_usd: 0.0005, on_exhausted: truncate, {_BUDGET}}}\n",
+    "slow": f"{_UNCACHED}limits: {{requests_per_minute: 2}}\n",
+    "few-tokens": f"{_UNCACHED}limits: {{tokens_per_minute: 60}}\n",
+    "short": f"{_UNCACHED}context: {{max_input_tokens: 60}}\n",
+    "at-home": f"{_UNCACHED}data: {{hosted: forbidden}}\n",
+    "regional": f"{_UNCACHED}data: {{regions: [eu]}}\n",
+    "standard-tier": f"{_UNCACHED}limits: {{service_tiers: []}}\n",
+    "restricted": f"{_UNCACHED}allowed_models: [restricted.open]\n",
+    "routed": f"{_UNCACHED}models: {{pair: [routed.first, routed.second], alias: routed.second}}\n",
+    "storing": f"{_UNCACHED}data: {{store_prompts: true}}\n",
+    "cached": "cache: {semantic: {enabled: false}}\ncontext: {enabled: false}\n",
     "shown": "models: {mine: shown-chat}\n",
 }
 """Team → its policy. Besides there is `wrong`, which sends a key that does not exist."""
@@ -55,7 +70,7 @@ def _backend(server: Server, root: str) -> str:
     return (
         f'  - {{name: {server.name}, {server.kind or KINDS[server.speaks]}, base_url: "{root}/{server.name}/v1", '
         f"model: {server.model or MODELS[server.speaks]}, api_key: env:PROVIDER_KEY, metrics: false, {teams}"
-        f"price: {{input: 2, cached_input: 0.5, output: 8}}, {server.more}}}\n"
+        f"price: {server.price}, {server.more}}}\n"
     )
 
 

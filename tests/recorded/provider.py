@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
 from zlib import crc32
@@ -16,7 +16,7 @@ from tests.recorded.case import PATHS, Server, Spoken
 class RecordingProvider(Provider):
     """Serves all `servers` that speak one dialect: `/NAME/v1/…` is the request of the server NAME.
 
-    The numbers in its answers' ids depend on the server's name alone, not on the order in which servers are asked.
+    The numbers in its answers' ids depend on the server's name and on how often it was asked, not on other servers.
     """
 
     def __init__(self, speaks: Spoken, servers: Mapping[str, Server]) -> None:
@@ -26,6 +26,7 @@ class RecordingProvider(Provider):
         """Connection → bytes of the request that is being received."""
         self._requests: defaultdict[str, list[bytes]] = defaultdict(list)
         self._asked: Server | None = None
+        self._asked_before: Counter[str] = Counter()
 
     @property
     def root(self) -> str:
@@ -37,7 +38,8 @@ class RecordingProvider(Provider):
     def answer(self, exchange: Exchange) -> Iterator[Action]:
         _, name, path = exchange.path.split("/", 2)
         self._asked = self._servers[name]
-        self._answers = crc32(name.encode()) % 900_000 + 99_999
+        self._answers = crc32(name.encode()) % 900_000 + 99_999 + self._asked_before[name]
+        self._asked_before[name] += 1
         self._requests[name].append(self._arrived.pop(exchange.connection))
         exchange.path = f"/{path}"
         return super().answer(exchange)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import base64
 import gzip
+import re
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -15,37 +16,67 @@ from typing import Any
 import orjson
 
 from tests.e2e.gateway_process import GatewayProcess
-from tests.recorded.case import PATHS, Case, Server, Spoken
+from tests.recorded.case import PATHS, RESPONSE_ID, Case, Spoken
 from tests.recorded.gateway import gateway, keys, servers_of
 from tests.recorded.http_client import Response, send
-from tests.recorded.normalise import Normaliser
+from tests.recorded.normalise import Normaliser, decoded
 from tests.recorded.provider import RecordingProvider
 
 FIXTURE = Path(__file__).with_name("exchanges.jsonl.gz")
 Row = dict[str, Any]
 """`name`; `request`, `upstream` (what providers received, in order) and `response`, each with its head and body."""
 
+_RESPONSE_ID = re.compile(rb'"id": ?"(resp_[^"]+)"')
 _LONGEST_BODY = 32_768
 """Bytes; of a longer one length and hash are kept."""
 
 
-@dataclass(frozen=True)
 class Setup:
     """A running gateway and its providers."""
 
-    process: GatewayProcess
-    providers: Mapping[Spoken, RecordingProvider]
-    keys: Mapping[str, str]
+    def __init__(
+        self, process: GatewayProcess, providers: Mapping[Spoken, RecordingProvider], keys: Mapping[str, str]
+    ) -> None:
+        self._process, self._providers, self._keys = process, providers, keys
+        self._ports = {process.port: "gateway", **{each.port: name for name, each in providers.items()}}
+        self._since = time.time()
+        self._responses: dict[str, str] = {}
+        """Name of a case → the id of its response, for the cases after it."""
 
-    @property
-    def ports(self) -> dict[int, str]:
-        return {self.process.port: "gateway", **{each.port: name for name, each in self.providers.items()}}
+    async def play(self, case: Case) -> Row:
+        """Send the request of `case`; its row. Raises RuntimeError where no response comes."""
+        request = self._request(case)
+        try:
+            response = await send(self._process.port, request)
+        except (TimeoutError, OSError, EOFError) as error:
+            raise RuntimeError(f"{case.name}: no response: {error!r}\n{self._process.log[-2000:]}") from error
+        if found := _RESPONSE_ID.search(response.body):
+            self._responses[case.name] = found[1].decode()
+        received = [
+            each for server in case.servers for each in self._providers[server.speaks].take_requests(server.name)
+        ]
+        normaliser = Normaliser(self._keys, self._ports, since=self._since, waits=case.own_waits)
+        return _row(case, request, received, response, normaliser)
+
+    def _request(self, case: Case) -> bytes:
+        earlier = self._responses[case.after] if case.after else RESPONSE_ID
+        body = case.body.replace(RESPONSE_ID.encode(), earlier.encode())
+        path = case.path.replace(RESPONSE_ID, earlier)
+        lines = [f"{case.method} {path} HTTP/1.1", f"host: 127.0.0.1:{self._process.port}"]
+        lines += [f"{name}: {value}" for name, value in case.headers]
+        if case.team:
+            key = self._keys[case.team]
+            lines.append(f"x-api-key: {key}" if path.startswith("/v1/messages") else f"authorization: Bearer {key}")
+        if body:
+            lines += [f"content-type: {case.content_type}"] if case.content_type else []
+            lines.append(f"content-length: {len(body)}")
+        return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
 
 
 async def record(cases: Sequence[Case]) -> list[Row]:
     """A row of each case, in their order."""
     async with running(cases) as setup:
-        return [await _play(case, setup) for case in cases]
+        return [await setup.play(case) for case in cases]
 
 
 @asynccontextmanager
@@ -59,50 +90,24 @@ async def running(cases: Sequence[Case]) -> AsyncIterator[Setup]:
         yield Setup(process, providers, await keys(process, {case.team for case in cases}))
 
 
-async def _play(case: Case, setup: Setup) -> Row:
-    request = _request(case, setup)
-    try:
-        response = await send(setup.process.port, request)
-    except (TimeoutError, OSError, EOFError) as error:
-        raise RuntimeError(f"{case.name}: no response: {error!r}\n{setup.process.log[-2000:]}") from error
-    received = [
-        (setup.providers[server.speaks], each)
-        for server in case.servers
-        for each in setup.providers[server.speaks].take_requests(server.name)
-    ]
-    return _row(case, request, [each for _, each in received], response, Normaliser(setup.keys, setup.ports))
-
-
-def _request(case: Case, setup: Setup) -> bytes:
-    lines = [f"{case.method} {case.path} HTTP/1.1", f"host: 127.0.0.1:{setup.process.port}"]
-    lines += [f"{name}: {value}" for name, value in case.headers]
-    if case.team:
-        key = setup.keys[case.team]
-        lines.append(f"x-api-key: {key}" if case.path.startswith("/v1/messages") else f"authorization: Bearer {key}")
-    if case.body:
-        lines += [f"content-type: {case.content_type}"] if case.content_type else []
-        lines.append(f"content-length: {len(case.body)}")
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + case.body
-
-
 def _row(case: Case, request: bytes, upstream: Iterable[bytes], response: Response, normaliser: Normaliser) -> Row:
     """Normalised in the order in which the bytes are shown, so that placeholders count up."""
-    answered = {"head": _text(normaliser.head(response.head)), "body": _body(response.body, normaliser)}
-    return {
-        "name": case.name,
-        "request": _message(request, normaliser),
-        "upstream": [_message(each, normaliser) for each in upstream],
-        "response": answered if response.whole else {**answered, "broken": True},
-    }
+    sent = _message(*_parted(request), normaliser)
+    received = [_message(*_parted(each), normaliser) for each in upstream]
+    answered = _message(*decoded(response.head, response.body), normaliser)
+    if not response.whole:
+        answered["broken"] = True
+    return {"name": case.name, "request": sent, "upstream": received, "response": answered}
 
 
-def _message(raw: bytes, normaliser: Normaliser) -> Row:
-    head, _, body = raw.partition(b"\r\n\r\n")
-    return {"head": _text(normaliser.head(head)), "body": _body(body, normaliser)}
+def _parted(request: bytes) -> tuple[bytes, bytes]:
+    head, _, body = request.partition(b"\r\n\r\n")
+    return head, body
 
 
-def _text(head: bytes) -> list[str]:
-    return head.decode("latin-1").split("\r\n")
+def _message(head: bytes, body: bytes, normaliser: Normaliser) -> Row:
+    lines = normaliser.head(head, body).decode("latin-1").split("\r\n")
+    return {"head": lines, "body": _body(body, normaliser)}
 
 
 def _body(body: bytes, normaliser: Normaliser) -> Any:
@@ -122,6 +127,3 @@ def written(rows: Iterable[Row]) -> bytes:
 
 def recorded() -> list[Row]:
     return [orjson.loads(line) for line in gzip.decompress(FIXTURE.read_bytes()).splitlines()]
-
-
-__all__ = ["FIXTURE", "Row", "Server", "Setup", "record", "recorded", "running", "written"]

@@ -23,8 +23,8 @@ UNSET = "–"
 _PARSED = {
     units.parse_share: "share",
     units.parse_duration: "duration",
-    units.parse_size: "size",
     units.parse_delay: "duration or `0`",
+    units.parse_size: "size",
     units.parse_usd: "USD",
     units.parse_token_usd: "USD per 1M tokens",
 }
@@ -46,11 +46,25 @@ def policy_table(kept: Mapping[str, str], sections: tuple[str, ...]) -> str:
 def _table(model: str, kept: Mapping[str, str], wanted: Sequence[str]) -> str:
     """The keys of the sections named; of all where none is."""
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for key, field in keys(MODELS[model]):
+    for key, field in named(model):
         if not wanted or any(key == section or key.startswith(f"{section}.") for section in wanted):
             meaning = kept.get(key, field.description or "")
             lines.append(f"| `{key}` | {_values(key, type_text(field))} | {default_text(field)} | {meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def named(model: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted key → field, with the names that files have today. The models keep the old ones."""
+    for key, field in keys(MODELS[model]):
+        if (name := new_name(MODELS[model], key)) is not None:
+            yield name, field
+
+
+def _values(key: str, text: str) -> str:
+    """`text`, where it lists values, with those that files have today."""
+    words = re.findall("`([^`]+)`", text)
+    new = values(key.rpartition(".")[2], words)
+    return text if new == words else ", ".join(f"`{word}`" for word in new)
 
 
 def sections(annotation: Any) -> Iterator[tuple[str, type[Section]]]:
@@ -64,27 +78,14 @@ def sections(annotation: Any) -> Iterator[tuple[str, type[Section]]]:
             yield step + inner, model
 
 
-def keys(model: type[Section]) -> Iterator[tuple[str, FieldInfo]]:
-    """Dotted key, as files are to write it → field; a mere container has no line of its own."""
-    for key, field in _fields(model):
-        if (name := new_name(model, key)) is not None:
-            yield name, field
-
-
-def _values(key: str, text: str) -> str:
-    """`text`, where it lists values, with those that a file is to write."""
-    words = re.findall("`([^`]+)`", text)
-    new = values(key.rpartition(".")[2], words)
-    return text if new == words else ", ".join(f"`{word}`" for word in new)
-
-
-def _fields(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted key → field; a mere container has no line of its own."""
     for name, field in model.model_fields.items():
         nested = [] if prefix + name == "backends" else list(sections(field.annotation))
         if field.description or not nested:
             yield prefix + name, field
         for step, section in nested:
-            yield from _fields(section, f"{prefix}{name}.{step}")
+            yield from keys(section, f"{prefix}{name}.{step}")
 
 
 def type_text(field: FieldInfo) -> str:
@@ -92,9 +93,7 @@ def type_text(field: FieldInfo) -> str:
     low = next((each.gt for each in field.metadata if hasattr(each, "gt")), None)
     least = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     bound = f" > {low}" if low is not None else f" ≥ {least}" if least is not None else ""
-    if text == "size" and least is not None:
-        bound = f" ≥ {_size(least)}"
-    return text + (bound if text in ("integer", "number", "share", "size") else "")
+    return text + (bound if text in ("integer", "number", "share") else "")
 
 
 def _text(annotation: Any, metadata: Sequence[Any] = ()) -> str:
@@ -136,15 +135,10 @@ def _written(value: Any, kind: str) -> str:
         return f"{value * 100:g}%"
     if kind.startswith("duration") and isinstance(value, float):
         return _duration(value)
-    if kind.startswith("size"):
-        return _size(value)
+    if kind == "size":
+        unit, size = next((unit, size) for unit, size in (("MiB", 2**20), ("KiB", 2**10), ("B", 1)) if not value % size)
+        return f"{value // size}{unit}"
     return f'"{value}"' if value == "*" else str(value)
-
-
-def _size(count: int) -> str:
-    return next(
-        (f"{count // size}{unit}" for unit, size in (("MiB", 2**20), ("KiB", 2**10)) if not count % size), str(count)
-    )
 
 
 def _duration(seconds: float) -> str:

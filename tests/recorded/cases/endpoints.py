@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.fakes.provider_script import Fail, Reply, Step
 from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 
 _EMBEDDINGS: dict[str, dict[str, Any]] = {
     "one text": {"input": "Hello"},
@@ -50,6 +51,7 @@ def cases() -> Iterator[Case]:
     yield from _unspoken()
     yield from _counted()
     yield from _models()
+    yield from _kinds()
 
 
 def _openai(name: str, path: str, asked: dict[str, Any], step: Step | None = None) -> Case:
@@ -116,3 +118,14 @@ def _models() -> Iterator[Case]:
     yield case("model of Anthropic", "/v1/models/shown-messages", _ANTHROPIC)
     yield case("model that does not exist", "/v1/models/nothing")
     yield case("model of Anthropic that does not exist", "/v1/models/nothing", _ANTHROPIC)
+
+
+def _kinds() -> Iterator[Case]:
+    """Kinds of backends that are no provider's: a server of one's own, and none at all."""
+    for kind in ("local", "simulated"):
+        server = Server(f"kind.{kind}", "chat", Reply(text="Hello there"), kind=f"kind: {kind}", open_to="plain")
+        for client in ("chat", "messages"):
+            for stream in (False, True):
+                asked = {"model": server.name, **fields(client, "length"), "stream": stream}
+                name = f"{client} over a backend of kind {kind}, {'stream' if stream else 'plain'}"
+                yield Case(name, CLIENT_PATHS[client], json_body(**asked), (server,))

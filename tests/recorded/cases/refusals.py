@@ -89,13 +89,13 @@ def cases() -> Iterator[Case]:
     for spoken, wrong in _BAD_FIELDS.items():
         path, asked = ASKED[spoken]
         for what, changed in wrong.items():
-            yield _case(f"{spoken} refused: {what}", path, json_body(**{**asked, **changed}))
+            yield _case(f"{spoken} oddly asked: {what}", path, json_body(**{**asked, **changed}))
     for header, value in _BAD_HEADERS.items():
         path, asked = ASKED["chat"]
         yield _case(f"chat refused: bad {header}", path, json_body(**asked), headers=((header, value),))
     for what, (spoken, added) in _FORBIDDEN.items():
         path, asked = ASKED[spoken]
-        yield _case(f"{spoken} refused: names {what}", path, json_body(**{**asked, **added}))
+        yield _case(f"{spoken} that names {what}", path, json_body(**{**asked, **added}))
     yield from _elsewhere()
 
 
@@ -118,7 +118,8 @@ def _elsewhere() -> Iterator[Case]:
     yield _case("POST to a path that only reads", "/v1/models", b"{}")
     path, asked = ASKED["chat"]
     yield _case("chat without /v1", path.removeprefix("/v1"), json_body(**asked))
-    yield _case("chat with a scheme of its own for the key", path, json_body(**asked), team="wrong")
+    basic = (("authorization", "Basic c29tZWJvZHk6c2VjcmV0"),)
+    yield _case("chat refused: a password for a key", path, json_body(**asked), team="", headers=basic)
     yield _case("chat from a page", path, json_body(**asked), headers=(("origin", "https://app.example"),))
     preflight = (
         ("origin", "https://app.example"),
