@@ -63,7 +63,7 @@ def test_the_first_difference_is_named_with_its_place() -> None:
     assert first_difference(was, was) == ""
     assert "response.body differs at character 8" in first_difference(was, now)
     longer = {"name": "a", "response": {"head": ["HTTP/1.1 200 OK", "x: 1", "y: 2"], "body": "Hello there"}}
-    assert first_difference(was, longer) == "response.body was recorded where now response.head[2] is"
+    assert first_difference(was, longer) == "response.head[2] is new"
 
 
 def test_recordings_without_a_case_and_cases_without_a_recording_are_told() -> None:

@@ -24,6 +24,10 @@ _LONG: list[dict[str, Any]] = [
 ]
 
 
+_CLIENTS: tuple[Spoken, ...] = ("chat", "messages")
+"""One of each vendor's."""
+
+
 def cases() -> Iterator[Case]:
     yield from _budgets()
     yield from _limits()
@@ -71,7 +75,7 @@ def _limits() -> Iterator[Case]:
 
 
 def _context() -> Iterator[Case]:
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         server = Server(f"context.{client}", client, _HELLO, open_to="short")
         yield _case(f"context trimmed, {client}", "short", client, server, messages=_LONG)
         kept = _case(f"context untouched, {client}", "short", client, server, messages=_LONG)
@@ -104,10 +108,10 @@ def _data() -> Iterator[Case]:
 def _routed() -> Iterator[Case]:
     first = Server("routed.first", "chat", Fail(503, "too much to do"), open_to="routed")
     second = Server("routed.second", "messages", _HELLO, open_to="routed", price="{input: 20, output: 80}")
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         yield _case(f"alias, {client}", "routed", client, second, model="alias")
     unknown = Server("routed.unknown", "chat", Fail(404, "The model does not exist"), open_to="routed")
     yield _case("backend that does not know its model", "routed", "chat", unknown)
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         both = _case(f"fallback, {client}", "routed", client, first, model="pair")
         yield replace(both, servers=(first, second))
