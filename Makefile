@@ -9,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 PARALLEL ?= -n 3 --dist loadfile
 GGUF := smollm2-135m-instruct-q4_1.gguf
 
-.PHONY: run test check lint test-extras test-page test-clients deploy-check lock lock-clients clean
+.PHONY: run test check lint reference test-extras test-page test-clients deploy-check lock lock-clients clean
 
 run: .venv/run $(DATA)/models/$(GGUF)  ## gateway on 127.0.0.1:$(PORT), with a tour
 	@TOUR=$(TOUR) $(BIN)/thriftgate serve --demo --data-dir $(DATA) --port $(PORT)
@@ -25,6 +25,9 @@ lint: .venv/dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+reference: .venv/dev  ## the tables of docs/reference that settings, commands, errors and metrics decide; a test compares
+	$(BIN)/python -m tests.docs.reference --write
 
 test-extras: .venv/st  ## sentence-transformers with torch, and litellm
 	$(BIN)/python -m pytest -m extras

@@ -1,4 +1,4 @@
-"""One worker as an ASGI application; `gateway.app:app` is the same for any ASGI server."""
+"""One worker as an ASGI application: `gateway.app:app`, for any ASGI server."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from gateway.api.routes.count_tokens import MessageRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
-from gateway.api.routes.models import Root
+from gateway.api.routes.models import ModelRoutes
 from gateway.api.routes.responses import ResponseRoutes
-from gateway.api.routes.service import Service
+from gateway.api.routes.service import ServiceRoutes
 from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
@@ -34,14 +34,14 @@ from gateway.errors import MethodNotAllowed, NotFound
 from gateway.settings.environment import variable
 from gateway.settings.gateway import load_settings
 from gateway.state.redis import own_socket
-from gateway.wiring import Rooms, Worker
+from gateway.wiring import Wiring, Worker
 
 
 class Application:
     """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
-        self.rooms = Rooms(worker)
+        self.rooms = Wiring(worker)
         self.failure: Exception | None = None
         """What kept the rooms from opening."""
         self._inference: Inference | None = None
@@ -93,14 +93,14 @@ class Application:
             await self._others(scope, receive, send)
 
 
-def _routes(rooms: Rooms) -> list[Route]:
+def _routes(rooms: Wiring) -> list[Route]:
     """All but inference."""
     config = rooms.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
     found = [
-        *Root(door=rooms.door, fleet=rooms.fleet).routes,
-        *Service(
-            door=rooms.door,
+        *ModelRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet).routes,
+        *ServiceRoutes(
+            authenticator=rooms.authenticator,
             fleet=rooms.fleet,
             telemetry=rooms.telemetry,
             state=rooms.state,
@@ -113,17 +113,17 @@ def _routes(rooms: Rooms) -> list[Route]:
             troubles=lambda: [*troubles(rooms.worker), *rooms.orphans.troubles()],
         ).routes,
         *rooms.dashboard.routes,
-        *ResponseRoutes(door=rooms.door, responses=rooms.responses).routes,
-        *BatchRoutes(door=rooms.door, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
+        *ResponseRoutes(authenticator=rooms.authenticator, responses=rooms.responses).routes,
+        *BatchRoutes(authenticator=rooms.authenticator, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
         *MessageBatchRoutes(
-            door=rooms.door,
+            authenticator=rooms.authenticator,
             files=rooms.files,
             jobs=rooms.message_jobs,
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
         *MessageRoutes(
-            door=rooms.door,
+            authenticator=rooms.authenticator,
             counter=rooms.counter,
             fleet=rooms.fleet,
             limits=config.requests,
@@ -134,14 +134,14 @@ def _routes(rooms: Rooms) -> list[Route]:
     if config.admin_api:
         found += [
             *Admin(
-                door=rooms.door,
+                authenticator=rooms.authenticator,
                 fleet=rooms.fleet,
                 database=rooms.database,
                 policies=rooms.policies,
                 spend=rooms.spend,
             ).routes,
-            *AlertRoutes(door=rooms.door, database=rooms.database, clock=time).routes,
-            *DrainRoutes(door=rooms.door, fleet=rooms.fleet, database=rooms.database).routes,
+            *AlertRoutes(authenticator=rooms.authenticator, database=rooms.database, clock=time).routes,
+            *DrainRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet, database=rooms.database).routes,
         ]
     return found
 
@@ -161,7 +161,10 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 async def not_allowed(request: Request, error: Exception) -> Response:
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    return error_response(told, request, getattr(error, "headers", None))
+    headers: dict[str, str] = {**(getattr(error, "headers", None) or {})}
+    if methods := headers.get("Allow"):  # of a set, whose order differs from process to process
+        headers["Allow"] = ", ".join(sorted(methods.split(", ")))
+    return error_response(told, request, headers)
 
 
 def told(said: Mapping[str, Any]) -> Worker:

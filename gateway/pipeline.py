@@ -8,22 +8,31 @@ from types import TracebackType
 from typing import Self
 
 from gateway.admission.budgets import Budgets
-from gateway.admission.rate_limits import Admitted, Limits
+from gateway.admission.rate_limits import Permit, RateLimits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Join
-from gateway.domain.answer import Answer, Take, pieces
-from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import Books, Contexts, EndUsers, Sampler, TokenCounter
+from gateway.domain.answer import Answer, Sink, pieces
+from gateway.domain.protocols import AttemptJournal, Contexts, EndUsers, Hold, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate
+from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Tenant
 from gateway.errors import DeadlineExceeded
 from gateway.routing.router import Router
 from gateway.runtime.deadlines import Deadlines
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
-from gateway.settlement import LONGEST_FINISH, Purchase, Till, let_go, quietly
+from gateway.settlement import (
+    NOTHING,
+    JoinedAnswer,
+    Outcome,
+    PaidAnswer,
+    Settlement,
+    StoredAnswer,
+    Unpaid,
+    close_quietly,
+    log_errors,
+)
 from gateway.telemetry.observe import Telemetry
 
 
@@ -33,14 +42,14 @@ class Pipeline:
     def __init__(
         self,
         *,
-        limits: Limits,
+        limits: RateLimits,
         budgets: Budgets,
         contexts: Contexts,
         counter: TokenCounter,
         cache: Cache,
         router: Router,
         fleet: Fleet,
-        books: Books,
+        books: AttemptJournal,
         end_users: EndUsers,
         telemetry: Telemetry,
         sampler: Sampler | None = None,
@@ -52,7 +61,7 @@ class Pipeline:
         self.end_users = end_users
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
-        self.till = Till(books, counter, cache, router, sampler)
+        self.settlement = Settlement(books, counter, cache, router, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
@@ -63,50 +72,69 @@ class Pipeline:
                 estimate = await self.off_loop.run(self.contexts.estimate, request)
             else:
                 estimate = self.contexts.estimate(request)
-            reply.admitted = await self.limits.admit(tenant, estimate.tokens, record)
+            reply.permit = permit = await self.limits.admit(tenant, estimate.tokens, record)
+            reply.outcome = Unpaid(permit)
             if tenant.access is not None:  # before the cache: an answer is no more open than the model that gave it
                 self.router.check(request.model, tenant)
             await self.budgets.refuse_exhausted(tenant, record.end_user, record.started_at)
 
             found = await self.cache.lookup(request, tenant, record, deadline)
             if isinstance(found, Hit):
-                self.books.cached(record, found.usage, found.saved_pico)
-                record.cost_pico = 0
-                reply.answer = found.answer
+                reply.outcome = StoredAnswer(self.settlement, record, permit, found)
             elif isinstance(found, Join):
-                reply.join = found
-                record.cost_pico = 0
-                reply.answer = found.answer
+                reply.outcome = JoinedAnswer(self.settlement, record, permit, found)
             else:
-                reply.purchase = purchase = Purchase(self.till, request, record, reply.admitted, found)
-                buy = partial(self._buy, purchase, request, record, estimate, deadline)
-                if found.shared and request.stream:
-                    reply.shared = True
-                    reply.answer = await self.cache.lead(found, request, deadline, partial(purchase.share, buy))
-                else:
-                    if found.shared:
-                        await purchase.lead(self.cache.announce(found, request, deadline), buy)
-                    else:
-                        await buy()
-                    reply.answer = purchase.answer
+                reply.outcome = paid = PaidAnswer(self.settlement, request, record, permit, found)
+                buy = partial(self._buy, paid, request, record, estimate, deadline)
+                await self.cache.coalesce(found, request, deadline, paid, buy)
             return reply
         except BaseException as error:
             await reply.__aexit__(type(error), error, error.__traceback__)
             raise
 
     async def _buy(
-        self, purchase: Purchase, request: CompletionRequest, record: Record, estimate: ContextEstimate, deadline: float
+        self,
+        paid: PaidAnswer,
+        request: CompletionRequest,
+        record: Record,
+        estimate: ContextEstimate,
+        deadline: float,
     ) -> None:
         """Have the answer of a backend, its first bytes in hand."""
-        tenant = record.tenant
-        route = await self.router.route(request, tenant, estimate, record)
-        purchase.hold = self.budgets.hold(tenant, record, request)
-        purchase.answer = await self.fleet.call(
+        route = await self.router.route(request, record.tenant, estimate, record)
+        paid.hold = self.budgets.hold(record.tenant, record, request)
+        paid.answer = await self._call(route, request, record, paid.hold, deadline)
+
+    async def route(self, request: CompletionRequest, record: Record) -> Route:
+        """The route that `request` would take now. Raises NoBackend, ContextTooLong."""
+        return await self.router.route(request, record.tenant, self.contexts.estimate(request), record)
+
+    async def ask(
+        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+    ) -> Answer:
+        """Call backends for the gateway's own use, before `deadline` (loop time): no limits, no cache, nobody served.
+
+        The answer is closed, and its cost booked and in `record.cost_pico`, also when this raises. `hold` is the
+        caller's to settle. Raises GatewayError.
+        """
+        answer: Answer | None = None
+        try:
+            answer = await self._call(route, request, record, hold, deadline)
+            return answer
+        finally:
+            self.settlement.close(record, answer)
+            if answer is not None:
+                await answer.aclose()
+
+    async def _call(
+        self, route: Route, request: CompletionRequest, record: Record, hold: Hold, deadline: float
+    ) -> Answer:
+        return await self.fleet.call(
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, tenant),
-            hold=purchase.hold,
+            plan_for=partial(self.contexts.plan_for, request, record.tenant),
+            hold=hold,
             books=self.books,
             deadline=deadline,
         )
@@ -115,25 +143,25 @@ class Pipeline:
 class Reply:
     """The answer and its exits: `async with` owns both, so that a reply never read still settles."""
 
-    answer: Answer
-    admitted: Admitted | None = None
-    purchase: Purchase | None = None
-    """What this request pays for."""
-    shared = False
-    """The purchase is brought by a flight, for others too; else by this reply."""
-    join: Join | None = None
+    outcome: Outcome = NOTHING
+    permit: Permit | None = None
     last = b""
     """The last piece that was handed on."""
     ending = b""
-    """What is left to release when all is poured: the terminating event, and what arrived together with it."""
+    """What is left to release when the rest is sent: the terminating event, and what arrived together with it."""
 
     def __init__(self, pipeline: Pipeline, record: Record, deadline: float) -> None:
         self.record = record
         self._pipeline = pipeline
         self._deadline = pipeline.deadlines.at(deadline)
         self._deadline.__enter__()
-        self._settled = False
         pipeline.telemetry.begin(record)
+
+    @property
+    def answer(self) -> Answer:
+        answer = self.outcome.given
+        assert answer is not None
+        return answer
 
     async def __aenter__(self) -> Self:
         return self
@@ -149,47 +177,22 @@ class Reply:
             error = late = DeadlineExceeded(
                 "The request's deadline passed before its answer was whole; allow more with x-thriftgate-deadline."
             )
-        if not self._settled:
-            self.settle()
-        if self.purchase is None:
-            self._leave(error)
-        else:
-            if not self.shared:
-                self.purchase.close()
-            self.purchase.afterwards(partial(self._leave, error))
-        if (answer := getattr(self, "answer", None)) is not None:
-            await let_go(answer)
+        self.outcome.close(partial(self._leave, error))
+        if (answer := self.outcome.given) is not None:
+            await close_quietly(answer)
         if late is not None:
             raise late from None
 
     def _leave(self, error: BaseException | None) -> None:
-        """A purchase that goes on for others is this request's until it ends."""
-        if self.admitted is not None:
-            quietly(self.admitted.leave)
+        if self.permit is not None:
+            log_errors(self.permit.release)
         self._pipeline.telemetry.end(self.record, error)
 
     def settle(self) -> None:
-        """The money, the first time that it is called: before the end is released, else at the exits."""
-        if self._settled or self.admitted is None:
-            return
-        self._settled = True
-        if self.purchase is None:
-            quietly(self.admitted.settle, 0)
-        elif not self.shared:
-            self.purchase.settle()
-        if self.join is not None:
-            quietly(self._joined, self.join)
+        """The money: before the end is released, else at the exits."""
+        self.outcome.settle()
 
-    def _joined(self, join: Join) -> None:
-        """A row of its own that cost nothing: somebody else's pays for the answer."""
-        record, paid = self.record, join.flight.paid
-        if paid.usage is None or not join.answer.over:
-            self._pipeline.books.cached(record, Usage(estimated=True), None, "interrupted")
-            return
-        record.saved_pico, record.finish = paid.cost_pico, join.answer.finish[:LONGEST_FINISH]
-        self._pipeline.books.cached(record, paid.usage, paid.cost_pico)
-
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
 
         `ending` is known once the money is settled and journalled. Raises what the answer raises.
@@ -199,16 +202,17 @@ class Reply:
             self.last = piece
             return take(piece)
 
-        source = self.answer if self.purchase is None or self.shared else self.purchase
-        if await source.pour(hand_on):
+        outcome = self.outcome
+        source = outcome.source
+        if await source.pipe_to(hand_on):
             return True
-        self.settle()
+        outcome.settle()
         self.ending = source.ending
         return False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """All bytes of the answer, `ending` last."""
-        async for piece in pieces(self.pour):
+        async for piece in pieces(self.pipe_to):
             yield piece
         yield self.ending
 

@@ -1,4 +1,7 @@
-"""An answer that is bought of a backend: money set aside, paid as it comes, settled, journalled and kept at its end."""
+"""Settles a request by what answered it: nothing, the cache, another request's call, or a call of its own.
+
+A call of its own sets money aside, pays as the answer comes, and is settled, journalled and kept at its end.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,16 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 from gateway.admission.budgets import RequestHold
-from gateway.admission.rate_limits import Admitted
+from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
-from gateway.cache.coalescing.shared_call import Flight, Paid
-from gateway.cache.result import Miss
-from gateway.domain.answer import Answer, Take, delivered_at_most, delivered_tokens
-from gateway.domain.money.usage import interrupted
-from gateway.domain.protocols import Books, Sampler, TokenCounter
+from gateway.cache.coalescing.shared_call import Paid, SharedCall
+from gateway.cache.result import Hit, Join, Miss
+from gateway.domain.answer import Answer, Sink, delivered_at_most, delivered_tokens
+from gateway.domain.money.usage import Usage, interrupted
+from gateway.domain.protocols import AttemptJournal, Sampler, TokenCounter
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.errors import BudgetExhausted
@@ -29,10 +32,10 @@ LONGEST_FINISH = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Till:
-    """The rooms that hear how a purchase ended."""
+class Settlement:
+    """The packages that are told how a paid answer ended."""
 
-    books: Books
+    books: AttemptJournal
     counter: TokenCounter
     cache: Cache
     router: Router
@@ -63,16 +66,103 @@ class Till:
         return delivered_tokens(chunks, answer.delivered_characters, count)
 
 
-class Purchase:
-    """Belongs to the request that pays. It may outlive it, while others still want the answer."""
+class Outcome(Protocol):
+    """What a request comes to: where its bytes are read from, and its settlement, which happens once."""
 
-    answer: Answer
+    @property
+    def given(self) -> Answer | None:
+        """The answer that the caller gets; None: refused, or not begun."""
+
+    @property
+    def source(self) -> Answer | PaidAnswer:
+        """Where its bytes are read from."""
+
+    def settle(self) -> None:
+        """Settle the money: before the answer's end is released, else when the request is left."""
+
+    def close(self, leave: Callable[[], None]) -> None:
+        """Settle if that has not been done, then `leave` once nothing of it is in progress any more. Synchronous."""
+
+
+class Unpaid:
+    """Costs nothing: the request was refused, or answered by something that was paid already."""
+
+    settled = False
+
+    def __init__(self, permit: Permit | None = None, answer: Answer | None = None) -> None:
+        self._permit, self.given = permit, answer
+
+    @property
+    def source(self) -> Answer:
+        assert self.given is not None
+        return self.given
+
+    def settle(self) -> None:
+        if not self.settled and self._permit is not None:
+            self.settled = True
+            log_errors(self._permit.settle, 0)
+
+    def close(self, leave: Callable[[], None]) -> None:
+        self.settle()
+        leave()
+
+
+NOTHING = Unpaid()
+"""Of a request that was not admitted."""
+
+
+class StoredAnswer(Unpaid):
+    """A cache hit: booked at once, as a row without cost."""
+
+    def __init__(self, settlement: Settlement, record: Record, permit: Permit, hit: Hit) -> None:
+        super().__init__(permit, hit.answer)
+        settlement.books.cached(record, hit.usage, hit.saved_pico)
+        record.cost_pico = 0
+
+
+class JoinedAnswer(Unpaid):
+    """The answer to an identical request in progress, whose row bears the cost. This one's row costs nothing."""
+
+    def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
+        super().__init__(permit, join.answer)
+        self._books, self._record, self._join = settlement.books, record, join
+        record.cost_pico = 0
+
+    def settle(self) -> None:
+        if not self.settled:
+            super().settle()
+            log_errors(self._book)
+
+    def _book(self) -> None:
+        record, paid, answer = self._record, self._join.call.paid, self._join.answer
+        if paid.usage is None or not answer.over:
+            self._books.cached(record, Usage(estimated=True), None, "interrupted")
+            return
+        record.saved_pico, record.finish = paid.cost_pico, answer.finish[:LONGEST_FINISH]
+        self._books.cached(record, paid.usage, paid.cost_pico)
+
+
+class PaidAnswer:
+    """An answer that a backend is paid for. It may outlive the request that pays, while others still want it."""
+
+    answer: Answer | None = None
+    published = False
+    """A task of its own reads and settles it; the caller reads `subscriber`."""
+    subscriber: Answer | None = None
     hold: RequestHold | None = None
     ending = b""
     """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
-    def __init__(self, till: Till, request: CompletionRequest, record: Record, admitted: Admitted, miss: Miss) -> None:
-        self._till, self._request, self._record, self._admitted, self._miss = till, request, record, admitted, miss
+    def __init__(
+        self, settlement: Settlement, request: CompletionRequest, record: Record, permit: Permit, miss: Miss
+    ) -> None:
+        self._settlement, self._request, self._record, self._permit, self._miss = (
+            settlement,
+            request,
+            record,
+            permit,
+            miss,
+        )
         self._settled = self._closed = False
         self._after: list[Callable[[], None]] = []
 
@@ -82,84 +172,99 @@ class Purchase:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
-        if (answer := getattr(self, "answer", None)) is not None:
-            await let_go(answer)
+        self._close()
+        if self.answer is not None:
+            await close_quietly(self.answer)
+
+    @property
+    def given(self) -> Answer | None:
+        return self.subscriber if self.published else self.answer
+
+    @property
+    def source(self) -> Answer | PaidAnswer:
+        return self.subscriber or self
 
     @property
     def paid(self) -> Paid:
         """Exact when it is settled."""
-        if (attempt := self.answer.attempt) is None:
+        if self.answer is None or (attempt := self.answer.attempt) is None:
             return Paid(None, None, "", "")
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
-    async def lead(self, flight: Flight, buy: Callable[[], Awaitable[None]]) -> None:
-        """`buy` a plain answer, which all who follow `flight` get too, also when our own client leaves meanwhile."""
-        self._record.others = flight.outlives
-        self._after.append(flight.land)
-        await flight.bring(self, buy)
+    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
+        """`buy` a plain answer for all subscribers of `shared`, also when our own client leaves meanwhile."""
+        self._record.others = shared.outlives
+        self._after.append(shared.finish_call)
+        await shared.run_call(self, buy)
 
-    async def share(self, buy: Callable[[], Awaitable[None]], flight: Flight) -> None:
-        """`buy` it for all who follow `flight`, in a task of its own."""
+    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
+        """`buy` a stream and publish it to all subscribers of `shared`; runs in a task of its own."""
         async with self:
             await buy()
-            await flight.carry(self)
+            await shared.publish(self)
 
-    def close(self) -> None:
-        """Settle, keep the answer, give back what is held. Synchronous, so that no cancellation comes in between."""
+    def close(self, leave: Callable[[], None]) -> None:
+        if not self.published:
+            self._close()
+        if self._closed:
+            leave()
+        else:
+            self._after.append(leave)
+
+    def _close(self) -> None:
+        """Settle, keep the answer, release what is held. Synchronous, so that no cancellation comes in between."""
         if not self._settled:
-            self.settle()
-        if (answer := getattr(self, "answer", None)) is not None:
-            quietly(self._keep, answer)
+            self._settle_once()
+        if self.answer is not None:
+            log_errors(self._keep, self.answer)
         if self.hold is not None:
-            quietly(self.hold.release)
+            log_errors(self.hold.release)
         self._closed = True
         self._record.others = None
         if after := self._after:
             self._after = []
             for step in after:
-                quietly(step)
+                log_errors(step)
 
     def _keep(self, answer: Answer) -> None:
         """For who asks the same, and for who compares."""
-        till = self._till
+        settlement = self._settlement
         if self._record.curtailed:
             return
-        till.cache.store(self._miss, answer, self._record)
-        if till.sampler is not None:
-            till.sampler.offer(self._request, self._record, answer)
-
-    def afterwards(self, step: Callable[[], None]) -> None:
-        """Do it when all is closed, at once if that has been."""
-        if self._closed:
-            step()
-        else:
-            self._after.append(step)
+        settlement.cache.store(self._miss, answer, self._record)
+        if settlement.sampler is not None:
+            settlement.sampler.offer(self._request, self._record, answer)
 
     def settle(self) -> None:
-        """Price → journal → settle, the first time that it is called: before the end is released, else at the exits."""
+        """Price → journal → settle, unless the task that publishes the answer does."""
+        if not self.published:
+            self._settle_once()
+
+    def _settle_once(self) -> None:
         if not self._settled:
             self._settled = True
-            quietly(self._settle, getattr(self, "answer", None))
+            log_errors(self._settle, self.answer)
 
     def _settle(self, answer: Answer | None) -> None:
         if self.hold is None:  # no backend was asked
-            self._admitted.settle(0)
+            self._permit.settle(0)
             return
-        cost_pico, tokens = self._till.close(self._record, answer)
+        cost_pico, tokens = self._settlement.close(self._record, answer)
         self.hold.settle(cost_pico)
-        self._admitted.settle(tokens)
-        self._till.router.learn(self._record)
+        self._permit.settle(tokens)
+        self._settlement.router.learn(self._record)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.
 
         No piece is handed on before what is held covers it, and `ending` is known once the money is settled and
         journalled. Raises BudgetExhausted and what the answer raises.
         """
-        answer, hold, attempt = self.answer, self.hold, self.answer.attempt
+        answer, hold = self.answer, self.hold
+        assert answer is not None
+        attempt = answer.attempt
         if not answer.stream and answer.over:  # nothing comes before its ending
-            self.settle()
+            self._settle_once()
             self.ending = answer.ending
             return False
         kept = b""
@@ -177,7 +282,7 @@ class Purchase:
                 return False
             return hand_on(piece)
 
-        while await answer.pour(covered):
+        while await answer.pipe_to(covered):
             if not kept:
                 return True
             assert hold is not None
@@ -195,7 +300,7 @@ class Purchase:
                     break
             if not hand_on(piece):
                 return True
-        self.settle()
+        self._settle_once()
         self.ending += answer.ending
         return False
 
@@ -209,7 +314,7 @@ class Purchase:
         return True
 
 
-def quietly(step: Callable[..., object], *what: Any) -> None:
+def log_errors(step: Callable[..., object], *what: Any) -> None:
     """An error at a request's end is logged: it must break neither an answer that is whole nor the steps after it."""
     try:
         step(*what)
@@ -217,7 +322,7 @@ def quietly(step: Callable[..., object], *what: Any) -> None:
         log.exception("a request could not be closed in order")
 
 
-async def let_go(answer: Answer) -> None:
+async def close_quietly(answer: Answer) -> None:
     """Close the backend's connection; what goes wrong then is no concern of whoever has the answer."""
     try:
         await answer.aclose()

@@ -1,4 +1,4 @@
-"""Builds and closes every room of one worker."""
+"""Builds and closes all parts of one worker."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ import orjson
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.admission.budgets import Budgets
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.admission.pacing import Pacer
-from gateway.admission.rate_limits import Limits
-from gateway.api.auth import Door
+from gateway.admission.rate_limits import RateLimits
+from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
-from gateway.api.routes.usage import Spend
-from gateway.api.server.shutdown import Drain
+from gateway.api.routes.usage import UsageFigures
+from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
-from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
@@ -35,7 +35,7 @@ from gateway.cache.cache import Cache
 from gateway.cache.semantic.built import BuiltEmbedder, is_built
 from gateway.cache.semantic.embedder import ModelEmbedder, OnnxEmbedder
 from gateway.cache.semantic.sentence_transformers import SentenceTransformerEmbedder
-from gateway.cache.store.snapshot import Keep
+from gateway.cache.store.snapshot import SnapshotWriter
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dashboard.page import Dashboard
@@ -43,12 +43,12 @@ from gateway.domain.backend import Backend
 from gateway.learning.cache_check import FreshAnswers
 from gateway.learning.evidence import Learning
 from gateway.learning.feedback import Feedback
-from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.journal.writer import Journal
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import follow
 from gateway.ledger.reports.idle import Idle
 from gateway.ledger.spent import Spending
@@ -56,12 +56,12 @@ from gateway.ledger.store.archive import Archive
 from gateway.ledger.store.end_users import EndUsers
 from gateway.ledger.store.writer import Writer
 from gateway.pipeline import Pipeline
-from gateway.policy.keys import KeyRing
+from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
-from gateway.responses.memory import Memory
+from gateway.responses.memory import StoredContext
 from gateway.responses.store import Responses
-from gateway.routing.affinity.continuity import Continuity
+from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.router import Router, followed, packaged
 from gateway.runtime.off_loop import OffLoop
 from gateway.runtime.tasks import Tasks
@@ -125,12 +125,12 @@ class Watched(Protocol):
     def stats(self) -> Mapping[str, int | float | str]: ...
 
 
-class Rooms:
+class Wiring:
     """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
-        self.drain = Drain()
+        self.drain = ShutdownFlag()
         self._exits = AsyncExitStack()
         self._tasks = Tasks()
 
@@ -169,7 +169,7 @@ class Rooms:
         self.policies = await asyncio.to_thread(
             Policies, settings.policies, config.ceilings, None if self.worker.fd is None else settings.paths.policies
         )
-        self.ring = KeyRing(self.database)
+        self.ring = Keys(self.database)
         self.tenants = Tenants(self.ring, self.policies, config.closed_to)
         self._tasks.spawn(self.ring.follow(), "keys")
         self._tasks.spawn(self.policies.watch(), "policies")
@@ -190,13 +190,13 @@ class Rooms:
     async def _open_path(self) -> None:
         """The rooms that a request goes through, and the pipeline over them."""
         settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        self.prices = await asyncio.to_thread(Catalogue.of, settings)
+        self.prices = await asyncio.to_thread(PriceBook.of, settings)
         backends = await self._backends()
         self.off_loop = OffLoop()
         self._exits.callback(self.off_loop.close)
         self.decoding = OffLoop(DECODING_THREADS, "decoding")
         self._exits.callback(self.decoding.close)
-        self.fleet = await self._enter(Fleet(backends, drains=Drains(self.state), off_loop=self.off_loop))
+        self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
             nature = "simulated, not a real model" if each.kind == "simulated" else price
@@ -206,8 +206,8 @@ class Rooms:
         self._exits.push_async_callback(journal.aclose)
         await journal.start()
         requests = config.requests
-        self.overload = await self._enter(Overload(concurrent=requests.concurrent, lag_s=requests.lag))
-        limits = await self._enter(Limits(self.state, workers=workers))
+        self.overload = await self._enter(LoadShedder(concurrent=requests.concurrent, lag_s=requests.lag))
+        limits = await self._enter(RateLimits(self.state, workers=workers))
         spending = Spending(settings.paths.journal, self.database)
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
         self.orphans = Orphans(self.database, name)
@@ -216,16 +216,16 @@ class Rooms:
         pacer = await self._enter(Pacer(budgets))
         vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
         known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        neighbours = settings.paths.joins if workers > 1 else None
+        peers = settings.paths.joins if workers > 1 else None
         self.cache = await self._enter(
             Cache(
                 self.state,
                 known,
                 vectors,
                 revision=fingerprint(backends),
-                neighbours=neighbours,
+                peers=peers,
                 checks=config.trials.cache_checks,
-                keep=Keep(settings.paths.index, writes=self.worker.number == 0),
+                keep=SnapshotWriter(settings.paths.index, writes=self.worker.number == 0),
                 off_loop=self.off_loop,
             )
         )
@@ -233,11 +233,11 @@ class Rooms:
         contexts = Contexts(counter, off_loop=self.off_loop)
         self._exits.callback(contexts.close)
         self.learning = await self._enter(Learning(self.database))
-        purse = Purse(self.database, config.trials)
+        spend_cap = SpendCap(self.database, config.trials)
         self.shadows = Shadows(
             self.database,
             self.prices,
-            purse,
+            spend_cap,
             self.learning,
             Holdout(config.trials.holdout),
         )
@@ -250,7 +250,7 @@ class Rooms:
             evidence=self.learning,
             pressures=pacer.pressures,
             plan=await asyncio.to_thread(followed, config.routing.artefact),
-            continuity=Continuity(
+            continuity=Affinity(
                 backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
         )
@@ -269,12 +269,12 @@ class Rooms:
             off_loop=self.off_loop,
         )
         self._exits.push_async_callback(self.shadows.aclose)
-        plans = await self._enter(PlansOnTrial(self.database, self.router, self.fleet))
+        plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
-        fresh = FreshAnswers(self.pipeline, purse, self.prices)
+        fresh = FreshAnswers(self.pipeline, spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh, purse=purse)
+        self._watch(learning=self.learning, plans=plans, fresh=fresh, spend_cap=spend_cap)
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(
             embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
@@ -283,11 +283,11 @@ class Rooms:
     async def _open_sides(self) -> None:
         """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
         settings, config = self.worker.settings, self.worker.settings.config
-        self.door = Door(self.tenants)
+        self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
         self._exits.push_async_callback(self.idempotency.aclose)
         self.feedback = Feedback(self.database, self.learning)
-        self.spend = Spend(
+        self.spend = UsageFigures(
             self.database,
             self.prices,
             policy_of=lambda team: self.policies.current.find(team)[0],
@@ -297,7 +297,7 @@ class Rooms:
         )
         self.dashboard = await self._enter(
             Dashboard(
-                guard=self.door.needs("usage", "admin"),
+                guard=self.authenticator.needs("usage", "admin"),
                 database=self.database,
                 policies=self.policies,
                 prices=self.prices,
@@ -310,7 +310,7 @@ class Rooms:
         most = {"max_line_bytes": config.requests.max_body_bytes, "max_line_items": config.requests.max_items}
         self.jobs = Jobs(self.database, self.files, **most)
         self.message_jobs = MessageJobs(self.database, self.files, **most)
-        self.memory = Memory(self.responses, config.requests.max_items, self.off_loop)
+        self.memory = StoredContext(self.responses, config.requests.max_items, self.off_loop)
         batches = await self._enter(
             Runner(
                 self.jobs,

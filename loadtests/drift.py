@@ -24,14 +24,14 @@ from rich.table import Table
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question, scope
 from gateway.cache.packing import Vector, pack
-from gateway.cache.quality.hit_checker import Guard
-from gateway.cache.quality.threshold import Trust
+from gateway.cache.quality.hit_checker import HitChecker
+from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.semantic.embedder import OnnxEmbedder
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.openai_chat.dialect import parse
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Fresh
+from gateway.domain.protocols import FreshAnswer
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 from loadtests.index_scale import begun
@@ -138,8 +138,8 @@ class Right:
     def __init__(self) -> None:
         self.answers: dict[str, str] = {}
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
-        return Fresh(completion(self.answers[request.id]), _COST_PICO)
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
+        return FreshAnswer(completion(self.answers[request.id]), _COST_PICO)
 
 
 @dataclass
@@ -176,9 +176,9 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
         return stored[digest][1] if digest in stored else None
 
     now = 0.0
-    trust, right = Trust(share=share, clock=lambda: now, draw=random.Random(1).random), Right()
-    guard = Guard(level, trust, recall)
-    guard.shadow = right if share else None
+    trust, right = Thresholds(share=share, clock=lambda: now, draw=random.Random(1).random), Right()
+    hit_checker = HitChecker(level, trust, recall)
+    hit_checker.shadow = right if share else None
     policy = Policy.model_validate({"team": "t", "cache": {"semantic": {"max_error": max_error}}})
     tenant = Tenant(Key("k", "t"), policy)
     body = orjson.dumps({"model": "auto", "messages": [{"role": "user", "content": "?"}], "temperature": 0})
@@ -199,17 +199,17 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
             continue
         request = replace(blank, id=f"r{place}")
         right.answers = {request.id: each.answer}
-        look, near = await guard.find(Question(b"p" * 16, each.text), tenant)
+        look, near = await hit_checker.find(Question(b"p" * 16, each.text), tenant)
         window.lookups += 1
         if look.found is not None and look.found.digest in stored:
             first, known = stored[look.found.digest]
             window.hits += 1
             window.wrong += first.answer != each.answer
-            guard.gave(look.found, known, request, tenant)
+            hit_checker.gave(look.found, known, request, tenant)
         elif look.vector is not None:
             answer = Stored(completion(each.answer), Usage(10, output_tokens=5), _COST_PICO, "b", "m")
             if near is not None and share:
-                guard.missed(near, answer.completion, "openai_chat")
+                hit_checker.missed(near, answer.completion, "openai_chat")
             entry = Entry(digest, "t", (), 0.0, 4e9, 5, Question(b"p" * 16, each.text), pack(look.vector))
             stored[digest] = each, answer
             alive.append((place, entry))
@@ -218,8 +218,8 @@ async def run(asked: list[Asked], vectors: Vectors, max_error: float, share: flo
         await asyncio.sleep(0)
         window.bar = trust.bar(scope(tenant), max_error)
         window.checked = int(trust.stats()["hits_checked"])
-    made.report = guard.report()[0]
-    await guard.aclose()
+    made.report = hit_checker.report()[0]
+    await hit_checker.aclose()
     await level.aclose()
     return made
 

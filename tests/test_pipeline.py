@@ -362,7 +362,7 @@ async def test_what_comes_with_the_terminating_event_is_released_with_it_once_th
             pieces.append(piece)
             return len(pieces) % 2 == 0
 
-        while await reply.pour(take):
+        while await reply.pipe_to(take):
             pass
         assert house.notes.index("journalled") < house.notes.index("settled")
         assert reply.ending.endswith(b"data: [DONE]\n\n")

@@ -1,1 +1,1 @@
-"""Makes the packaged weights of the cache's verifier; not distributed. `docs/cache.md` has the commands."""
+"""Makes the packaged weights of the cache's verifier; not distributed. docs/research/cache-figures.md says how."""

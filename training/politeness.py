@@ -20,7 +20,7 @@ from gateway.cache.verifier.politeness import (
     ASIDES,
     BUCKETS,
     WEIGHTS,
-    Courtesy,
+    Politeness,
     buckets,
     dense_row,
     phrase_row,
@@ -99,7 +99,7 @@ def fit(parity: int | None, cut: list[Example], vocabulary: Vocabulary, *, aside
     tables, told = [], []
     for number in range(2):
         words = fit_words([*phrases(halves[number], asides)[0], *cut[number::2]], vocabulary)
-        model = Courtesy(vocabulary, {**words, "phrase": np.zeros(7)})
+        model = Politeness(vocabulary, {**words, "phrase": np.zeros(7)})
         examples, parts = phrases(halves[1 - number], asides)
         for phrase, polite in [*examples, *joined(parts, chance), *cut[1 - number :: 4]]:
             row = phrase_row(model.word_scores(phrase), unknown_share(vocabulary, phrase))
@@ -175,7 +175,7 @@ def main() -> None:
     vocabulary = Vocabulary.load()
     cut = list(pieces(_texts(options.arena, options.pairs), chance))
     if options.held_out:
-        model = Courtesy(vocabulary, fit(0, cut, vocabulary))
+        model = Politeness(vocabulary, fit(0, cut, vocabulary))
         rest, parts = phrases(slice(1, None, 2), False)
         for name, examples in (("alone", rest), ("joined", list(joined(parts, chance))), ("pieces", cut)):
             for wanted in (True, False):

@@ -1,1 +1,1 @@
-"""May a request start, and may it cost this much."""
+"""Admission: rate limits, load shedding, and budgets held before a call."""

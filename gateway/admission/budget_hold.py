@@ -1,4 +1,4 @@
-"""What is set aside for one request before it is called: enough for the longest answer that each call may have.
+"""Holds money for one request before it is called: enough for the longest answer that each call may have.
 
 While that can be held, a call goes out as the client sent it. Where it cannot, an answer of text is capped at what is
 held, and any other call waits for the holds of others to end, or is refused. So what all calls under way may still cost
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from gateway.admission import output_bound
-from gateway.admission.call_cost import Call
-from gateway.admission.counter_group import Purse
-from gateway.admission.output_forecast import Expectations, least_input_tokens
+from gateway.admission.call_cost import CallCost
+from gateway.admission.counter_group import CounterGroup
+from gateway.admission.output_forecast import OutputForecasts, least_input_tokens
 from gateway.dialects.requests.surcharges import held_price, surcharges
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
@@ -85,8 +85,8 @@ class BudgetHold:
 
     def __init__(
         self,
-        purse: Purse | None,
-        expectations: Expectations,
+        group: CounterGroup | None,
+        expectations: OutputForecasts,
         record: Record,
         request: CompletionRequest | None,
         patience_s: float,
@@ -95,15 +95,15 @@ class BudgetHold:
         self.output_limit: int | None = None
         self.held = 0
         """Units of the purse's meter."""
-        self._purse, self._expectations = purse, expectations
+        self._purse, self._expectations = group, expectations
         self._record, self._request, self._patience_s = record, request, patience_s
         self._parts: dict[int, int] = {}
         """Place of an attempt on the record → units held for it."""
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, CallCost] = {}
         """Place of an attempt → what was known when it was held for."""
         self._limits: dict[int, tuple[float, int | None]] = {}
         """Place of an attempt → `covers` and `output_limit` of a call that others followed."""
-        self._call: Call | None = None
+        self._call: CallCost | None = None
         self._known = False
         """Does `_call` tell of the last of `_parts`?"""
         self._place: int | None = None
@@ -113,19 +113,19 @@ class BudgetHold:
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
         """Hold enough for a call of `backend` too. `input_tokens` includes `attached`. Raises BudgetExhausted."""
-        purse = self._purse
-        if purse is None:
+        group = self._purse
+        if group is None:
             return
         if self._known or self._call is not None:
             self._begin_anew()
-        price = self._price(purse, backend)
+        price = self._price(group, backend)
         if price is None or (not price.output and price.free):
             await self._resize(0, 0.0)
             return
-        if not purse.known:
-            await self._look(purse)
-        if purse.soft:
-            purse.note_soft(self._record)
+        if not group.known:
+            await self._look(group)
+        if group.soft:
+            group.note_soft(self._record)
         expectation = self._expectations.of(self._record.tenant.team, backend.name)
         request = self._request
         if attached is NOTHING_ATTACHED:
@@ -135,7 +135,7 @@ class BudgetHold:
             text = max(0, whole - attached.total)  # attachments may come to less, and leave more room for the answer
             plain = max(0, whole - attached.image - attached.audio)
         most = output_bound.most_output(backend, request, text)
-        self._call = call = Call(
+        self._call = call = CallCost(
             price,
             expectation,
             backend,
@@ -146,15 +146,15 @@ class BudgetHold:
             output_bound.may_write_cache(price, backend, request),
             output_bound.may_be_media(price, request),
         )
-        await self._open(purse, call)
+        await self._open(group, call)
         self._calls[max(self._parts)] = call
 
-    def _price(self, purse: Purse, backend: Backend) -> Price | None:
+    def _price(self, group: CounterGroup, backend: Backend) -> Price | None:
         """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
-        price = purse.price(backend)
+        price = group.price(backend)
         if price is None:
             if backend.kind != "simulated":
-                purse.refuse_unpriced(backend)
+                group.refuse_unpriced(backend)
                 self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
             return None
         request = self._request
@@ -166,10 +166,10 @@ class BudgetHold:
             return price
         wanted = surcharges(request, "anthropic_messages" if backend.kind == "anthropic" else "openai_chat")
         if wanted is not None and wanted.fees:
-            purse.refuse_unpriced(backend, " and ".join(wanted.fees))
+            group.refuse_unpriced(backend, " and ".join(wanted.fees))
         held = held_price(price, wanted)
         if held is None:
-            purse.refuse_unpriced(backend, f"service tier {wanted.service_tier}" if wanted else "")
+            group.refuse_unpriced(backend, f"service tier {wanted.service_tier}" if wanted else "")
             held = price.dearest()
         return held
 
@@ -179,38 +179,38 @@ class BudgetHold:
             self._limits[max(self._parts)] = self.covers, self.output_limit
         self.covers, self.output_limit, self._call, self._place, self._known = _EVER, None, None, None, False
 
-    async def _look(self, purse: Purse) -> None:
+    async def _look(self, group: CounterGroup) -> None:
         try:
-            await purse.look(_EVER_S)
+            await group.look(_EVER_S)
         except StateUnavailable:
             return  # taking meets it again and applies the budget's rule
 
-    async def _open(self, purse: Purse, call: Call) -> None:
+    async def _open(self, group: CounterGroup, call: CallCost) -> None:
         """Hold for the longest answer; for a shorter one that the backend is told, where that is too much."""
-        if not purse.bounds:
+        if not group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
         if not self._parts and not self._record.attempts and not self._over:  # nearly always, and enough is leased
             worst = call.cost(call.most)
-            if purse.try_take(worst, self._record):
+            if group.try_take(worst, self._record):
                 self.held += worst
                 self._parts[0], self._known, call.paid = worst, True, call.most
                 return
         try:
-            await self._first_offered(purse, call)
+            await self._first_offered(group, call)
         except BudgetExhausted:
             least = least_input_tokens(call.counted, call.attached.total) - call.attached.image - call.attached.audio
             if least >= call.input_tokens:
                 raise
             call.input_tokens = max(0, least)
-            await self._first_offered(purse, call)
+            await self._first_offered(group, call)
 
-    async def _first_offered(self, purse: Purse, call: Call) -> None:
+    async def _first_offered(self, group: CounterGroup, call: CallCost) -> None:
         """Hold for the longest of the answers on offer that money allows. Raises BudgetExhausted."""
         refused: BudgetExhausted | None = None
-        for tokens, patience_s in self._offers(purse, call):
+        for tokens, patience_s in self._offers(group, call):
             try:
                 await self._resize(call.cost(tokens), patience_s)
             except BudgetExhausted as error:
@@ -223,7 +223,7 @@ class BudgetHold:
         assert refused is not None
         raise refused
 
-    def _offers(self, purse: Purse, call: Call) -> Iterator[tuple[int, float]]:
+    def _offers(self, group: CounterGroup, call: CallCost) -> Iterator[tuple[int, float]]:
         """Tokens over all choices, and for how many seconds to wait for the holds of others; the longer ones first."""
         if not output_bound.can_be_capped(self._request) or call.expectation.ignored:
             yield call.most, self._patience_s
@@ -233,21 +233,21 @@ class BudgetHold:
         floor = min(output_bound.floor(call.expectation, call.backend) * answers, most)
         generous = min(output_bound.generous(call.expectation, call.backend) * answers, most)
         yield generous, min(_GENEROUS_PATIENCE_S, self._patience_s)
-        if (left := call.affordable(purse.remaining)) > floor:
+        if (left := call.affordable(group.remaining)) > floor:
             yield min(left, generous), 0.0
-        if not purse.truncates:
+        if not group.truncates:
             yield floor, self._patience_s
             return
-        if call.affordable(purse.left) >= floor:
+        if call.affordable(group.left) >= floor:
             yield floor, self._patience_s / 2
         least = _LEAST_TOKENS * answers
-        yield min(max(call.affordable(purse.remaining), least), floor), self._patience_s / 2
-        yield min(max(call.affordable(purse.left), least), floor), 0.0
+        yield min(max(call.affordable(group.remaining), least), floor), self._patience_s / 2
+        yield min(max(call.affordable(group.left), least), floor), 0.0
 
-    def _slack(self, call: Call) -> int:
+    def _slack(self, call: CallCost) -> int:
         return _SLACK_TOKENS + call.paid // _SLACK_SHARE
 
-    def _pays(self, call: Call, tokens: int) -> None:
+    def _pays(self, call: CallCost, tokens: int) -> None:
         """Of an answer that is not bounded: `tokens` are held for."""
         call.paid = tokens
         if tokens >= call.most:
@@ -259,10 +259,10 @@ class BudgetHold:
 
     async def _resize(self, part: int, patience_s: float) -> None:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
-        purse, attempts = self._purse, self._record.attempts
-        assert purse is not None
+        group, attempts = self._purse, self._record.attempts
+        assert group is not None
         if not attempts and not self._parts:  # nearly always
-            if self._over or not purse.try_take(part, self._record):
+            if self._over or not group.try_take(part, self._record):
                 await self._take(part, patience_s)
             else:
                 self.held += part
@@ -271,23 +271,23 @@ class BudgetHold:
         parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
-                took = purse.meter.of_attempt(attempts[place])
+                took = group.meter.of_attempt(attempts[place])
                 parts[place] = held if took is None else took
         wanted = sum(parts.values())
         if wanted > self.held:
             await self._take(wanted - self.held, patience_s)
         elif wanted < self.held:
-            purse.give(self.held - wanted)
+            group.give(self.held - wanted)
             self.held = wanted
         self._parts, self._known = parts, True
 
     async def _take(self, units: int, patience_s: float) -> None:
-        purse = self._purse
-        assert purse is not None
-        if not purse.try_take(units, self._record):
-            await purse.take(units, self.held, self._record, patience_s)
+        group = self._purse
+        assert group is not None
+        if not group.try_take(units, self._record):
+            await group.take(units, self.held, self._record, patience_s)
         if self._over:  # settled or released by another task meanwhile
-            purse.give(units)
+            group.give(units)
         else:
             self.held += units
 
@@ -334,11 +334,11 @@ class BudgetHold:
 
     def settle(self, cost_pico: int, *, learn: bool = True) -> None:
         """The request cost so much in all. Synchronous; the counters hear of it within the lease period."""
-        purse, record = self._purse, self._record
-        if self._over or purse is None:
+        group, record = self._purse, self._record
+        if self._over or group is None:
             return
         self._over = True
-        purse.settle(self.held, purse.meter.of_request(cost_pico, record))
+        group.settle(self.held, group.meter.of_request(cost_pico, record))
         self.held = 0
         if learn:
             attempts = record.attempts
@@ -346,7 +346,7 @@ class BudgetHold:
                 if place < len(attempts):
                     self._learn(attempts[place], call)
 
-    def _learn(self, attempt: Attempt, call: Call) -> None:
+    def _learn(self, attempt: Attempt, call: CallCost) -> None:
         """An answer that was cut short by its cap says nothing of how long answers are."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):

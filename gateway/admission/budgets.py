@@ -1,4 +1,4 @@
-"""Budgets over calendar windows: of an organisation, a team, each key, each end user; in dollars or tokens.
+"""Checks budgets and opens holds: organisation, team, key and end user; in US dollars or tokens per calendar window.
 
 Counters are leased (`state/leases/leases.py`): what is spent and what all workers hold never exceeds a hard limit, and
 far from it a hold touches memory only. A counter that is missing, of another epoch or left behind by a dead worker is
@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from gateway.admission.budget_hold import PATIENCE_S, BudgetHold, RequestHold
 from gateway.admission.combined_hold import BudgetHolds
-from gateway.admission.counter_group import Account, Purse
+from gateway.admission.counter_group import BudgetWindow, CounterGroup
 from gateway.admission.levels import Levels
-from gateway.admission.output_forecast import Expectations
+from gateway.admission.output_forecast import OutputForecasts
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
 from gateway.domain.record import Record
@@ -36,11 +36,11 @@ _EXHAUSTED_FRESH_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Wallet:
+class _KeyBudgets:
     """The purses of one key, or of one end user that a key asks for."""
 
     policy: Policy
-    purses: tuple[Purse, ...]
+    groups: tuple[CounterGroup, ...]
     since: float
     until: float
     """Clocks may be put back."""
@@ -67,12 +67,12 @@ class Budgets:
         self._leases = leases or Leases(state, workers=workers)
         self._levels = Levels(self._leases, prices, spending, organisations or {}, clock)
         self._patience_s, self._time = patience_s, clock
-        self._expectations = Expectations()
-        self._wallets: dict[str, _Wallet] = {}
+        self._expectations = OutputForecasts()
+        self._wallets: dict[str, _KeyBudgets] = {}
         """By lineage of the key, of the windows of now."""
-        self._earlier: dict[str, _Wallet] = {}
+        self._earlier: dict[str, _KeyBudgets] = {}
         """Likewise, of the windows before, for requests that began in them."""
-        self._users: dict[tuple[str, str], tuple[Purse, ...]] = {}
+        self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
         """By team and end user, the least lately used first."""
         self._counts = {"holds": 0, "exhausted": 0}
 
@@ -87,93 +87,101 @@ class Budgets:
         own = {**self._counts, "users": len(self._users)}
         return {**own, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
-    def accounts(self) -> Iterator[tuple[Policy, Account]]:
+    def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
         """The accounts that paced teams, or their organisations, share and have in use."""
-        for wallet in self._wallets.values():
-            if wallet.policy.pacing.enabled:
-                for purse in wallet.purses:
-                    for account in purse.accounts:
+        for key_budgets in self._wallets.values():
+            if key_budgets.policy.pacing.enabled:
+                for group in key_budgets.groups:
+                    for account in group.accounts:
                         if account.budget.per in ("team", "organisation"):
-                            yield wallet.policy, account
+                            yield key_budgets.policy, account
 
     async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
         """A budget that is used up and whose policy then refuses everything, cache hits included.
 
         `at`: when the request began (Unix seconds), else now."""
-        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
-            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
+        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 return account.budget
         return None
 
     async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
         """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
-        for purse in self._purses(tenant, end_user, self._time() if at is None else at):
-            if purse.refusing and not purse.sound(_FRESH_S) and (account := await self._spent(purse)):
+        for group in self._purses(tenant, end_user, self._time() if at is None else at):
+            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1
-                raise purse.refuse(account)
+                raise group.refuse(account)
 
-    async def _spent(self, purse: Purse) -> Account | None:
+    async def _spent(self, group: CounterGroup) -> BudgetWindow | None:
         """What is exhausted, after another look."""
         for max_age_s in (_FRESH_S, _EXHAUSTED_FRESH_S):
             try:
-                await purse.look(max_age_s)
+                await group.look(max_age_s)
             except StateUnavailable:
                 break  # the local view is the best there is
-            if purse.exhausted() is None:
+            if group.exhausted() is None:
                 break
-        return purse.exhausted()
+        return group.exhausted()
 
     def hold(self, tenant: Tenant, record: Record, request: CompletionRequest | None = None) -> RequestHold:
         """An empty hold for one request; `request` tells how long its answer may become."""
         self._counts["holds"] += 1
-        purses = self._purses(tenant, record.end_user, record.started_at)
-        if len(purses) == 1:
-            return BudgetHold(purses[0], self._expectations, record, request, self._patience_s)
-        if not purses:
+        groups = self._purses(tenant, record.end_user, record.started_at)
+        if len(groups) == 1:
+            return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
+        if not groups:
             return BudgetHold(None, self._expectations, record, request, self._patience_s)
         return BudgetHolds(
-            tuple([BudgetHold(purse, self._expectations, record, request, self._patience_s) for purse in purses])
+            tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )
 
-    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
-        wallet = self._wallets.get(tenant.key.lineage)
-        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
-            wallet = self._other_wallet(tenant, at)
-        if wallet.by_user and end_user:
-            return wallet.purses + self._of_user(tenant, end_user, at)
-        return wallet.purses
+    def _purses(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
+        key_budgets = self._wallets.get(tenant.key.lineage)
+        if (
+            key_budgets is None
+            or key_budgets.policy is not tenant.policy
+            or not key_budgets.since <= at < key_budgets.until
+        ):
+            key_budgets = self._other_wallet(tenant, at)
+        if key_budgets.by_user and end_user:
+            return key_budgets.groups + self._of_user(tenant, end_user, at)
+        return key_budgets.groups
 
-    def _other_wallet(self, tenant: Tenant, at: float) -> _Wallet:
+    def _other_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         """Not the one used last. While requests of two windows are under way, both are kept."""
         lineage = tenant.key.lineage
-        last, wallet = self._wallets.get(lineage), self._earlier.get(lineage)
-        if wallet is None or wallet.policy is not tenant.policy or not wallet.since <= at < wallet.until:
-            wallet = self._open_wallet(tenant, at)
+        last, key_budgets = self._wallets.get(lineage), self._earlier.get(lineage)
+        if (
+            key_budgets is None
+            or key_budgets.policy is not tenant.policy
+            or not key_budgets.since <= at < key_budgets.until
+        ):
+            key_budgets = self._open_wallet(tenant, at)
         if last is not None and last.policy is tenant.policy and at < last.since <= self._time():
-            self._earlier[lineage] = wallet
-            return wallet
+            self._earlier[lineage] = key_budgets
+            return key_budgets
         if last is not None:
             self._earlier[lineage] = last
-        self._wallets[lineage] = wallet
-        return wallet
+        self._wallets[lineage] = key_budgets
+        return key_budgets
 
-    def _open_wallet(self, tenant: Tenant, at: float) -> _Wallet:
+    def _open_wallet(self, tenant: Tenant, at: float) -> _KeyBudgets:
         if len(self._wallets) >= _MOST_WALLETS:
             self._wallets.clear()
             self._earlier.clear()
-        purses = self._levels.of_key(tenant, at)
-        since = max((purse.since for purse in purses), default=0.0)
-        until = min((purse.until for purse in purses), default=float("inf"))
+        groups = self._levels.of_key(tenant, at)
+        since = max((group.since for group in groups), default=0.0)
+        until = min((group.until for group in groups), default=float("inf"))
         by_user = any(budget.per == "end_user" for budget in tenant.policy.budget)
-        return _Wallet(tenant.policy, purses, since, until, by_user)
+        return _KeyBudgets(tenant.policy, groups, since, until, by_user)
 
-    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
+    def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
         place, policy = (tenant.team, end_user), tenant.policy
-        purses = self._users.pop(place, ())
-        if not purses or any(one.policy is not policy or not one.since <= at < one.until for one in purses):
-            purses = self._levels.of_end_user(tenant, end_user, at)
-        self._users[place] = purses
+        groups = self._users.pop(place, ())
+        if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):
+            groups = self._levels.of_end_user(tenant, end_user, at)
+        self._users[place] = groups
         if len(self._users) > _MOST_USERS:
             del self._users[next(iter(self._users))]
-        return purses
+        return groups

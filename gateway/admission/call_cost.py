@@ -1,10 +1,10 @@
-"""One call as its hold sees it: what it may cost at most, by the length of its answer."""
+"""The cost of one call as a function of its output tokens, as its hold needs it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.admission.output_forecast import Expectation
+from gateway.admission.output_forecast import Forecast
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
@@ -12,11 +12,11 @@ from gateway.domain.units import pico_to_nano_up
 
 
 @dataclass(slots=True)
-class Call:
+class CallCost:
     """The call that money is held for."""
 
     price: Price
-    expectation: Expectation
+    expectation: Forecast
     backend: Backend
     counted: int
     """Input tokens, counted by us; attachments included."""

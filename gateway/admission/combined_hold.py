@@ -1,4 +1,4 @@
-"""One request's holds on several purses: its organisation's, its team's, its end user's; dollars and tokens."""
+"""The holds of one request on several counter groups: organisation, team and end user; dollars and tokens."""
 
 from __future__ import annotations
 

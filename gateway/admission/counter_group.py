@@ -1,4 +1,4 @@
-"""Budgets of one level that count the same, as one purse: what is taken is taken from all of them."""
+"""Budgets of one level and unit as one group: each hold, settlement and release applies to all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.record import Record
 from gateway.errors import BudgetExhausted, StateUnavailable
-from gateway.state.leases.counter import Lease, Short
+from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 
 _LOOK_S = 0.1
@@ -20,7 +20,7 @@ _LOOK_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetWindow:
     """One budget in one window. Amounts on the lease are units of its meter; a soft one has no limit there."""
 
     budget: Budget
@@ -39,7 +39,7 @@ class Account:
         return self.lease.limit - self.lease.left
 
 
-class Freed:
+class Settled:
     """Wakes whoever waits for a hold of this worker to end."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Freed:
             return
 
 
-class Purse:
+class CounterGroup:
     """Good from when the last of its windows began until the first ends. All its counters have one tag."""
 
     def __init__(
@@ -68,9 +68,9 @@ class Purse:
         tag: str,
         policy: Policy,
         meter: Meter,
-        accounts: tuple[Account, ...],
+        accounts: tuple[BudgetWindow, ...],
         leases: Leases,
-        freed: Freed,
+        freed: Settled,
         time: Callable[[], float],
     ) -> None:
         self.tag, self.policy, self.meter, self.accounts = tag, policy, meter, accounts
@@ -119,7 +119,7 @@ class Purse:
         """Know the counters. Raises StateUnavailable."""
         await self._leases.refresh(self.leases, max_age_s)
 
-    def exhausted(self) -> Account | None:
+    def exhausted(self) -> BudgetWindow | None:
         """A budget that is used up and whose policy then refuses everything."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
@@ -140,7 +140,7 @@ class Purse:
             if account.spent >= account.limit and account.budget.title not in record.over_budget:
                 record.over_budget += (account.budget.title,)
 
-    def refuse(self, account: Account) -> BudgetExhausted:
+    def refuse(self, account: BudgetWindow) -> BudgetExhausted:
         return messages.spent(self._named(account), self._time())
 
     def try_take(self, units: int, record: Record) -> bool:
@@ -200,18 +200,18 @@ class Purse:
             if not self._leases.try_take([(lease, units)]):
                 self._leases.force(lease, units)
 
-    def _account(self, lease: Lease) -> Account:
+    def _account(self, lease: Lease) -> BudgetWindow:
         return next(account for account in self.accounts if account.lease is lease)
 
-    def _named(self, account: Account) -> messages.Named:
-        return messages.Named(account.budget, account.owner, account.where, account.ends)
+    def _named(self, account: BudgetWindow) -> messages.NamedBudget:
+        return messages.NamedBudget(account.budget, account.owner, account.where, account.ends)
 
-    def _too_little(self, short: Short, held: int) -> BudgetExhausted:
+    def _too_little(self, short: NotEnough, held: int) -> BudgetExhausted:
         lease, account = short.lease, self._account(short.lease)
         if lease.left <= 0:
             return self.refuse(account)
         others = min(lease.left, max(0, lease.held + lease.busy - held))
-        need = messages.Need(held + short.wanted, lease.left, others)
+        need = messages.Shortfall(held + short.wanted, lease.left, others)
         return messages.too_little(self._named(account), self._time(), need)
 
     def give(self, units: int) -> None:

@@ -1,4 +1,4 @@
-"""Whose budgets a request falls under, and the counters behind them."""
+"""Maps a request to the budgets that apply to it, and keeps their counters."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from hashlib import blake2b
 
-from gateway.admission.counter_group import Account, Freed, Purse
+from gateway.admission.counter_group import BudgetWindow, CounterGroup, Settled
 from gateway.admission.meter import Dollars, Meter, Tokens
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
-from gateway.domain.protocols import Payer, PriceList, Spending, Spent
+from gateway.domain.protocols import BudgetChecker, PriceList, Spending, SpentReader
 from gateway.domain.tenant import Tenant
 from gateway.state.leases.counter import MOST
 from gateway.state.leases.leases import Leases
@@ -22,7 +22,7 @@ _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
 """Of an end user's counter after its last use: there may be very many, and the ledger knows them all."""
 
-Known = Callable[[float, float], Awaitable[Spent]]
+Known = Callable[[float, float], Awaitable[SpentReader]]
 """What was spent by requests that began in `[since, until)`."""
 
 
@@ -56,10 +56,10 @@ class Levels:
         self._leases, self._spending, self._time = leases, spending, clock
         self._organisations = organisations
         self._meters: tuple[Meter, ...] = (Dollars(prices), Tokens(prices))
-        self._freed = Freed()
+        self._freed = Settled()
         self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
 
-    def of_key(self, tenant: Tenant, at: float) -> tuple[Purse, ...]:
+    def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
         """All but the end users', the team's dollars first: most teams have nothing else. `at` (Unix seconds): in whose
         windows; those may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
@@ -69,7 +69,7 @@ class Levels:
             name="team",
             owner=f"team {team}",
             where="budget.* in the team's policy",
-            known=lambda since, until: spent(Payer(team=team), since, until),
+            known=lambda since, until: spent(BudgetChecker(team=team), since, until),
             budgets=[each for each in budgets if each[1].per == "team"],
         )
         of_key = _Level(
@@ -77,7 +77,7 @@ class Levels:
             name=f"key:{key}",
             owner=f"key {key} of team {team}",
             where="budget.* (per: key) in the team's policy",
-            known=lambda since, until: spent(Payer(team=team, key_id=key), since, until),
+            known=lambda since, until: spent(BudgetChecker(team=team, key_id=key), since, until),
             budgets=[each for each in budgets if each[1].per == "key"],
         )
         above = _Level(
@@ -85,12 +85,12 @@ class Levels:
             name="organisation",
             owner=f"organisation {organisation}",
             where=f"organisations.{organisation}.budget.* in gateway.yaml",
-            known=lambda since, until: spent(Payer(organisation=organisation), since, until),
+            known=lambda since, until: spent(BudgetChecker(organisation=organisation), since, until),
             budgets=list(enumerate(self._organisations.get(organisation, ()))),
         )
         return self._purses(tenant, at, [of_team, of_key]) + self._purses(tenant, at, [above])
 
-    def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[Purse, ...]:
+    def of_end_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
         team = tenant.team
         level = _Level(
             tag=f"{team} {blake2b(end_user.encode(), digest_size=8).hexdigest()}",
@@ -103,16 +103,16 @@ class Levels:
         )
         return self._purses(tenant, at, [level])
 
-    def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[Purse, ...]:
+    def _purses(self, tenant: Tenant, at: float, levels: Sequence[_Level]) -> tuple[CounterGroup, ...]:
         """One for each meter: what they count is taken from all of its accounts alike. `levels` have one tag."""
         tag, rest = levels[0].tag, (self._leases, self._freed, self._time)
         return tuple(
-            Purse(tag, tenant.policy, meter, accounts, *rest)
+            CounterGroup(tag, tenant.policy, meter, accounts, *rest)
             for meter in self._meters
             if (accounts := tuple(account for level in levels for account in self._accounts(level, meter, at)))
         )
 
-    def _accounts(self, level: _Level, meter: Meter, at: float) -> Iterable[Account]:
+    def _accounts(self, level: _Level, meter: Meter, at: float) -> Iterable[BudgetWindow]:
         now = self._time()
         for place, budget in level.budgets:
             limit = meter.limit(budget)
@@ -129,9 +129,9 @@ class Levels:
                 rebuild=partial(_base, level.known, start, end, meter),
                 ahead=not level.many,
             )
-            yield Account(budget, level.owner, level.where, lease, limit, start, end)
+            yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
-    async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> Spent:
+    async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> SpentReader:
         """Asked for together with everyone whose counter is missing at the time."""
         asked = team, since, until
         gathering = self._gatherings.get(asked)
@@ -152,18 +152,18 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 class _Gathering:
     """Many who want to know one fact each: those who come while a question is under way go into the next one."""
 
-    def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, Spent]]]) -> None:
+    def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask
         self._turn = asyncio.Lock()
         self._waiting: set[str] = set()
-        self._answers: dict[str, Spent] = {}
+        self._answers: dict[str, SpentReader] = {}
         self._people = 0
 
     @property
     def idle(self) -> bool:
         return not self._people
 
-    async def of(self, name: str) -> Spent:
+    async def of(self, name: str) -> SpentReader:
         self._waiting.add(name)
         self._people += 1
         try:
@@ -175,7 +175,7 @@ class _Gathering:
                     except BaseException:
                         self._waiting |= asked  # the others ask for themselves
                         raise
-                    self._answers |= {each: found.get(each, Spent()) for each in asked}
+                    self._answers |= {each: found.get(each, SpentReader()) for each in asked}
                 return self._answers[name]
         finally:
             self._people -= 1

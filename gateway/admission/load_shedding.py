@@ -1,4 +1,4 @@
-"""How much this worker takes on: less while its loop is late, batch refused first, and a fair share for each team.
+"""Limits what one worker accepts: less while its event loop is late, batch first, with a fair share per team.
 
 Refusing costs a fraction of serving, so it is done early, before the body is read. While the loop keeps up only
 `requests.concurrent` bounds the worker. When it stays late, a lower bound is looked for: a tenth down while it is late,
@@ -48,7 +48,7 @@ def _calm(bound: int) -> int:
     return bound * 4 // 5
 
 
-class Overload:
+class LoadShedder:
     """Counts what is in progress, and looks ten times a second how late the loop runs its timers."""
 
     def __init__(self, *, concurrent: int, lag_s: float) -> None:

@@ -1,4 +1,4 @@
-"""How a spent budget is told: which one, for which window, when it begins anew, what to do."""
+"""Error messages of exhausted budgets: name, window, reset time and remedy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "thi
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedBudget:
     """A budget as a client is told of it."""
 
     budget: Budget
@@ -28,7 +28,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Shortfall:
     """Nano-dollars, or tokens."""
 
     wanted: int
@@ -39,7 +39,7 @@ class Need:
     """Of that, set aside for other requests."""
 
 
-def spent(named: Named, now: float) -> BudgetExhausted:
+def spent(named: NamedBudget, now: float) -> BudgetExhausted:
     rule = named.budget.on_exhausted
     served = "" if rule == "refuse" else " Only cached answers and backends that cost nothing are served."
     return BudgetExhausted(
@@ -50,7 +50,7 @@ def spent(named: Named, now: float) -> BudgetExhausted:
     )
 
 
-def too_little(named: Named, now: float, need: Need) -> BudgetExhausted:
+def too_little(named: NamedBudget, now: float, need: Shortfall) -> BudgetExhausted:
     budget = named.budget
     costs = "take" if budget.limit_usd is None else "cost"
     others = f", {_amount(need.held, budget)} of it set aside for requests in progress" if need.held else ""
@@ -65,7 +65,7 @@ def too_little(named: Named, now: float, need: Need) -> BudgetExhausted:
     )
 
 
-def out_of_reach(named: Named) -> BudgetExhausted:
+def out_of_reach(named: NamedBudget) -> BudgetExhausted:
     return BudgetExhausted(
         f"What {named.owner} has left of its budget of {_limit(named.budget)} cannot be told: the counters are out of "
         "reach and this worker's share is used up. Try again shortly; on_state_loss: allow beside "
@@ -75,7 +75,7 @@ def out_of_reach(named: Named) -> BudgetExhausted:
     )
 
 
-def unpriced(named: Named, backend: Backend, what: str) -> BudgetExhausted:
+def unpriced(named: NamedBudget, backend: Backend, what: str) -> BudgetExhausted:
     """`what` has no price on `backend`; empty: its model."""
     thing = f"{what} on {backend.name}" if what else f"{backend.model} on {backend.name}"
     return BudgetExhausted(
@@ -100,7 +100,7 @@ def _amount(units: int, budget: Budget) -> str:
     return f"{units} tokens" if budget.limit_usd is None else f"{usd(units)} USD"
 
 
-def _key(named: Named) -> str:
+def _key(named: NamedBudget) -> str:
     return named.where.replace("*", "limit_tokens" if named.budget.limit_usd is None else "limit_usd")
 
 
@@ -110,7 +110,7 @@ def _limit(budget: Budget) -> str:
     return f"{limit} {_SPAN[budget.window]}{zone}{f', called {budget.name},' if budget.name else ''}"
 
 
-def _anew(named: Named) -> str:
+def _anew(named: NamedBudget) -> str:
     if named.budget.window == "total":
         return "It does not begin anew."
     return f"It begins anew at {iso(named.ends)}."

@@ -1,4 +1,4 @@
-"""What a budget counts: dollars, or tokens of backends that cost something."""
+"""The unit of a budget: US dollars, or tokens of backends that cost something."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.policy import Budget
-from gateway.domain.protocols import PriceList, Spent
+from gateway.domain.protocols import PriceList, SpentReader
 from gateway.domain.record import Attempt, Record
 from gateway.domain.units import NANO_PER_USD, PICO_PER_NANO, pico_to_nano_up
 
@@ -37,7 +37,7 @@ class Meter(Protocol):
         """What a request took that cost so much."""
         ...
 
-    def of_ledger(self, spent: Spent) -> int: ...
+    def of_ledger(self, spent: SpentReader) -> int: ...
 
 
 class Dollars:
@@ -57,7 +57,7 @@ class Dollars:
     def of_request(self, cost_pico: int, record: Record) -> int:
         return pico_to_nano_up(cost_pico)
 
-    def of_ledger(self, spent: Spent) -> int:
+    def of_ledger(self, spent: SpentReader) -> int:
         return pico_to_nano_up(spent.pico)
 
 
@@ -86,5 +86,5 @@ class Tokens:
     def of_request(self, cost_pico: int, record: Record) -> int:
         return sum(self.of_attempt(attempt) or 0 for attempt in record.attempts)
 
-    def of_ledger(self, spent: Spent) -> int:
+    def of_ledger(self, spent: SpentReader) -> int:
         return spent.tokens

@@ -1,11 +1,12 @@
-"""The most output that one call may have, and what may be offered when money does not cover it."""
+"""The most output tokens of one call, and whether a call may be capped when money does not cover them."""
 
 from __future__ import annotations
 
 import re
 
-from gateway.admission.output_forecast import Expectation
+from gateway.admission.output_forecast import Forecast
 from gateway.dialects.anthropic_messages import models
+from gateway.dialects.facts import FACTS
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
@@ -19,7 +20,6 @@ LEAST_CAP_TOKENS = 256
 """No answer is capped below this, except where the policy says `truncate`."""
 _FIRST_REASONING_TOKENS = 4096
 """The same for a backend that reasons, until it is known how much."""
-_CAPPABLE = frozenset({"openai_chat", "openai_completions", "openai_responses", "anthropic_messages"})
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 """Half a tool call or half a JSON document is of no use."""
 _CACHE_MARKS = (b"cache_control", b"prompt_cache_breakpoint")
@@ -32,7 +32,7 @@ def most_output(backend: Backend, request: CompletionRequest | None, input_token
     """Tokens of one answer: the client's own limit, the backend's, what its window leaves, or what is assumed."""
     most, known = None if request is None else request.max_output_tokens, backend.max_output_tokens
     if most is None:
-        if request is not None and request.dialect == "openai_other":
+        if request is not None and FACTS[request.dialect].opaque:
             most = MEDIA_MOST_TOKENS
         elif backend.kind == "anthropic" and (request is None or request.dialect != "anthropic_messages"):
             most = models.MOST_USUAL_OUTPUT  # the gateway has to send a number, and sends no larger one
@@ -64,23 +64,23 @@ def may_be_media(price: Price, request: CompletionRequest | None) -> bool:
     asked = request.body.get("modalities")
     if asked is not None:
         return bool(asked != ["text"])
-    return price.image is not None or request.dialect == "openai_other" or "audio" in request.body
+    return price.image is not None or FACTS[request.dialect].opaque or "audio" in request.body
 
 
 def can_be_capped(request: CompletionRequest | None) -> bool:
     """Is an answer that ends early of any use, and can the backend be told to end it?"""
-    if request is None or request.dialect not in _CAPPABLE or not _WHOLE_OR_NOTHING.isdisjoint(request.needs):
+    if request is None or not FACTS[request.dialect].limits_output or not _WHOLE_OR_NOTHING.isdisjoint(request.needs):
         return False
     form = request.body.get("response_format")
     return not (type(form) is dict and form.get("type") == "json_object")
 
 
-def generous(expectation: Expectation, backend: Backend) -> int:
+def generous(expectation: Forecast, backend: Backend) -> int:
     """A cap that hardly any answer meets, in tokens of one answer."""
     return max(_GENEROUS * expectation.output_tokens, _LEAST_GENEROUS_TOKENS, floor(expectation, backend))
 
 
-def floor(expectation: Expectation, backend: Backend) -> int:
+def floor(expectation: Forecast, backend: Backend) -> int:
     """The least cap, in tokens of one answer: what nine of ten answers took, reasoning included."""
     if "reasoning" in backend.capabilities and not expectation.known:
         return max(expectation.output_tokens, _FIRST_REASONING_TOKENS)

@@ -1,4 +1,4 @@
-"""What a call will take, learned per team and backend from those before it."""
+"""Forecasts input ratio and output tokens of a call, learned per team and backend."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class _Quantile:
             self.value = ordered[int(self._share * seen)]
 
 
-class Expectation:
+class Forecast:
     """Of one team's calls of one backend."""
 
     __slots__ = ("_output", "_ratio", "_ratios", "ignored")
@@ -110,14 +110,14 @@ def least_input_tokens(counted: int, attached: int) -> int:
     return int((counted - attached) * FIRST_INPUT_RATIO + attached * _FIRST_ATTACHED_RATIO) + 1
 
 
-class Expectations:
+class OutputForecasts:
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], Expectation] = {}
+        self._known: dict[tuple[str, str], Forecast] = {}
 
-    def of(self, team: str, backend: str) -> Expectation:
+    def of(self, team: str, backend: str) -> Forecast:
         found = self._known.get((team, backend))
         if found is None:
             if len(self._known) >= _MOST:
                 self._known.clear()
-            found = self._known[team, backend] = Expectation()
+            found = self._known[team, backend] = Forecast()
         return found

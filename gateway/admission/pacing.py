@@ -1,4 +1,4 @@
-"""How hard each team's budgets press on routing, worked out beside the requests from what this worker knows of them."""
+"""Computes in the background how far each team's budgets are ahead of plan (0..1); routing reads it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from gateway.admission.counter_group import Account
+from gateway.admission.counter_group import BudgetWindow
 from gateway.domain.money.pacing import pressure
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy
@@ -16,8 +16,8 @@ from gateway.runtime.tasks import Tasks
 EVERY_S = 1.0
 
 
-class Accounts(Protocol):
-    def accounts(self) -> Iterator[tuple[Policy, Account]]:
+class TeamBudgets(Protocol):
+    def accounts(self) -> Iterator[tuple[Policy, BudgetWindow]]:
         """The accounts that paced teams, or their organisations, share and have in use; one may come repeatedly."""
         ...
 
@@ -25,7 +25,9 @@ class Accounts(Protocol):
 class Pacer:
     """`pressures` is read on the path of requests: a look into a dict, and no more."""
 
-    def __init__(self, budgets: Accounts, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, budgets: TeamBudgets, *, every_s: float = EVERY_S, clock: Callable[[], float] = time.time
+    ) -> None:
         self._budgets, self._every_s, self._time = budgets, every_s, clock
         self._tasks = Tasks()
         self._pressures: dict[str, float] = {}

@@ -1,4 +1,4 @@
-"""Requests and tokens per minute and requests in progress, per team and per key.
+"""Limits requests per minute, tokens per minute and concurrent requests, per team and per key.
 
 Rates are exact over a sliding window of 60 s in steps of 100 ms, shared by all workers through leases: on the common
 path `admit` awaits nothing. When the state server is away and a worker's lease is used up, the worker goes on with its
@@ -15,7 +15,7 @@ from gateway.domain.policy import Policy, Rates
 from gateway.domain.record import Record
 from gateway.domain.tenant import Tenant
 from gateway.errors import LimitExceeded, StateUnavailable
-from gateway.state.leases.counter import Lease, Short, Want
+from gateway.state.leases.counter import Lease, NotEnough, Want
 from gateway.state.leases.leases import Leases
 from gateway.state.redis.connection import State
 
@@ -70,7 +70,7 @@ class _Account:
     """What they say before anything is used."""
 
 
-class Limits:
+class RateLimits:
     """Opened once per worker; `workers` is how many share a limit, as far as the supervisor knows."""
 
     def __init__(self, state: State, *, workers: int = 1, leases: Leases | None = None) -> None:
@@ -87,7 +87,7 @@ class Limits:
     def stats(self) -> dict[str, int | float | str]:
         return {**self._counts, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
-    async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Admitted:
+    async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Permit:
         """Count a request of about `tokens` tokens. Raises LimitExceeded.
 
         Whoever has what is returned calls its `leave` once, however the request ends.
@@ -96,7 +96,7 @@ class Limits:
         if account is None or account.policy is not tenant.policy:
             account = self._open_account(tenant)
         if not account.rules:
-            return Admitted(self._leases, account, 0)
+            return Permit(self._leases, account, 0)
         wants = account.ones
         for rule in account.tokens:
             wants += ((rule.lease, tokens),)
@@ -106,7 +106,7 @@ class Limits:
             await self._take(account, wants, tokens, record)
         self._counts["admitted"] += 1
         record.ratelimit = _headers(account)
-        return Admitted(self._leases, account, tokens)
+        return Permit(self._leases, account, tokens)
 
     async def _take(self, account: _Account, wants: Sequence[Want], tokens: int, record: Record) -> None:
         for rule in account.tokens:
@@ -122,7 +122,7 @@ class Limits:
             record.ratelimit = _headers(account, short)
             raise self._refuse(_spent(rule, tokens, short))
 
-    def _share(self, wants: Sequence[Want]) -> Short | None:
+    def _share(self, wants: Sequence[Want]) -> NotEnough | None:
         """Take from this worker's own share of every limit."""
         step = self._leases.step
         for lease, units in wants:
@@ -130,7 +130,7 @@ class Limits:
             used = lease.used(step) if lease.kind == "rate" else lease.busy
             if used and used + units > share:
                 wait_s = lease.wait_s(used + units - share, step) if lease.kind == "rate" else None
-                return Short(lease, units, wait_s)
+                return NotEnough(lease, units, wait_s)
         for lease, units in wants:
             self._leases.force(lease, units)
         self._counts["on_share"] += 1
@@ -174,7 +174,7 @@ class Limits:
         return rules
 
 
-class Admitted:
+class Permit:
     """A request that may run, until it leaves."""
 
     __slots__ = ("_account", "_leases", "_step", "_tokens")
@@ -191,7 +191,7 @@ class Admitted:
             for rule in self._account.tokens:
                 self._leases.correct(rule.lease, tokens - charged, self._step)
 
-    def leave(self) -> None:
+    def release(self) -> None:
         """Free its place. Nothing settled means that no backend was asked."""
         if self._tokens is not None:
             self.settle(0)
@@ -210,7 +210,7 @@ def _unused(shown: _Shown) -> dict[str, str]:
     return {shown.limit: limit, shown.remaining: limit, shown.reset: _WHOLE_AGAIN}
 
 
-def _headers(account: _Account, short: Short | None = None) -> dict[str, str]:
+def _headers(account: _Account, short: NotEnough | None = None) -> dict[str, str]:
     """Of team and key the one with less left."""
     headers = account.headers.copy()
     for shown in account.shown:
@@ -242,7 +242,7 @@ def _too_large(rule: _Rule, tokens: int) -> LimitExceeded:
     )
 
 
-def _spent(rule: _Rule, tokens: int, short: Short) -> LimitExceeded:
+def _spent(rule: _Rule, tokens: int, short: NotEnough) -> LimitExceeded:
     wait_s = short.retry_after_s or 1.0
     raised = f"or have {rule.setting} raised in the team's policy"
     if rule.what == "concurrent":

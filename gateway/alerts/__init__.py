@@ -1,1 +1,1 @@
-"""Who is told what about a team's money, once: thresholds, forecasts and anomalies, and the letters about them."""
+"""Alerts on budgets, forecasts, anomalies and quality: detection and delivery."""

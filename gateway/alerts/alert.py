@@ -1,4 +1,4 @@
-"""One thing that people are told, and how bad it is."""
+"""One alert and its severity."""
 
 from __future__ import annotations
 

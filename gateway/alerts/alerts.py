@@ -1,4 +1,4 @@
-"""The room's door: watches, delivers and escalates for ever, and answers what became of alerts."""
+"""Runs alerting: detects, delivers and escalates, and answers queries about past alerts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.alerts.alert import KINDS, Alert, receivers, targets
 from gateway.alerts.delivery import deliveries
-from gateway.alerts.delivery.deliveries import BATCH, Letter, Sent
+from gateway.alerts.delivery.deliveries import BATCH, Delivery, DeliveryResult
 from gateway.alerts.delivery.receivers import TIMEOUT_S, Answer, Receivers
 from gateway.alerts.detect.samples import sample
 from gateway.alerts.detect.watch import Watch
@@ -106,21 +106,21 @@ class Alerts:
         """Deliver what is due to be; how many were tried. Raises SQLAlchemyError."""
         due = await self._database.run(partial(deliveries.claim, now=self._clock.time(), busy_s=2 * TIMEOUT_S))
         answers = await self._receivers.deliver_all([(each.target, each.id, each.payload) for each in due])
-        for letter, answer in zip(due, answers, strict=True):
-            await self._settle(letter, answer)
+        for delivery, answer in zip(due, answers, strict=True):
+            await self._settle(delivery, answer)
         return len(due)
 
-    async def _settle(self, letter: Letter, answer: Answer) -> None:
+    async def _settle(self, delivery: Delivery, answer: Answer) -> None:
         now = self._clock.time()
         if answer.accepted:
             self._counts["delivered"] += 1
-            await self._database.run(partial(deliveries.delivered, letter=letter, now=now))
+            await self._database.run(partial(deliveries.delivered, delivery=delivery, now=now))
             return
         self._counts["failures"] += 1
-        dead = await self._database.run(partial(deliveries.refused, letter=letter, now=now, why=answer.said))
+        dead = await self._database.run(partial(deliveries.refused, delivery=delivery, now=now, why=answer.said))
         self._counts["dead"] += dead
         level, outcome = (logging.ERROR, "given up") if dead else (logging.WARNING, "trying again")
-        log.log(level, "alert %s to %s: %s; %s", letter.id, letter.target, answer.said, outcome)
+        log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
         """Tell others of what nobody acknowledged in time; how many alerts. Raises SQLAlchemyError."""
@@ -136,16 +136,16 @@ class Alerts:
             log.error("alert %s: nobody acknowledged it in time, it is escalated", id)
         return len(escalated)
 
-    async def sent(self, team: str | None = None, limit: int = 100) -> list[Sent]:
-        """The latest alerts and their letters, newest first. Raises SQLAlchemyError."""
+    async def sent(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
+        """The latest alerts and their deliveries, newest first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.latest, team=team, limit=limit), writes=False)
 
-    async def dead(self, team: str | None = None, limit: int = 100) -> list[Sent]:
+    async def dead(self, team: str | None = None, limit: int = 100) -> list[DeliveryResult]:
         """Letters that were given up, newest first. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.dead, team=team, limit=limit), writes=False)
 
     async def revive(self, team: str | None = None) -> int:
-        """Let dead letters be tried again; how many. Raises SQLAlchemyError."""
+        """Let dead deliveries be tried again; how many. Raises SQLAlchemyError."""
         return await self._database.run(partial(deliveries.revive, team=team, now=self._clock.time()))
 
     async def acknowledge(self, id: str, by: str) -> str | None:

@@ -1,1 +1,1 @@
-"""HTTP: routes, replies, server-sent events."""
+"""The HTTP API: authentication, routes, protocol, idempotency."""

@@ -1,4 +1,4 @@
-"""Which caller may use which route: default-deny, the open ones are named here."""
+"""Authenticates callers and authorizes routes by scope: denied by default, open routes are named here."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def error_response(error: GatewayError, request: Request, headers: Mapping[str, 
     return Response(body, dialect.status(error), {**(headers or {}), **told}, media_type="application/json")
 
 
-class Door:
+class Authenticator:
     """Wraps an endpoint so that only a key with one of `scopes` reaches it."""
 
     def __init__(self, tenants: Tenants) -> None:

@@ -1,4 +1,4 @@
-"""Bounds on a backend's response headers that are relayed to clients: their number, length, characters and numbers."""
+"""Bounds on backend response headers that are relayed to clients: count, length, characters and values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A record as response headers."""
+"""Response headers of a request's record: `x-thriftgate-*`, rate limits, relayed headers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from itertools import islice
 from math import ceil
 
 from gateway.api.relayed_headers import MOST_RELAYED, is_bounded
+from gateway.dialects.facts import FACTS
 from gateway.domain.backend import Backend
 from gateway.domain.record import Record
 from gateway.domain.text.concealment import Concealer
@@ -57,7 +58,7 @@ def of_record(record: Record) -> list[tuple[bytes, bytes]]:
         found.append((b"x-thriftgate-over-budget", ",".join(record.over_budget).encode("latin-1", "replace")))
     if ratelimit := record.ratelimit:
         found += zip(map(str.encode, ratelimit), map(str.encode, ratelimit.values()), strict=True)
-        if record.dialect == "anthropic_messages":
+        if FACTS[record.dialect].anthropic_limits:
             found += _as_anthropic(ratelimit)
     return found
 

@@ -1,1 +1,1 @@
-"""Getting an answer: the HTTP client, one door per kind of backend, attempts, health, escalation."""
+"""Backends: providers, HTTP client, attempts, resilience, cascades."""

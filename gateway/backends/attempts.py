@@ -1,4 +1,4 @@
-"""Try again, or somewhere else: the order in which a request's backends are called until one begins to answer."""
+"""Retries and fallbacks: the order in which a request's backends are called until one begins to answer."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.backends.call import Exchange, Written
-from gateway.backends.cascade.stream_gate import Held
+from gateway.backends.call import BackendCall, Written
+from gateway.backends.cascade.stream_gate import StreamGate
 from gateway.backends.plausible import estimate
 from gateway.backends.providers.base import Call
 from gateway.backends.relay import Relayed, Whole
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.surcharges import surcharges
 from gateway.domain.answer import delivered_tokens
 from gateway.domain.backend import Backend
-from gateway.domain.protocols import Books, Clock, Hold
+from gateway.domain.protocols import AttemptJournal, Clock, Hold
 from gateway.domain.record import Attempt, Outcome, Record
 from gateway.domain.request import CompletionRequest, most_asked
 from gateway.domain.routing.route import ContextPlan
@@ -47,14 +48,14 @@ HEDGE = "hedge"
 
 
 @dataclass(slots=True)
-class Errand:
+class CallContext:
     """What every attempt of one request needs."""
 
     request: CompletionRequest
     record: Record
     plan_for: Callable[[Backend], Awaitable[ContextPlan]]
     hold: Hold
-    books: Books
+    books: AttemptJournal
     deadline: float
     """Loop time."""
     turn: asyncio.Lock | None = None
@@ -77,7 +78,7 @@ class Totals:
 class Attempts:
     """Calls backends one after the other; each attempt is opened in the books before and closed when it failed."""
 
-    def __init__(self, exchanges: Mapping[str, Exchange], clock: Clock, off_loop: OffLoop | None = None) -> None:
+    def __init__(self, exchanges: Mapping[str, BackendCall], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
         self._off_loop = off_loop or OffLoop()
         self._exchanges = exchanges
@@ -88,7 +89,7 @@ class Attempts:
     async def first_of(
         self,
         backends: Sequence[Backend],
-        errand: Errand,
+        call_context: CallContext,
         *,
         unsure: Backend | None = None,
         last_resort: bool = True,
@@ -100,31 +101,38 @@ class Attempts:
         when no backend was left that could be called, Overloaded when all were busy, DeadlineExceeded,
         LedgerUnavailable, and AllBackendsFailed.
         """
-        met = _Met()
+        met = _Failures()
         for backend in backends:
-            answer = await self._patiently(self._exchanges[backend.name], errand, met, backend is unsure)
+            answer = await self._patiently(self._exchanges[backend.name], call_context, met, backend is unsure)
             if answer is not None:
                 if backend is not backends[0]:
                     self.totals.fallbacks += 1
                 return answer
         if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
-        now = _Met()
+        now = _Failures()
         for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
-            if answer := await self._patiently(self._exchanges[backend.name], errand, now, backend is unsure, True):
+            if answer := await self._patiently(
+                self._exchanges[backend.name], call_context, now, backend is unsure, True
+            ):
                 return answer
         raise (now if now.failures or now.misfits or now.busy else met).verdict()
 
     async def _patiently(
-        self, exchange: Exchange, errand: Errand, met: _Met, logprobs: bool, last_resort: bool = False
+        self,
+        backend_call: BackendCall,
+        call_context: CallContext,
+        met: _Failures,
+        logprobs: bool,
+        last_resort: bool = False,
     ) -> Relayed | Whole | None:
         """One call, and one more after a failure that a short pause may cure."""
-        before = len(errand.record.attempts)
+        before = len(call_context.record.attempts)
         for again in (False, True):
             try:
-                return await self._once(exchange, errand, logprobs, last_resort)
+                return await self._once(backend_call, call_context, logprobs, last_resort)
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
-                errand.record.note("backend skipped", backend=exchange.backend.name, why=obstacle.code)
+                call_context.record.note("backend skipped", backend=backend_call.backend.name, why=obstacle.code)
                 if isinstance(obstacle, Overloaded):
                     met.busy += (obstacle,)
                 else:
@@ -137,68 +145,68 @@ class Attempts:
                 return None
             except BackendError as failure:
                 met.failures += (failure,)
-                met.asked = met.asked or len(errand.record.attempts) > before
-                if again or not await self._pause(exchange, errand, failure):
+                met.asked = met.asked or len(call_context.record.attempts) > before
+                if again or not await self._pause(backend_call, call_context, failure):
                     return None
                 self.totals.retries += 1
         return None
 
-    async def _pause(self, exchange: Exchange, errand: Errand, failure: BackendError) -> bool:
+    async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
         """Wait before the same backend is asked once more; False when that would not help."""
         pause_s = pause_after(failure)
-        if pause_s is None or not exchange.health.state().available:
+        if pause_s is None or not backend_call.health.state().available:
             return False
-        if asyncio.get_running_loop().time() + pause_s >= errand.deadline:
+        if asyncio.get_running_loop().time() + pause_s >= call_context.deadline:
             return False
         await asyncio.sleep(pause_s)
         return True
 
     async def _once(
-        self, exchange: Exchange, errand: Errand, logprobs: bool, last_resort: bool
+        self, backend_call: BackendCall, call_context: CallContext, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """One call; None while the backend rests."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
-        left_s = errand.deadline - loop.time()
+        left_s = call_context.deadline - loop.time()
         if left_s <= 0:
             raise _too_late()
-        tenant, turn = errand.record.tenant, errand.turn
-        place = exchange.health.at_once(tenant.team)
+        tenant, turn = call_context.record.tenant, call_context.turn
+        place = backend_call.health.at_once(tenant.team)
         if place is None:
-            place = await exchange.health.enter(
-                left_s, tenant.team, batch=tenant.batch(errand.request.controls), last_resort=last_resort
+            place = await backend_call.health.enter(
+                left_s, tenant.team, batch=tenant.batch(call_context.request.controls), last_resort=last_resort
             )
         if place is None:
-            errand.record.note("backend skipped", backend=exchange.backend.name, why="resting")
+            call_context.record.note("backend skipped", backend=backend_call.backend.name, why="resting")
             return None
         try:
-            plan = await errand.plan_for(exchange.backend)
+            plan = await call_context.plan_for(backend_call.backend)
             if turn is not None:
                 await turn.acquire()
             try:
-                await errand.hold.extend(exchange.backend, plan.tokens_after, plan.attached)
+                await call_context.hold.extend(backend_call.backend, plan.tokens_after, plan.attached)
                 written = None
-                if len(errand.request.raw) > LARGE_BYTES:
+                if len(call_context.request.raw) > LARGE_BYTES:
                     written = await self._off_loop.run(
-                        exchange.write,
-                        errand.request,
+                        backend_call.write,
+                        call_context.request,
                         plan,
                         now=loop.time(),
                         logprobs=logprobs,
-                        paid_output=errand.hold.output_limit,
+                        paid_output=call_context.hold.output_limit,
                     )
-                call, attempt = self._open(exchange, errand, plan, logprobs, loop.time(), written)
+                call, attempt = self._open(backend_call, call_context, plan, logprobs, loop.time(), written)
             finally:
                 if turn is not None:
                     turn.release()
             try:
-                return await exchange.ask(call, attempt, place)
+                return await backend_call.ask(call, attempt, place)
             except BaseException as end:
-                self._unanswered(errand, call, attempt, end)
+                self._unanswered(call_context, call, attempt, end)
                 raise
         except BaseException:
-            if errand.kind == HEDGE:
+            if call_context.kind == HEDGE:
                 place.outrun()
             else:
                 place.left()
@@ -206,8 +214,8 @@ class Attempts:
 
     def _open(
         self,
-        exchange: Exchange,
-        errand: Errand,
+        backend_call: BackendCall,
+        call_context: CallContext,
         plan: ContextPlan,
         logprobs: bool,
         now: float,
@@ -215,95 +223,99 @@ class Attempts:
     ) -> tuple[Call, Attempt]:
         """What to send `now` and the attempt that is opened for it. It is paid for; raises BadRequest when it cannot be
         said, LedgerUnavailable."""
-        record = errand.record
-        call = exchange.call(
-            errand.request,
+        record = call_context.record
+        call = backend_call.call(
+            call_context.request,
             plan,
             now=now,
-            deadline=errand.deadline,
+            deadline=call_context.deadline,
             logprobs=logprobs,
-            paid_output=errand.hold.output_limit,
+            paid_output=call_context.hold.output_limit,
             written=written,
         )
-        attempt = record.attempt(exchange.backend)
+        attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
-        attempt.pace = exchange.paces[errand.request.stream]
-        if not _TIERED.isdisjoint(errand.request.body) and (
-            wanted := surcharges(errand.request, exchange.kind.dialect)
+        attempt.pace = backend_call.paces[call_context.request.stream]
+        if not _TIERED.isdisjoint(call_context.request.body) and (
+            wanted := surcharges(call_context.request, backend_call.kind.dialect)
         ):
             attempt.service_tier = wanted.service_tier or ""
-        if (cap := errand.hold.output_limit) is not None:
+        if (cap := call_context.hold.output_limit) is not None:
             attempt.output_cap = cap
-            record.note("output capped", backend=exchange.backend.name, tokens=cap)
-        request = errand.request
-        asked = most_asked(request) if request.dialect == "openai_other" else request.max_output_tokens
+            record.note("output capped", backend=backend_call.backend.name, tokens=cap)
+        request = call_context.request
+        asked = most_asked(request) if FACTS[request.dialect].opaque else request.max_output_tokens
         attempt.bound(asked, request.parallel, one_context=request.one_context)
         self.totals.attempts += 1
         try:
-            errand.books.open(attempt, record)
+            call_context.books.open(attempt, record)
         except LedgerUnavailable as error:
             attempt.outcome, attempt.error = "failed", error.code  # never called, so there is nothing to close
             raise
         return call, attempt
 
-    def _unanswered(self, errand: Errand, call: Call, attempt: Attempt, end: BaseException) -> None:
+    def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
         """Whatever keeps the answer from coming closes the attempt in the books. Raises DeadlineExceeded where it was
         the request that ran out of time."""
         if not isinstance(end, GatewayError):
-            attempt.error = errand.kind or type(end).__name__
-            self._interrupted(errand, attempt)
+            attempt.error = call_context.kind or type(end).__name__
+            self._interrupted(call_context, attempt)
             return
-        self._failed(errand, attempt, end)
+        self._failed(call_context, attempt, end)
         if isinstance(end, BackendTimeout) and call.out_of_time:
             raise _too_late() from end
 
-    def _failed(self, errand: Errand, attempt: Attempt, error: GatewayError) -> None:
+    def _failed(self, call_context: CallContext, attempt: Attempt, error: GatewayError) -> None:
         attempt.error = error.code
-        errand.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
+        call_context.record.note("attempt failed", backend=attempt.backend.name, code=error.code, status=attempt.status)
         if isinstance(error, BackendTimeout | StreamBroken):
-            self._interrupted(errand, attempt)
+            self._interrupted(call_context, attempt)
         else:
             if (reported := attempt.reported) is not None and reported.total:  # no answer, but it was counted
                 attempt.estimate_usage(attempt.chunks)
             self.totals.failed += 1
-            self.close(errand, attempt, "failed")
+            self.close(call_context, attempt, "failed")
 
-    def _interrupted(self, errand: Errand, attempt: Attempt) -> None:
+    def _interrupted(self, call_context: CallContext, attempt: Attempt) -> None:
         """The backend was at work on it: it has read the prompt and may charge for it."""
         attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1
-        self.close(errand, attempt, "interrupted")
+        self.close(call_context, attempt, "interrupted")
 
-    async def drop(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str) -> None:
+    async def drop(
+        self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str
+    ) -> None:
         """Close an answer that does not serve: pay for what had come of it, and hang up."""
-        self.bill(errand, answer, outcome, why)
+        self.bill(call_context, answer, outcome, why)
         await answer.aclose()
 
-    def bill(self, errand: Errand, answer: Relayed | Whole | Held, outcome: Outcome, why: str = "") -> None:
+    def bill(
+        self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str = ""
+    ) -> None:
         """Close the attempt of an answer that does not serve; whoever has the answer closes that."""
         attempt = answer.attempt
         attempt.error = why or attempt.error
         if attempt.usage is None:
             attempt.estimate_usage(_delivered(answer))
-        self.close(errand, attempt, outcome)
+        self.close(call_context, attempt, outcome)
 
     def health(self, backend: Backend) -> Health:
         return self._exchanges[backend.name].health
 
-    def close(self, errand: Errand, attempt: Attempt, outcome: Outcome) -> None:
+    def close(self, call_context: CallContext, attempt: Attempt, outcome: Outcome) -> None:
         """Close an attempt that does not serve."""
         attempt.outcome = outcome
-        attempt.kind = attempt.kind or errand.kind
+        attempt.kind = attempt.kind or call_context.kind
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         try:
-            errand.books.close(attempt, errand.record)
+            call_context.books.close(attempt, call_context.record)
         except LedgerUnavailable:  # the next `open` refuses, and the opened entry is closed by replay
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 
-def _delivered(answer: Relayed | Whole | Held) -> int:
+def _delivered(answer: Relayed | Whole | StreamGate) -> int:
     """Tokens of an answer whose backend never said; also notes how sure it was so far."""
     attempt = answer.attempt
 
@@ -315,7 +327,7 @@ def _delivered(answer: Relayed | Whole | Held) -> int:
     return delivered_tokens(attempt.chunks, characters, estimate)
 
 
-class _Met:
+class _Failures:
     """What stood in the way so far."""
 
     failures: tuple[GatewayError, ...] = ()

@@ -1,4 +1,4 @@
-"""One call of one backend: from the request's bytes to an answer with its first bytes in hand, or the error it met."""
+"""One call of one backend: from the request to an answer with its first bytes in hand, or an error."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers.base import Call, Kind, Upstream
 from gateway.backends.providers.hosted import limit_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
-from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Place
-from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.dialects.answers import upstream_error
 from gateway.dialects.answers.upstream_error import UpstreamError
 from gateway.dialects.anthropic_messages import models
-from gateway.dialects.base import StreamReader, Wire
-from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.base import StreamReader, Translator
+from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.registry import ways
 from gateway.dialects.requests.embedded_media import check_embedded
 from gateway.dialects.requests.output_limits import lowered, may_have_foreign, own_limit
@@ -67,19 +67,19 @@ _LONGEST_DRAIN_S = 60.0
 _RELEARN_S = 600.0
 """A server may be replaced by one that knows more."""
 
-Written = tuple[Wire, bytes]
+Written = tuple[Translator, bytes]
 """A way to say a request, and the body in it."""
 
 
-class Exchange:
+class BackendCall:
     """A backend as the attempts see it."""
 
-    def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: Drains) -> None:
+    def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: BackendDrains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
         self._clock, self._drains = clock, drains
         self._embeds, self._wants_limit = kind.fetches, kind.dialect == "anthropic_messages"
         self._key = backend.api_key.get_secret_value() if backend.api_key else ""
-        self._wires: dict[DialectName, Wire] = {}
+        self._wires: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
@@ -167,7 +167,7 @@ class Exchange:
             asked = models.MOST_USUAL_OUTPUT
         return most if most is not None and asked > most else None
 
-    def _way(self, client: DialectName) -> Wire:
+    def _way(self, client: DialectName) -> Translator:
         found = self._ways(client)
         if not found:
             raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.")
@@ -180,22 +180,22 @@ class Exchange:
         self._wires.clear()
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
-    def _lacks(self, wire: Wire, said: UpstreamError | None) -> bool:
+    def _lacks(self, wire: Translator, said: UpstreamError | None) -> bool:
         """Is it the endpoint that is missing, by the words of a 404, 405 or 501, rather than what was asked for?"""
         if wire.backend == self.kind.dialect:  # some of OpenAI's models are served over Responses alone, and say so
             return said is not None and _OTHER_ENDPOINT in said.message and self._has_other(wire)
         return said is None or (said.code != UnknownModel.code and said.param in (None, "model"))
 
-    def _has_other(self, wire: Wire) -> bool:
+    def _has_other(self, wire: Translator) -> bool:
         """Is there another way to say what was said over `wire`?"""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken for each in self._ways(wire.client)
         )
 
-    def _ways(self, client: DialectName) -> tuple[Wire, ...]:
+    def _ways(self, client: DialectName) -> tuple[Translator, ...]:
         return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits)
 
-    async def ask(self, call: Call, attempt: Attempt, place: Place) -> Relayed | Whole:
+    async def ask(self, call: Call, attempt: Attempt, place: Slot) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
         try:
             upstream = await self.kind.send(call)
@@ -203,7 +203,7 @@ class Exchange:
             try:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)
-                if type(call.wire) is OtherToOther:
+                if type(call.wire) is Passthrough:
                     return await self._whatever(call, call.wire, upstream, attempt, place)
                 if call.request.stream:
                     return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
@@ -217,7 +217,7 @@ class Exchange:
             self._tell(place, error, call)
             raise
 
-    def _tell(self, place: Place, error: BackendError, call: Call) -> None:
+    def _tell(self, place: Slot, error: BackendError, call: Call) -> None:
         """What an error says about the backend's health."""
         if isinstance(error, BackendRateLimited):
             place.limited(error.retry_after_s)
@@ -231,7 +231,7 @@ class Exchange:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
     async def _whatever(
-        self, call: Call, wire: OtherToOther, upstream: Upstream, attempt: Attempt, place: Place
+        self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, place: Slot
     ) -> Relayed | Whole:
         """An answer of which only its content type tells what it is."""
         said = upstream.header(b"content-type") or b""
@@ -245,13 +245,13 @@ class Exchange:
         return answer
 
     async def _relayed(
-        self, call: Call, reader: StreamReader, upstream: Upstream, attempt: Attempt, place: Place
+        self, call: Call, reader: StreamReader, upstream: Upstream, attempt: Attempt, place: Slot
     ) -> Relayed:
         answer = Relayed(upstream, reader, attempt, place, call, time=self._clock.time)
         await answer.begin()
         return answer
 
-    async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, place: Place) -> Whole:
+    async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, place: Slot) -> Whole:
         attempt.first_byte_at = self._clock.time()
         body = b""
         try:

@@ -1,4 +1,4 @@
-"""The door to the room: every configured backend, its health, and one call that gets an answer."""
+"""All configured backends with their health, and the call that gets an answer from them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict
 
-from gateway.backends.attempts import Attempts, Errand
-from gateway.backends.call import Exchange
+from gateway.backends.attempts import Attempts, CallContext
+from gateway.backends.call import BackendCall
 from gateway.backends.cascade.cascade import Cascade, Served
 from gateway.backends.cascade.escalation import Escalation
-from gateway.backends.load.in_flight import Loads
+from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.litellm import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
 from gateway.backends.providers.simulated import Simulated
-from gateway.backends.resilience.breaker import Health, Tripping
-from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.breaker import BreakerSettings, Health
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.backends.resilience.hedging import Hedges
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
-from gateway.domain.protocols import BackendState, Books, Clock, Hold
+from gateway.domain.protocols import AttemptJournal, BackendState, Clock, Hold
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import ContextPlan, Route
@@ -46,22 +46,22 @@ class Fleet:
         *,
         clock: Clock = time,
         kinds: Mapping[str, Callable[[Backend], Kind]] = KINDS,
-        tripping: Tripping | None = None,
-        drains: Drains | None = None,
+        breaker_settings: BreakerSettings | None = None,
+        drains: BackendDrains | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`drains`: who is to get no new requests; None: this process decides that alone."""
         self.backends = tuple(backends)
-        self.drains = drains or Drains()
+        self.drains = drains or BackendDrains()
         self._exchanges = {
-            backend.name: Exchange(
+            backend.name: BackendCall(
                 backend,
                 kinds[backend.kind](backend),
                 Health(
                     backend.name,
                     backend.concurrent,
                     monotonic=clock.monotonic,
-                    tripping=tripping,
+                    breaker_settings=breaker_settings,
                     queue=backend.queue,
                     queue_timeout_s=backend.queue_timeout,
                 ),
@@ -70,22 +70,26 @@ class Fleet:
             )
             for backend in self.backends
         }
-        self._loads = Loads({name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains)
+        self._loads = InFlight(
+            {name: (each.backend, each.health) for name, each in self._exchanges.items()}, self.drains
+        )
         self._attempts = Attempts(self._exchanges, clock, off_loop)
         self._hedges = Hedges(self._attempts)
 
     async def open(self) -> None:
-        for exchange in self._exchanges.values():
-            await exchange.kind.open()
+        for backend_call in self._exchanges.values():
+            await backend_call.kind.open()
         await self._loads.open()
 
     async def aclose(self) -> None:
         await self._loads.aclose()
-        await asyncio.gather(*(exchange.kind.aclose() for exchange in self._exchanges.values()), return_exceptions=True)
+        await asyncio.gather(
+            *(backend_call.kind.aclose() for backend_call in self._exchanges.values()), return_exceptions=True
+        )
 
     def get(self, name: str) -> Backend | None:
-        exchange = self._exchanges.get(name)
-        return exchange.backend if exchange else None
+        backend_call = self._exchanges.get(name)
+        return backend_call.backend if backend_call else None
 
     def state(self, backend: Backend) -> BackendState:
         return self._loads.state(backend, self._exchanges[backend.name].health)
@@ -98,7 +102,7 @@ class Fleet:
         *,
         plan_for: Callable[[Backend], Awaitable[ContextPlan]],
         hold: Hold,
-        books: Books,
+        books: AttemptJournal,
         deadline: float,
     ) -> Answer:
         """An answer with its first bytes in hand (a plain one: all of them), whose attempt is open in the books.
@@ -106,40 +110,42 @@ class Fleet:
         `deadline` is loop time. Raises what `Attempts.first_of` raises; every attempt that does not serve is closed
         in the books by then, also when this is cancelled.
         """
-        errand = Errand(request, record, plan_for, hold, books, deadline)
+        call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
             self._loads.used(route.backends)
         answer: Served
         if route.asking is not None:
-            answer = await Cascade(self._attempts, route.asking, route, errand).answer()
+            answer = await Cascade(self._attempts, route.asking, route, call_context).answer()
         elif route.escalate_to is not None:
             asking = Escalation(route.backends[0].name, route.escalate_to.name)
-            answer = await Cascade(self._attempts, asking, route, errand).answer()
+            answer = await Cascade(self._attempts, asking, route, call_context).answer()
         elif request.stream and record.tenant.policy.hedging.enabled:
-            answer = await self._hedges.answer(route, errand)
+            answer = await self._hedges.answer(route, call_context)
         else:
-            answer = await self._attempts.first_of(route.backends, errand)
+            answer = await self._attempts.first_of(route.backends, call_context)
         record.trimmed_tokens = answer.attempt.trimmed_tokens
         record.first_byte_ms = round((time.perf_counter() - record.started) * 1000, 3)
         return answer
 
     async def count_tokens(self, backend: Backend, request: CompletionRequest) -> int | None:
         """Tokens of an Anthropic request's prompt, from a backend that counts them; None where none does, or now."""
-        exchange = self._exchanges[backend.name]
-        if not isinstance(exchange.kind, Anthropic) or not exchange.health.state().available:
+        backend_call = self._exchanges[backend.name]
+        if not isinstance(backend_call.kind, Anthropic) or not backend_call.health.state().available:
             return None
-        return await exchange.kind.count_tokens(request, backend.model)
+        return await backend_call.kind.count_tokens(request, backend.model)
 
     def stats(self) -> dict[str, int | float | str]:
         """Totals of this worker; of each backend `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and those
         of its queue and of its server's load.
         """
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
-        for name, exchange in self._exchanges.items():
-            state = exchange.health.state()  # without its load: that somebody looks at figures is no reason to ask it
+        for name, backend_call in self._exchanges.items():
+            state = (
+                backend_call.health.state()
+            )  # without its load: that somebody looks at figures is no reason to ask it
             figures[f"{name}.in_flight"] = state.in_flight
             figures[f"{name}.available"] = int(state.available and not self.drains.reason(name))
             if state.first_byte_ms is not None:
                 figures[f"{name}.first_byte_ms"] = round(state.first_byte_ms, 3)
-            figures.update((f"{name}.{figure}", value) for figure, value in exchange.health.places.stats().items())
+            figures.update((f"{name}.{figure}", value) for figure, value in backend_call.health.places.stats().items())
         return figures | self._loads.stats()

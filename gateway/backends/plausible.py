@@ -1,4 +1,4 @@
-"""Whether the usage that a backend reported of a whole answer can be true, and what is booked where it cannot."""
+"""Checks whether the usage that a backend reported can be true, and bounds it if it cannot."""
 
 from __future__ import annotations
 

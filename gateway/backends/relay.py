@@ -1,4 +1,4 @@
-"""Answers that come from a backend: relayed as a stream, or read whole."""
+"""A backend's answer: relayed as a stream, or read whole."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from gateway.backends.plausible import believed
 from gateway.backends.providers.base import Call, Upstream
-from gateway.backends.resilience.breaker import Place
+from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
-from gateway.domain.answer import Take, pieces
+from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
@@ -44,7 +44,7 @@ class Relayed:
         upstream: Upstream,
         reader: StreamReader,
         attempt: Attempt,
-        place: Place,
+        place: Slot,
         call: Call,
         *,
         time: Callable[[], float],
@@ -72,7 +72,7 @@ class Relayed:
         """
         attempt = self.attempt
         self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
-        if not await self._upstream.pour(self._begins):
+        if not await self._upstream.pipe_to(self._begins):
             self._end()
         if not self._first and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
@@ -101,7 +101,7 @@ class Relayed:
         except MISREAD as error:
             raise garbled(self._reader) from error
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` every piece as it arrives, without a task switch in between, until it wants no more now.
 
         Returns whether there may be more; False: the answer is whole, and `ending` is what remains to be sent.
@@ -127,7 +127,7 @@ class Relayed:
             return wants and not reader.ended
 
         try:
-            if not reader.ended and await self._upstream.pour(relay) and not reader.ended:
+            if not reader.ended and await self._upstream.pipe_to(relay) and not reader.ended:
                 return True
             if not wants:
                 return True  # all is read, but it wants a pause before it hears of the end
@@ -138,7 +138,7 @@ class Relayed:
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
     def _whole(self) -> None:
         reader, attempt = self._reader, self.attempt
@@ -209,7 +209,7 @@ class Relayed:
         try:
             if self._upstream.part():
                 async with asyncio.timeout(_GRACE_S):
-                    await self._upstream.pour(self._count)
+                    await self._upstream.pipe_to(self._count)
         except (TimeoutError, BackendError):
             pass  # that it breaks off is what was asked for
         finally:
@@ -233,7 +233,7 @@ class Relayed:
         try:
             if self.complete and not self._upstream.whole:
                 async with asyncio.timeout(_GRACE_S):
-                    await self._upstream.pour(_ignore)
+                    await self._upstream.pipe_to(_ignore)
         except (TimeoutError, BackendError):
             pass  # the answer is whole; only the connection is lost
         finally:
@@ -265,12 +265,12 @@ class Whole:
         """Put together when it is asked for: most answers are only passed on."""
         return self._plain.text
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Nothing comes before `ending`."""
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self.ending

@@ -1,1 +1,1 @@
-"""Many requests at leisure: files of lines, kept and answered one by one through the pipeline."""
+"""Batch API: files of requests, answered through the pipeline at low priority."""

@@ -1,4 +1,4 @@
-"""One batch as SQL knows it, whichever vendor's form its client speaks."""
+"""One batch in SQL, for both vendors' APIs."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Once:
+class BatchFields:
     """An `Idempotency-Key`: who asks with it again gets the batch that there is already."""
 
     idempotency: str | None = None
@@ -82,7 +82,7 @@ class Once:
     """Digest of the request."""
 
 
-EACH_TIME = Once()
+EACH_TIME = BatchFields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def add(connection: Connection, batch: Batch) -> Batch:
 
     Raises KeyReused, LimitExceeded, and NotFound when its file has been deleted meanwhile.
     """
-    if known := made(connection, Once(batch.idempotency, batch.fingerprint)):
+    if known := made(connection, BatchFields(batch.idempotency, batch.fingerprint)):
         return known
     if batch.endpoint != MESSAGES:
         find(connection, Viewer(batch.team), batch.input_file_id, lock=True)
@@ -122,7 +122,7 @@ def add(connection: Connection, batch: Batch) -> Batch:
     return batch
 
 
-def made(connection: Connection, once: Once) -> Batch | None:
+def made(connection: Connection, once: BatchFields) -> Batch | None:
     """What was asked for with this key before. Raises KeyReused when that was something else."""
     if once.idempotency is None:
         return None

@@ -1,4 +1,4 @@
-"""Files that teams upload or batches make: bytes in one directory, what is known of them in SQL."""
+"""Files that teams upload or batches produce: bytes in one directory, metadata in SQL."""
 
 from __future__ import annotations
 

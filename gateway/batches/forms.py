@@ -1,4 +1,4 @@
-"""How the lines of a batch are written: OpenAI's form, and Anthropic's; their requests in, their results out."""
+"""Formats of batch lines, OpenAI's and Anthropic's: requests in, results out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The body of a message batch, cut into one request a line while it arrives, so that it is never whole in memory."""
+"""Splits the body of a message batch into one request per line while it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of OpenAI's clients: made, looked at, cancelled by teams; and all batches, moved on by the runner."""
+"""Batches of OpenAI's API: create, list, cancel; and the state transitions of all batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import Connection, select, update
 
 from gateway.batches import batch as rows
 from gateway.batches import options
-from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Ended, Once, family, still_open
+from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, BatchFields, Ended, family, still_open
 from gateway.batches.files import INLINE, OPEN, Files, Page, StoredFile, new_id, record
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import check
@@ -34,7 +34,7 @@ class Jobs:
         tenant: Tenant,
         asked: Mapping[str, Any],
         headers: Mapping[str, str] | None = None,
-        once: Once = EACH_TIME,
+        once: BatchFields = EACH_TIME,
     ) -> Batch:
         """Validates every line: a batch with a bad one is made, `failed`, and tells which. Raises BadRequest, NotFound.
 

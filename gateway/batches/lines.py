@@ -1,4 +1,4 @@
-"""A file of lines before it becomes a batch: every line is read, and what is wrong with it told."""
+"""Validates a file of lines before it becomes a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of Anthropic's clients: their requests come in one body, their results go without a file."""
+"""Batches of Anthropic's API: requests come in one body, results go without a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import Connection, delete
 
 from gateway.batches import batch as rows
-from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, Once, family
+from gateway.batches.batch import EACH_TIME, WINDOW_S, Batch, BatchFields, family
 from gateway.batches.files import GONE_S, INLINE, OPEN, Files, Page, Upload, new_id
 from gateway.batches.forms import FORMS, MESSAGES
 from gateway.batches.lines import Checked, check
@@ -30,7 +30,9 @@ class MessageJobs:
         self._database, self._files = database, files
         self._max_line = max_line_bytes, max_line_items
 
-    async def create(self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: Once = EACH_TIME) -> Batch:
+    async def create(
+        self, tenant: Tenant, upload: Upload, headers: Mapping[str, str], once: BatchFields = EACH_TIME
+    ) -> Batch:
         """Of what was uploaded, a request a line. Raises BadRequest, BodyTooLarge, LimitExceeded.
 
         What is wrong with a request itself is told in its result.

@@ -1,4 +1,4 @@
-"""What the client of a batch or a file asks beside its lines: metadata, and when things may go."""
+"""Options of a batch or file: metadata and expiry."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PAIRS, _NAME, _VALUE = 16, 64, 512
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class BatchOptions:
     """The body of OpenAI's request for a batch."""
 
     input_file_id: str
@@ -23,7 +23,7 @@ class Wishes:
     output_expires_s: float | None
 
 
-def read(asked: Mapping[str, Any]) -> Wishes:
+def read(asked: Mapping[str, Any]) -> BatchOptions:
     """Fields that are not known are left alone. Raises BadRequest."""
     file_id, endpoint, metadata = asked.get("input_file_id"), asked.get("endpoint"), asked.get("metadata")
     if not isinstance(file_id, str):
@@ -42,7 +42,7 @@ def read(asked: Mapping[str, Any]) -> Wishes:
         if not isinstance(expires, dict):
             raise BadRequest("output_expires_after must be an object.", param="output_expires_after")
         expires = seconds(expires.get("anchor"), expires.get("seconds"), "output_expires_after.{}")
-    return Wishes(file_id, endpoint, metadata, expires)
+    return BatchOptions(file_id, endpoint, metadata, expires)
 
 
 def seconds(anchor: object, length: object, param: str) -> float:

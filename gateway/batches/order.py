@@ -1,4 +1,4 @@
-"""In which order the lines of a batch are sent: those that begin alike follow each other, and the first goes ahead.
+"""Order of a batch's lines: lines with a common prefix follow each other, to use warm prompt caches.
 
 A provider keeps what a prompt begins with for a few minutes and sells it cheaper to the next one that begins so.
 """
@@ -29,7 +29,7 @@ _DIGEST = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class QueuedLine:
     """Where a line stands in its file."""
 
     number: int
@@ -39,16 +39,16 @@ class Place:
     """Equal for lines whose prompts begin alike; empty for those with too little to share."""
 
 
-def placed(path: Path, form: Form, done: set[str]) -> list[Place]:
+def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
     """The lines without a result, in sending order: by model, then as their prompts branch. Off the loop only."""
-    found: list[tuple[str, bytes, Place]] = []
+    found: list[tuple[str, bytes, QueuedLine]] = []
     start = 0
     for number, raw in numbered(path):
         if raw.strip():
             line = form.read(number, raw)
             if line.custom_id not in done:
                 model, begins = str(line.fields.get("model")), beginning(line.fields, form.prompt)
-                found.append((model, begins, Place(number, start, len(raw), _group(model, begins))))
+                found.append((model, begins, QueuedLine(number, start, len(raw), _group(model, begins))))
         start += len(raw)
     found.sort(key=lambda each: each[:2])  # stable: what is alike stays in the client's order
     return [place for _, _, place in found]

@@ -1,4 +1,4 @@
-"""The results of one batch as they come in: appended to its output and error file, which also say what is done."""
+"""Appends a batch's results to its output and error files, which also record what is done."""
 
 from __future__ import annotations
 

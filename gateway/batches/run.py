@@ -1,4 +1,4 @@
-"""One batch under way: sends its lines through the pipeline, a few at a time, and writes their results down."""
+"""Runs one batch: sends its lines through the pipeline and writes their results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 import orjson
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import Files
 from gateway.batches.forms import FORMS, MESSAGES, Line, asked
@@ -17,6 +17,7 @@ from gateway.batches.order import Queue, undone
 from gateway.batches.results import Results
 from gateway.batches.sums import tokens
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.facts import FACTS
 from gateway.dialects.requests.forwarding import check_forwarding
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
@@ -38,7 +39,7 @@ QUERY = b"?"
 """Stands for the query string among the headers of a batch; no header can be called so."""
 
 
-class Recalls(Protocol):
+class CacheRecall(Protocol):
     """Who keeps answers for later requests that name them."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
@@ -54,8 +55,8 @@ class Sender:
 
     pipeline: Pipeline
     tenants: Tenants
-    overload: Overload
-    memory: Recalls
+    overload: LoadShedder
+    memory: CacheRecall
     deadline_s: float
 
     async def send(self, batch: Batch, line: Line, request_id: str) -> bytes:
@@ -71,7 +72,7 @@ class Sender:
 
         request = await self.pipeline.off_loop.run(read) if len(line.body) > LARGE_BYTES else read()
         request.query = headers.get(QUERY, b"")
-        if request.dialect == "openai_responses":
+        if FACTS[request.dialect].answers_have_ids:
             await self.memory.recall(request, tenant)
         record = Record(request_id, tenant, request.model, request.dialect, stream=False)
         record.tags.update(request.controls.tags)

@@ -1,4 +1,4 @@
-"""Looks after all batches: one runner per data directory, whose place another process takes when it dies."""
+"""Runs all batches: one runner per data directory; another process takes over when it dies."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import time
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.batch import Batch, Ended
 from gateway.batches.files import GONE_S, Files
 from gateway.batches.jobs import Jobs
-from gateway.batches.run import Recalls, Run, Sender
+from gateway.batches.run import CacheRecall, Run, Sender
 from gateway.domain.protocols import Clock
 from gateway.pipeline import Pipeline
 from gateway.policy.tenants import Tenants
@@ -38,8 +38,8 @@ class Runner:
         files: Files,
         pipeline: Pipeline,
         tenants: Tenants,
-        overload: Overload,
-        memory: Recalls,
+        overload: LoadShedder,
+        memory: CacheRecall,
         *,
         deadline_s: float,
         tick_s: float = TICK_S,

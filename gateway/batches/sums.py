@@ -1,4 +1,4 @@
-"""The tokens of a whole batch, as OpenAI sums them up."""
+"""Token sums of a batch, as OpenAI reports them."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Known already? Answers found again, exactly or by meaning, and only for those who may see them."""
+"""Response cache: exact and semantic, with coalescing of identical requests, separated by tenant."""

@@ -1,4 +1,4 @@
-"""The room's door: look an answer up, join one under way, store a new one, flush what is no longer wanted."""
+"""The cache's interface: look up, coalesce, store, flush."""
 
 from __future__ import annotations
 
@@ -7,30 +7,31 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
-from gateway.cache.coalescing.coalescer import Joins
-from gateway.cache.coalescing.shared_call import Flight
+from gateway.cache.coalescing.coalescer import Coalescer
+from gateway.cache.coalescing.shared_call import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
-from gateway.cache.quality.counters import Measures
-from gateway.cache.quality.hit_checker import Guard
-from gateway.cache.quality.threshold import Trust
+from gateway.cache.quality.counters import HitCounters
+from gateway.cache.quality.hit_checker import HitChecker
+from gateway.cache.quality.threshold import Thresholds
 from gateway.cache.result import Hit, Join, Miss, Ticket
-from gateway.cache.semantic.pending import Early
+from gateway.cache.semantic.pending import PendingQuestions
 from gateway.cache.semantic.service import Semantic
 from gateway.cache.store.bodies import Bodies, Stored
-from gateway.cache.store.exact import Known, Quota
-from gateway.cache.store.invalidation import Forget
-from gateway.cache.store.snapshot import Keep, Snapshots
-from gateway.cache.store.write_behind import Outbox
+from gateway.cache.store.exact import ExactIndex, Quota
+from gateway.cache.store.invalidation import Invalidation
+from gateway.cache.store.snapshot import Snapshots, SnapshotWriter
+from gateway.cache.store.write_behind import WriteBehind
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.policy import CachePolicy
-from gateway.domain.protocols import Embedder, Shadow
+from gateway.domain.protocols import Embedder, FreshAnswerSource
 from gateway.domain.record import Attempt, CacheResult, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -61,34 +62,34 @@ class Cache:
         revision: str = "",
         quota: Quota | None = None,
         index_bytes: int = 256 * 2**20,
-        neighbours: Path | None = None,
+        peers: Path | None = None,
         checks: float = 0.0,
-        keep: Keep | None = None,
+        keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
-        `neighbours`: the folder where this host's workers find each other's answers under way; None: there is one.
+        `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
-        self._outbox = Outbox(state, log, self._bodies, self._lost)
-        self._known = Known(quota or Quota(), self._gone)
-        self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._known.entries)
-        self._guard = Guard(self._semantic, Trust(share=checks), self._find)
-        self._snapshots = Snapshots(keep, log, self._known.entries, state)
-        self._forget = Forget(log, self._known, self._bodies, self._outbox, self._snapshots.flushed)
-        self._joins = Joins(state, self._outbox.flush, self._known.has, self._find, neighbours)
+        self._write_behind = WriteBehind(state, log, self._bodies, self._lost)
+        self._exact = ExactIndex(quota or Quota(), self._gone)
+        self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._exact.entries)
+        self._hit_checker = HitChecker(self._semantic, Thresholds(share=checks), self._find)
+        self._snapshots = Snapshots(keep, log, self._exact.entries, state)
+        self._invalidation = Invalidation(log, self._exact, self._bodies, self._write_behind, self._snapshots.flushed)
+        self._coalescer = Coalescer(state, self._write_behind.flush, self._exact.has, self._find, peers)
         self._tasks, self._meanings = Tasks(), Tasks()
-        self._early = Early(self._semantic, self._mean)
+        self._pending = PendingQuestions(self._semantic, self._mean)
         self._counts = {"exact": 0, "semantic": 0, "miss": 0, "bypass": 0, "stored": 0, "unkept": 0}
 
     async def open(self) -> None:
-        await self._outbox.open()
-        await self._joins.open()
+        await self._write_behind.open()
+        await self._coalescer.open()
         self._tasks.spawn(self._follow(), "cache-log")
         self._tasks.spawn(self._tidy(), "cache-tidy")
 
@@ -96,17 +97,17 @@ class Cache:
         """Load what finds paraphrases, in the background. The first question for it would too, and be a miss."""
         self._semantic.begin()
 
-    def check_with(self, shadow: Shadow) -> None:
+    def check_with(self, shadow: FreshAnswerSource) -> None:
         """Who buys answers to compare hits with."""
-        self._guard.shadow = shadow
+        self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
         """Where it is written down by team how many hits were wrong."""
-        self._guard.measures = Measures(database)
+        self._hit_checker.measures = HitCounters(database)
 
     def errors(self) -> list[dict[str, Any]]:
         """Per scope: wrong hits as measured by all workers, and how sure a hit has to be here and now."""
-        return self._guard.report()
+        return self._hit_checker.report()
 
     async def caught_up(self, timeout_s: float) -> None:
         """Wait until all answers that other workers stored are known here. Raises StateUnavailable."""
@@ -115,17 +116,17 @@ class Cache:
     async def deliver(self) -> None:
         """Wait until all that was stored here is with the server, or lost."""
         await self._meanings.drain(CLOSE_S)
-        await self._outbox.flush()
+        await self._write_behind.flush()
 
     async def aclose(self) -> None:
-        await self._joins.aclose()
+        await self._coalescer.aclose()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_S):
                 await self.deliver()
-        await self._early.aclose()
-        await self._guard.aclose()
+        await self._pending.aclose()
+        await self._hit_checker.aclose()
         await self._meanings.aclose()
-        await self._outbox.aclose()
+        await self._write_behind.aclose()
         await self._tasks.aclose()
         await self._semantic.aclose()
 
@@ -147,42 +148,49 @@ class Cache:
             ticket = await self._off_loop.run(self._ticket, request, tenant, record)
         else:
             ticket = self._ticket(request, tenant, record)
-        shared = self._joins.allowed(request, tenant)
+        shared = self._coalescer.allowed(request, tenant)
         if control != "refresh":
             if self._exactly(ticket, record) and (hit := await self._recall(ticket.digest, "exact", request, record)):
                 return hit
             if ticket.question is not None:
-                if shared and (join := await self._joins.join(ticket.digest, request, deadline, claim=False)):
+                if shared and (join := await self._coalescer.join(ticket.digest, request, deadline, claim=False)):
                     return self._joined(join, record)
                 if hit := await self._by_meaning(ticket, ticket.question, request, tenant, record):
                     return hit
             if shared:
                 claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
-                waited = claim and everywhere and await self._joins.elsewhere(ticket.digest, deadline)
+                waited = claim and everywhere and await self._coalescer.elsewhere(ticket.digest, deadline)
                 again = waited and self._exactly(ticket, record)
                 if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
                     return hit
-                if join := await self._joins.join(ticket.digest, request, deadline, claim=claim):
+                if join := await self._coalescer.join(ticket.digest, request, deadline, claim=claim):
                     return self._joined(join, record)
         return self._miss(record, "miss", ticket, control, shared=shared)
 
-    def announce(self, miss: Miss, request: CompletionRequest, deadline: float) -> Flight:
-        """The plain answer to a shared miss, for others to join while whoever asks for this brings it.
+    async def coalesce(
+        self,
+        miss: Miss,
+        request: CompletionRequest,
+        deadline: float,
+        purchase: Purchase,
+        buy: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Have `buy` called once for this miss and for all identical requests that come while it is in progress.
 
-        Call it at once: what is asked in between is asked twice.
+        When it returns, the answer's first bytes are in hand. Raises what `buy` raises. Call it right after `lookup`:
+        an identical request in between is bought twice.
         """
+        if not miss.shared:
+            await buy()
+            return
         assert miss.ticket is not None
-        return self._joins.announce(miss.ticket.digest, request, deadline)
-
-    async def lead(
-        self, miss: Miss, request: CompletionRequest, deadline: float, work: Callable[[Flight], Awaitable[None]]
-    ) -> Answer:
-        """The stream that answers a shared miss, its first bytes in hand, while `work` brings it for all who join.
-
-        Call it at once: what is asked in between is asked twice. Raises what kept the answer from coming.
-        """
-        assert miss.ticket is not None
-        return await self._joins.lead(miss.ticket.digest, request, deadline, work)
+        digest = miss.ticket.digest
+        if request.stream:
+            share = partial(purchase.share_stream, buy)
+            purchase.published = True
+            purchase.subscriber = await self._coalescer.start_call(digest, request, deadline, share)
+        else:
+            await purchase.share_plain(self._coalescer.announce(digest, request, deadline), buy)
 
     def _ticket(self, request: CompletionRequest, tenant: Tenant, record: Record) -> Ticket:
         """May run in a thread."""
@@ -202,7 +210,7 @@ class Cache:
         if not self._state.healthy:
             record.degraded.add("state")
             return False
-        return self._known.get(ticket.digest, time.time()) is not None
+        return self._exact.get(ticket.digest, time.time()) is not None
 
     async def _by_meaning(
         self, ticket: Ticket, question: Question, request: CompletionRequest, tenant: Tenant, record: Record
@@ -212,14 +220,14 @@ class Cache:
             return None
         if self._semantic.failed:
             record.degraded.add("embedder")
-        look, ticket.near = await self._guard.find(question, tenant)
+        look, ticket.near = await self._hit_checker.find(question, tenant)
         ticket.vector = request.vector = look.vector
         if look.found is None:
             return None
         record.cache_score = round(look.found.score, 4)
         hit = await self._recall(look.found.digest, "semantic", request, record)
         if hit is not None:
-            self._guard.gave(look.found, hit.stored, request, tenant)
+            self._hit_checker.gave(look.found, hit.stored, request, tenant)
         return hit
 
     async def _recall(
@@ -234,25 +242,25 @@ class Cache:
         if stored is None:
             return None
         self._counts[result] += 1
-        self._known.touch(digest)
-        self._forget.given(record.request_id, record.tenant.team, digest)
+        self._exact.touch(digest)
+        self._invalidation.given(record.request_id, record.tenant.team, digest)
         record.cache, record.saved_pico = result, stored.cost_pico
         record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
         return Hit(Replayed(request, stored.completion), stored)
 
     async def _find(self, digest: bytes) -> Stored | None:
-        entry = self._known.get(digest, time.time())
+        entry = self._exact.get(digest, time.time())
         if entry is None:
             return None
-        stored = self._outbox.find(entry) or await self._bodies.get(entry, recall=self._log.current)
-        if stored is None and self._known.get(digest, 0.0) is entry:
-            self._known.remove(digest)
+        stored = self._write_behind.find(entry) or await self._bodies.get(entry, recall=self._log.current)
+        if stored is None and self._exact.get(digest, 0.0) is entry:
+            self._exact.remove(digest)
         return stored
 
     def _joined(self, join: Join, record: Record) -> Join:
         record.cache = "join"
-        self._forget.given(record.request_id, record.tenant.team, join.flight.digest)
-        record.note("cache", result="join", backend=join.flight.paid.backend, model=join.flight.paid.model)
+        self._invalidation.given(record.request_id, record.tenant.team, join.call.digest)
+        record.note("cache", result="join", backend=join.call.paid.backend, model=join.call.paid.model)
         return join
 
     def _miss(
@@ -285,23 +293,23 @@ class Cache:
         if not self._state.healthy:
             record.degraded.add("state")
             return
-        place = self._outbox.place(ticket.policy.ttl)
+        place = self._write_behind.place(ticket.policy.ttl)
         if place is None:
             return
         question = ticket.question if answer.finish == "stop" else None
         entry = self._entry(ticket, len(completion), place, question if ticket.vector is not None else None, attempt)
         if self._learn(entry, ticket.policy):
             stored = Stored(completion, attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
-            self._outbox.add(entry, stored)
+            self._write_behind.add(entry, stored)
             self._bodies.keep(entry.digest, stored)
             self._counts["stored"] += 1
             if ticket.near is not None and question is not None:
-                self._guard.missed(ticket.near, completion, record.dialect)
+                self._hit_checker.missed(ticket.near, completion, record.dialect)
             if question is not None and ticket.vector is None:
                 if self._semantic.ready:
                     self._meanings.spawn(self._mean(ticket, entry, question), "cache-meaning")
                 else:
-                    self._early.add(ticket, entry, question)
+                    self._pending.add(ticket, entry, question)
 
     def _entry(self, ticket: Ticket, size: int, place: str, question: Question | None, attempt: Attempt) -> Entry:
         vector = pack(ticket.vector) if question and ticket.vector is not None else None
@@ -311,19 +319,19 @@ class Cache:
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
         """Make an answer findable by meaning too, whose vector was not known when it was stored."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
-        if ticket.vector is not None and self._known.get(entry.digest, time.time()) is entry:
+        if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
-            self._known.replace(meant)
+            self._exact.replace(meant)
             self._semantic.add(meant)
-            self._outbox.mean(meant)
+            self._write_behind.mean(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""
-        gone = self._known.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
+        gone = self._exact.put(entry, time.time(), Quota(policy.quota_answers, policy.quota_bytes))
         if gone is None:
             return False
         if gone:
-            self._outbox.discard(gone)
+            self._write_behind.discard(gone)
             if gone[-1] is entry:
                 return False
         self._semantic.add(entry)
@@ -331,7 +339,7 @@ class Cache:
 
     def _lost(self, entries: Iterable[Entry]) -> None:
         """They did not get to the server."""
-        self._forget.apply(Gone([(entry.digest, entry.place) for entry in entries]))
+        self._invalidation.apply(Gone([(entry.digest, entry.place) for entry in entries]))
 
     # -- forget ----------------------------------------------------------------------------------------------------
 
@@ -348,12 +356,12 @@ class Cache:
         `tag`: only with this source tag; `prefix`: with one that begins so. Raises StateUnavailable.
         """
         flush = Flush(team, time.time() - (older_than_s or 0.0), tag, prefix)
-        return len(await self._forget.flush(flush, dry_run=dry_run))
+        return len(await self._invalidation.flush(flush, dry_run=dry_run))
 
     async def wrong(self, request_id: str, team: str) -> None:
         """The answer that this request of `team` got from the cache was wrong: forget it. Raises StateUnavailable."""
-        self._guard.called_wrong(request_id, team)
-        await self._forget.wrong(request_id, team)
+        self._hit_checker.called_wrong(request_id, team)
+        await self._invalidation.wrong(request_id, team)
 
     async def stored(self, digest: bytes) -> Stored | None:
         """What is kept under it. Raises StateUnavailable."""
@@ -361,7 +369,7 @@ class Cache:
 
     def entries(self) -> Iterator[Entry]:
         """All that are known; valid until the next change."""
-        return self._known.entries()
+        return self._exact.entries()
 
     # -- follow the log --------------------------------------------------------------------------------------------
 
@@ -371,15 +379,15 @@ class Cache:
         await self._log.follow(self._apply, self._reset)
 
     def _apply(self, _: str, fields: dict[bytes, bytes]) -> None:
-        if self._outbox.own(name_of(fields)):
+        if self._write_behind.own(name_of(fields)):
             return
         change = decode(fields)
         if isinstance(change, Judged):
-            self._guard.hear(change)
+            self._hit_checker.hear(change)
         elif not isinstance(change, Batch):
             if isinstance(change, Wrong):
-                self._guard.called_wrong(change.request_id, change.team)
-            self._forget.apply(change)
+                self._hit_checker.called_wrong(change.request_id, change.team)
+            self._invalidation.apply(change)
         elif change.epoch == self._state.epoch:
             for entry in change.entries:
                 self._heard(entry)
@@ -388,40 +396,40 @@ class Cache:
 
     def _heard(self, entry: Entry) -> None:
         """Another worker stored it, who says what has to go for it."""
-        self._known.put(entry, time.time())
-        if entry.vector is not None and self._known.get(entry.digest, 0.0) is entry:
+        self._exact.put(entry, time.time())
+        if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:
             self._semantic.add(entry)
 
     def _gone(self, entry: Entry) -> None:
         self._bodies.forget(entry.digest)
-        self._outbox.withdraw(entry)
+        self._write_behind.withdraw(entry)
         self._semantic.remove(entry)
 
     def _reset(self) -> None:
         log.warning("the state server lost its data; the cache begins anew")
-        self._known.clear()
-        self._outbox.clear()
-        self._guard.forget()
+        self._exact.clear()
+        self._write_behind.clear()
+        self._hit_checker.forget()
 
     async def _tidy(self) -> None:
         while True:
             await asyncio.sleep(TIDY_S)
-            self._known.expire(time.time())
+            self._exact.expire(time.time())
             await self._semantic.tidy()
-            await self._guard.tell(self._log.append)
+            await self._hit_checker.tell(self._log.append)
             await self._snapshots.tidy()
 
     def stats(self) -> dict[str, int | float | str]:
         return {
             **self._counts,
-            **self._joins.stats(),
-            **self._forget.stats(),
-            "entries": len(self._known),
-            "bytes": self._known.size,
-            "evicted": self._known.evicted,
+            **self._coalescer.stats(),
+            **self._invalidation.stats(),
+            "entries": len(self._exact),
+            "bytes": self._exact.size,
+            "evicted": self._exact.evicted,
             "recalled": self._bodies.recalled,
-            **self._outbox.stats(),
+            **self._write_behind.stats(),
             **self._semantic.stats(),
-            **self._guard.stats(),
+            **self._hit_checker.stats(),
             **self._snapshots.stats(),
         }

@@ -1,4 +1,4 @@
-"""Which answers may be given again: whole ones that say something, are sure of it and ask for nothing."""
+"""Decides which answers may be stored: whole, not refused, confident, without tool calls."""
 
 from __future__ import annotations
 

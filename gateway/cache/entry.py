@@ -1,4 +1,4 @@
-"""What every worker knows of a stored answer, and how that reads on the index log; the answer lies elsewhere."""
+"""Metadata of a stored answer, which each worker holds, and its encoding on the index log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The semantic cache on files of questions, with the code that serves: what would have been a hit?"""
+"""Evaluates the semantic cache on files of questions, with the code that serves."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.cache.keys import Keys
 from gateway.cache.packing import pack
 from gateway.cache.semantic.embedder import DIMENSIONS, OnnxEmbedder
 from gateway.cache.semantic.minilm import MiniLM
-from gateway.cache.semantic.partitions import Meanings, Sought
+from gateway.cache.semantic.partitions import Query, SemanticIndex
 from gateway.cache.verifier.lexicon import load_words
 from gateway.cache.verifier.verify import Scorer, Verifier
 from gateway.dialects.openai_chat.dialect import parse
@@ -44,10 +44,10 @@ class Evaluator:
         `score` is the verifier's, 0..1, of a miss too: 0 where a rule says no.
         """
         for row in rows:
-            meanings = self._empty()
+            semantic_index = self._empty()
             known: dict[bytes, str] = {}
-            self._ask(meanings, known, "", row["stored"])
-            match, score = self._ask(meanings, known, "", row["asked"])
+            self._ask(semantic_index, known, "", row["stored"])
+            match, score = self._ask(semantic_index, known, "", row["asked"])
             yield {"id": row["id"], "hit": match is not None, "score": score}
 
     def replay(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -55,38 +55,38 @@ class Evaluator:
 
         `match` is the id of the row whose answer would have been served, else None.
         """
-        meanings = self._empty()
+        semantic_index = self._empty()
         known: dict[bytes, str] = {}
         for row in rows:
-            match, score = self._ask(meanings, known, str(row["id"]), row["asked"])
+            match, score = self._ask(semantic_index, known, str(row["id"]), row["asked"])
             yield {"id": row["id"], "hit": match is not None, "match": match, "score": score}
 
-    def _empty(self) -> Meanings:
-        return Meanings(self._verifier, DIMENSIONS)
+    def _empty(self) -> SemanticIndex:
+        return SemanticIndex(self._verifier, DIMENSIONS)
 
     def _ask(
-        self, meanings: Meanings, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
+        self, semantic_index: SemanticIndex, known: dict[bytes, str], name: str, asked: str | list[dict[str, Any]]
     ) -> tuple[str | None, float]:
         """The name of the row that answers, None on a miss, which stores the row; how surely it does, or would."""
         request = _request(asked)
         digest = self._keys.digest(request, _TENANT)
         if digest in known:
             return known[digest], 1.0
-        sought = self._seek(meanings, request, digest)
+        sought = self._seek(semantic_index, request, digest)
         if sought.found is not None:
             return known[sought.found.digest], round(sought.found.score, 4)
         known[digest] = name
         return None, round(sought.near.score, 4) if sought.near else 0.0
 
-    def _seek(self, meanings: Meanings, request: CompletionRequest, digest: bytes) -> Sought:
+    def _seek(self, semantic_index: SemanticIndex, request: CompletionRequest, digest: bytes) -> Query:
         question = self._keys.question(request, _TENANT, OnnxEmbedder.NAME)
         vector = self._model.embed(question.text) if question else None
         if question is None or vector is None:
-            return Sought()
+            return Query()
         now = time.time()
-        sought = meanings.seek(question, vector, max_error=self._max_error, now=now)
+        sought = semantic_index.seek(question, vector, max_error=self._max_error, now=now)
         if sought.found is None:
-            meanings.add(Entry(digest, "", (), now, float("inf"), 0, question, pack(vector)))
+            semantic_index.add(Entry(digest, "", (), now, float("inf"), 0, question, pack(vector)))
         return sought
 
 

@@ -1,4 +1,4 @@
-"""What makes two requests the same: the exact key, and the question with all that must match around it."""
+"""The exact key of a request, and its semantic question with everything that must match around it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from gateway.dialects.canonical import canonical
+from gateway.dialects.facts import FACTS
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 
@@ -120,7 +121,7 @@ class Keys:
 def _without_last_text(request: CompletionRequest, index: int) -> dict[str, Any] | None:
     """The canonical body with the last message's text taken out; None when that holds more than text."""
     body = canonical(request)
-    name = "input" if request.dialect == "openai_responses" else "messages"
+    name = FACTS[request.dialect].text_field
     messages = body.get(name)
     if isinstance(messages, str):
         return {**body, name: None}

@@ -1,4 +1,4 @@
-"""Unit vectors as they are kept and sent: half-precision bytes, half the room, cosines true to about 0.0003."""
+"""Encodes unit vectors as half-precision bytes; cosines stay exact to about 0.0003."""
 
 from __future__ import annotations
 

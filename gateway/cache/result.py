@@ -1,13 +1,13 @@
-"""What a look-up comes to: a stored answer, somebody else's under way, or neither and what storing one needs."""
+"""Results of a look-up: hit, join, or miss with what storing its answer needs."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gateway.cache.coalescing.shared_call import Flight
+from gateway.cache.coalescing.shared_call import SharedCall
 from gateway.cache.keys import Question
 from gateway.cache.packing import Vector
-from gateway.cache.quality.hit_checker import Near
+from gateway.cache.quality.hit_checker import SemanticHit
 from gateway.cache.store.bodies import Stored
 from gateway.domain.answer import Answer
 from gateway.domain.money.usage import Usage
@@ -34,7 +34,7 @@ class Join:
     """The answer to somebody else's equal request, still under way when this one came."""
 
     answer: Answer
-    flight: Flight
+    call: SharedCall
     """Knows what was paid for it, exactly when it is over."""
 
 
@@ -51,7 +51,7 @@ class Ticket:
     sharers: str
     """Who shares answers to it, as `key.scope` says."""
     vector: Vector | None = None
-    near: Near | None = None
+    near: SemanticHit | None = None
     """What came near to being a hit, for the fresh answer to be compared with."""
 
 

@@ -17,7 +17,7 @@ WIDE = 200
 """Columns; Rich would take 80 where there is no terminal, and squeeze names into towers of syllables."""
 
 
-class Paper(Console):
+class Output(Console):
     """Prints strings as they are: no markup unless `print(…, markup=True)` asks for it, no emoji by code,
     and control characters written out."""
 
@@ -42,7 +42,7 @@ class Table(RichTable):
 
 def console(*, highlight: bool = True, stderr: bool = False) -> Console:
     """COLUMNS, where set, has the last word on its width."""
-    paper = Paper(highlight=highlight, stderr=stderr)
+    paper = Output(highlight=highlight, stderr=stderr)
     if not paper.is_terminal and not variable("COLUMNS"):
         paper.width = WIDE
     return paper

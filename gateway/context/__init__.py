@@ -1,1 +1,1 @@
-"""What fits a backend's window and a team's limit, and what is left out when it does not."""
+"""Context: token counts, and trimming of what does not fit a backend's window or a team's limit."""

@@ -1,4 +1,4 @@
-"""Counting tokens: a guess in microseconds, the exact number off the event loop."""
+"""Token counts: an estimate in microseconds, or the exact count off the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trimming strategy: the oldest groups go whole, no more of them than needed."""
+"""Trimming strategy: drops the oldest groups, no more than needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which turns belong together, and which may never go."""
+"""Groups turns that must stay together, and marks those that must not be dropped."""
 
 from __future__ import annotations
 

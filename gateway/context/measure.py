@@ -1,4 +1,4 @@
-"""What of a request counts as input, turn by turn."""
+"""Counts a request's input turn by turn."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gateway.context.attachments.vendors import IMAGE_TOKENS
 from gateway.context.count import Counter
 from gateway.context.estimate import estimate
 from gateway.context.vocabulary import EncodingName
+from gateway.dialects.facts import FACTS
 from gateway.domain.request import CompletionRequest, Turn
 
 TURN_TOKENS = 4
@@ -94,7 +95,7 @@ def estimated_turn(request: CompletionRequest, turn: Turn) -> int:
 def declared(request: CompletionRequest) -> str:
     """Tools, schemas and the like as JSON: a little more than what a chat template makes of them."""
     body = request.body
-    if request.dialect == "openai_other":  # what is passed on has all of its text in its turn
+    if FACTS[request.dialect].opaque:  # what is passed on has all of its text in its turn
         return ""
     return "".join([orjson.dumps(value).decode() for name in _DECLARED if (value := body.get(name))])
 

@@ -1,4 +1,4 @@
-"""What of a request goes to one backend: everything if it fits, else what the trimming strategies leave."""
+"""Decides which part of a request goes to a backend: all of it if it fits, else what trimming leaves."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 from gateway.context import measure
-from gateway.context.attachments.beside import NOTHING, Beside, beside, guesses
+from gateway.context.attachments.beside import NOTHING, Attachments, beside, guesses
 from gateway.context.attachments.find import find
 from gateway.context.attachments.process import MeasuringProcess
 from gateway.context.count import Counter, encoding_of, family_factor
@@ -108,7 +108,7 @@ class Contexts:
             raise self._too_long(request, backend, sizes.total, bounds)
         return await self._trim(request, backend, sizes, others, bounds, encoding)
 
-    async def _beside(self, request: CompletionRequest, backend: Backend) -> Beside:
+    async def _beside(self, request: CompletionRequest, backend: Backend) -> Attachments:
         """What is attached is opened when it is planned first, for whichever backend."""
         attachments = request.attachments
         if attachments is None:
@@ -125,7 +125,7 @@ class Contexts:
         request: CompletionRequest,
         backend: Backend,
         sizes: Sizes,
-        others: Beside,
+        others: Attachments,
         bounds: _Bounds,
         encoding: EncodingName,
     ) -> ContextPlan:

@@ -1,4 +1,4 @@
-"""Trimming strategy: the middle of very long texts goes, and a marker says so."""
+"""Trimming strategy: cuts the middle out of very long texts and marks the cut."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The packaged BPE vocabularies: exact token counts without any download."""
+"""The packaged BPE vocabularies: exact token counts without a download."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The page for a team lead: what was spent, against which budget, and what was saved."""
+"""The team lead's page: spend, budgets and savings."""

@@ -1,4 +1,4 @@
-"""How a team's budgets stand, each with the course of its spend: what the page draws beside limit and forecast."""
+"""Data of the page's budget charts: spend over time, limit, forecast."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from gateway.alerts.detect import measure
 from gateway.alerts.detect.standing import standings
-from gateway.alerts.detect.thresholds import Account
+from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.forecast import Point
@@ -31,7 +31,7 @@ def of(connection: Connection, team: str, policy: Policy, now: float) -> list[di
 def _budget(connection: Connection, team: str, policy: Policy, budget: Budget, now: float) -> dict[str, Any]:
     window = start, end = window_bounds(budget.window, budget.timezone, now)
     alone = policy.model_copy(update={"budget": (budget,)})
-    account = Account(team, budget)
+    account = BudgetWindow(team, budget)
     usd, endless = budget.limit_usd is not None, math.isinf(end)
     course: list[Point] = []
     if not endless and measure.shared(policy, budget):

@@ -1,4 +1,4 @@
-"""The page's figures: one team's spend as JSON values, all of one moment, every amount exact decimal text."""
+"""Data of the page: one team's spend as JSON, of one moment, amounts as exact decimal text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gateway.errors import LedgerUnavailable, Overloaded
 from gateway.learning.feedback import Feedback
 from gateway.ledger.reports import savings
 from gateway.ledger.reports.formats import as_object
-from gateway.ledger.reports.report import Report, StandIn, read_usage
+from gateway.ledger.reports.report import Report, SimulatedCall, read_usage
 from gateway.ledger.store.sums import snapshot
 from gateway.policy.load import DEFAULT, Policies
 from gateway.runtime.tasks import Tasks
@@ -48,7 +48,7 @@ _KEPT = 64
 _DAY_S = 86400
 
 
-class Prices(StandIn, PriceList, Protocol):
+class Prices(SimulatedCall, PriceList, Protocol):
     """What things cost, and what simulated ones would."""
 
 

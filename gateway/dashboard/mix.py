@@ -1,4 +1,4 @@
-"""Who answered, how hard it was and what came from the cache: one pass over the ledger, read in three ways."""
+"""Requests by backend, by difficulty and by cache result, from one pass over the ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/dashboard`: the page's files, open to all because they hold no figures, and its figures, which need a key."""
+"""`/dashboard`: static files, open to all because they hold no figures, and the data, which needs a key."""
 
 from __future__ import annotations
 

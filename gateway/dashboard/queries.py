@@ -1,4 +1,4 @@
-"""What the page asks SQL beyond the usage report; every function reads on the connection of a snapshot."""
+"""SQL queries of the page beyond the usage report. Each reads on a snapshot's connection."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def latest_alerts(connection: Connection, team: str, count: int) -> list[dict[st
     return sorted(found.values(), key=lambda one: str(one["at"]), reverse=True)[:count]
 
 
-def _alert(sent: deliveries.Sent) -> dict[str, Any]:
+def _alert(sent: deliveries.DeliveryResult) -> dict[str, Any]:
     acknowledged = None
     if sent.acknowledged_at is not None:
         acknowledged = {"at": iso(sent.acknowledged_at), "by": sent.acknowledged_by}
@@ -163,7 +163,7 @@ def _alert(sent: deliveries.Sent) -> dict[str, Any]:
     }
 
 
-def _receiver(sent: deliveries.Sent) -> dict[str, Any]:
+def _receiver(sent: deliveries.DeliveryResult) -> dict[str, Any]:
     return {
         "target": sent.target,
         "accepted": None if sent.delivered_at is None else iso(sent.delivered_at),

@@ -1,1 +1,1 @@
-"""Wire ⇄ domain: what clients and backends say in bytes, and what it means here. Pure: values in, values out."""
+"""Wire formats: parsing and writing of clients' and backends' bytes. Pure: values in, values out."""

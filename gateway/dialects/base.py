@@ -1,4 +1,4 @@
-"""The door to the room: how a client's dialect travels over a backend's dialect."""
+"""Interface of a translator: carries a client's dialect over a backend's dialect."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
-__all__ = ["Plain", "StreamReader", "Wire"]
+__all__ = ["Plain", "StreamReader", "Translator"]
 
 
 class StreamReader(Protocol):
@@ -83,7 +83,7 @@ class StreamReader(Protocol):
         ...
 
 
-class Wire(Protocol):
+class Translator(Protocol):
     """A client's dialect over a backend's."""
 
     client: DialectName

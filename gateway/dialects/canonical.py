@@ -1,4 +1,4 @@
-"""What two requests must have in common to deserve the same answer."""
+"""The canonical body of a request: equal bodies deserve equal answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dialects that clients speak, and where each is spoken."""
+"""The client dialects and the paths that each is served on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `x-thriftgate-*` request headers: what a caller may ask of the gateway itself."""
+"""Parses the `x-thriftgate-*` request headers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replacing single values in JSON bytes, so that everything else stays as it was written.
+"""Replaces single values in JSON bytes and leaves all other bytes as they are.
 
 The bytes have been accepted by orjson before, so the scanner only has to find its way, not to validate.
 """

@@ -1,4 +1,4 @@
-"""Which ways lead from a client's dialect to a backend's, and which of them is taken."""
+"""Chooses the translator from a client's dialect to a backend's."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections.abc import Iterable
 from functools import lru_cache
 
 from gateway.dialects.anthropic_messages.native import MessagesToMessages
-from gateway.dialects.base import Wire
+from gateway.dialects.base import Translator
 from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
 from gateway.dialects.openai_completions.native import CompletionsToCompletions
 from gateway.dialects.openai_embeddings.native import EmbeddingsToEmbeddings
 from gateway.dialects.openai_responses.native import ResponsesToResponses
-from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.translate.chat_to_messages.translator import ChatToMessages
 from gateway.dialects.translate.chat_to_responses.translator import ChatToResponses
 from gateway.dialects.translate.messages_to_chat.translator import MessagesToChat
 from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
-from gateway.dialects.via_chat import Through, Translation
+from gateway.dialects.via_chat import Translation, ViaChat
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
 """What OpenAI's chat dialect calls the most tokens of an answer. The later name counts reasoning too, and some of
 OpenAI's models refuse the earlier one; many other servers know that one alone."""
-_SAME: tuple[Wire, ...] = (
+_SAME: tuple[Translator, ...] = (
     CompletionsToCompletions(),
     EmbeddingsToEmbeddings(),
-    OtherToOther(),
+    Passthrough(),
     ResponsesToResponses(),
     MessagesToMessages(),
 )
@@ -39,18 +39,18 @@ most places."""
 
 
 @lru_cache(maxsize=16)
-def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Wire]:
-    wires: dict[tuple[DialectName, DialectName], Wire] = {}
-    from_chat: tuple[Wire, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
+def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Translator]:
+    wires: dict[tuple[DialectName, DialectName], Translator] = {}
+    from_chat: tuple[Translator, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
     for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:
         for inner in from_chat:
-            wires.setdefault((translation.client, inner.backend), Through(translation, inner, thinks=thinks))
+            wires.setdefault((translation.client, inner.backend), ViaChat(translation, inner, thinks=thinks))
     return wires
 
 
-def wire(client: DialectName, backend: DialectName) -> Wire:
+def wire(client: DialectName, backend: DialectName) -> Translator:
     """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
     return _table(True, LIMITS)[client, backend]
 
@@ -58,7 +58,7 @@ def wire(client: DialectName, backend: DialectName) -> Wire:
 @lru_cache(maxsize=1024)
 def ways(
     client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
-) -> tuple[Wire, ...]:
+) -> tuple[Translator, ...]:
     """The ways from `client` to a backend that speaks `spoken` (hashable), the best one first; none: it cannot.
 
     `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint. `limits`: those of `LIMITS`

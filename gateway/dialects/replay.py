@@ -1,4 +1,4 @@
-"""A stored answer, served again: whole, or as the stream that it could have been."""
+"""Replays a stored answer, plain or as a stream."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import orjson
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.openai_chat.message import generated_text, overall_finish
 from gateway.dialects.openai_responses.replay import again
-from gateway.domain.answer import Take, pieces
+from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
@@ -52,9 +52,9 @@ class Replayed:
         return overall_finish(choice.get("finish_reason") for choice in self.choices)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """All of a stream in one piece: there is nothing to wait for."""
         rest, self._rest = self._rest, b""
         return bool(rest) and not take(rest)

@@ -1,4 +1,4 @@
-"""A client's dialect over a backend's that is another one: both are said in OpenAI's chat dialect in between."""
+"""Translates between two dialects through OpenAI chat."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.answers.usage import shown
-from gateway.dialects.base import StreamReader, Wire
+from gateway.dialects.base import StreamReader, Translator
 from gateway.dialects.openai_chat.chunks import ChatChunks
 from gateway.dialects.openai_chat.content_parts import flattened
 from gateway.dialects.openai_chat.request import WANTED
@@ -58,10 +58,10 @@ class Translation(Protocol):
     def writer(self, request: CompletionRequest) -> Writer: ...
 
 
-class Through:
-    """Implements `Wire`: `translation` on the client's side, `inner` (from chat) on the backend's."""
+class ViaChat:
+    """Implements `Translator`: `translation` on the client's side, `inner` (from chat) on the backend's."""
 
-    def __init__(self, translation: Translation, inner: Wire, *, thinks: bool = True) -> None:
+    def __init__(self, translation: Translation, inner: Translator, *, thinks: bool = True) -> None:
         """`thinks`: the backend can be told how hard to think."""
         self._translation, self._inner, self._thinks = translation, inner, thinks
         self.client, self.backend = translation.client, inner.backend

@@ -1,1 +1,1 @@
-"""The vocabulary: values and protocols that rooms share. Imports nothing of the house."""
+"""Values and protocols that all packages share. Imports nothing but `runtime`."""

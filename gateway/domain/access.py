@@ -1,4 +1,4 @@
-"""Which backends a tenant may use, whatever it asks for: its policy's list, its key's, and the backends' `teams`."""
+"""Which backends a tenant may use: its policy's list, its key's list, and the backends' `teams`."""
 
 from __future__ import annotations
 

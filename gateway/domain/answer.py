@@ -1,4 +1,4 @@
-"""An answer under way: a stream inside, whatever the client asked for."""
+"""An answer in progress: a stream inside, whatever the client asked for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.record import Attempt
 
 log = logging.getLogger(__name__)
 
-Take = Callable[[bytes], bool]
+Sink = Callable[[bytes], bool]
 """Is handed a piece; returns whether it wants more now."""
 
 
@@ -40,15 +40,15 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
         return attempt.seen
 
 
-async def pieces(pour: Callable[[Take], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """What `pour` hands on, for whoever would rather iterate: one piece at a time, each when it is asked for."""
+async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
+    """What `pipe_to` hands on, for whoever would rather iterate: one piece at a time, each when it is asked for."""
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
         poured.append(piece)
         return False
 
-    while await pour(keep):
+    while await pipe_to(keep):
         yield poured.pop()
 
 
@@ -89,7 +89,7 @@ class Answer(Protocol):
 
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """What iterating yields, without a task switch for each piece: `take` is called as it arrives, with
         `attempt.chunks` already counting it, until it wants no more now (returns True) or all is said (False).
         """

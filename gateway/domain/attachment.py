@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-SHOWN_PARTS = {"openai_chat": "image_url", "openai_responses": "input_image", "anthropic_messages": "image"}
-"""Dialect → the type of the content parts that are an image which its parser counts."""
 LABELS = frozenset({"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id"})
 """Keys of messages and parts whose values a model is not told, unless they are too long to be what they claim."""
 MOST_LABEL = 128

@@ -1,4 +1,4 @@
-"""Something that completes: where it is, what it can do, what it costs."""
+"""A backend: address, capabilities, price."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pydantic import Field, SecretStr, model_validator
 
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.policy import Section
+from gateway.domain.provider_name import provider_name
 from gateway.domain.request import DialectName
 from gateway.domain.routing.whereabouts import host_of, private, providers_own
 from gateway.domain.units import DurationS, TokenUsd, Usd
@@ -145,6 +146,11 @@ class Backend(Section):
         but where the file says `hosted`, which a proxy to a provider at a private address may need."""
         explicit = "hosted" if self.tier == "hosted" and "tier" in self.model_fields_set else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
+
+    @property
+    def provider_name(self) -> str:
+        """OpenTelemetry's name of whose it is, read from these settings once."""
+        return provider_name(self.kind, self.base_url, self.model)
 
     @property
     def own(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whom a client asks for: what its request says, and the pseudonym under which that is written down."""
+"""The end user that a request names, and the pseudonym that is stored instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A team's rules as one immutable object; every key's default is visible here."""
+"""A team's policy as an immutable object, with the default of every key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
-from gateway.domain.units import DelayS, DurationS, Share, Usd
+from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 
 TEAM_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 TEAM_NAME_LENGTH = 64
@@ -70,11 +70,11 @@ class CachePolicy(Section):
         description="Equal requests under way share one answer: none, those of this host's workers, or of all gateways "
         "on one state server, which then asks it before each call.",
     )
-    max_answer_bytes: int = Field(2**18, gt=0, le=2**18, description="Longer answers are not kept.")
+    max_answer_bytes: Size = Field(2**18, gt=0, le=2**18, description="Longer answers are not kept.")
     quota_answers: int = Field(
         20_000, gt=0, le=20_000, description="Answers the team may keep; beyond it those go that save least per byte."
     )
-    quota_bytes: int = Field(2**28, gt=0, le=2**28, description="Likewise, in bytes of answers.")
+    quota_bytes: Size = Field(2**28, gt=0, le=2**28, description="Likewise, in bytes of answers.")
     semantic: SemanticPolicy = SemanticPolicy()
 
 

@@ -1,4 +1,4 @@
-"""What one room needs from another, so that rooms on one floor never import each other."""
+"""Interfaces between packages of one layer, which do not import each other."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ class Hold(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Payer:
+class BudgetChecker:
     """Whose spend is asked for; what is empty is not looked at."""
 
     organisation: str = ""
@@ -139,7 +139,7 @@ class Payer:
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class SpentReader:
     """Simulated attempts count nothing; those of unknown price no money, those that were free no tokens."""
 
     pico: int = 0
@@ -157,19 +157,19 @@ class EndUsers(Protocol):
 class Spending(Protocol):
     """What was really spent: the truth that counters are rebuilt from. May raise when the ledger cannot be read."""
 
-    def spent(self, payer: Payer, since: float, until: float) -> Awaitable[Spent]:
+    def spent(self, payer: BudgetChecker, since: float, until: float) -> Awaitable[SpentReader]:
         """By attempts of requests that began in `[since, until)` (Unix seconds; `until` may be infinite), as far as the
         attempts have ended, those of dead workers included."""
         ...
 
     def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
-    ) -> Awaitable[Mapping[str, Spent]]:
+    ) -> Awaitable[Mapping[str, SpentReader]]:
         """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
         ...
 
 
-class Books(Protocol):
+class AttemptJournal(Protocol):
     """The ledger as whoever calls a backend sees it: one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
@@ -222,7 +222,7 @@ class NoEvidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class FreshAnswer:
     """An answer that was bought to compare with; it serves nobody."""
 
     completion: bytes
@@ -230,10 +230,10 @@ class Fresh:
     cost_pico: int | None
 
 
-class Shadow(Protocol):
+class FreshAnswerSource(Protocol):
     """Buys answers behind the client's back: under the tenant's budget, and a cap of its own."""
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
         """What a backend would answer `request` with now, booked as `shadow`; None when it may not be bought, or
         nobody answers."""
         ...

@@ -1,11 +1,11 @@
-"""The flight recorder of one request; rooms add facts, ledger, telemetry and headers read them."""
+"""The record of one request: packages add facts; ledger, telemetry and response headers read them."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -14,7 +14,7 @@ from gateway.domain.money.pace import Pace, streamed_tokens
 from gateway.domain.money.usage import Usage, interrupted, with_unseen
 from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.domain.tenant import Tenant
 
 Outcome = Literal["open", "ok", "failed", "interrupted", "escalated"]
@@ -220,10 +220,12 @@ class Record:
     """Of its attempts: `shadow` where nobody is served."""
     before: int = 0
     """Attempts that the same request had on another record."""
-    answers: Sequence[Answered] = ()
+    answers: Sequence[StrategyAnswer] = ()
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
     """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
+    trace: Mapping[bytes, bytes] | None = None
+    """Headers of the client, `traceparent` and `tracestate` among them where it sent any."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
     """Dated facts for the flight record; never prompts or keys."""
 

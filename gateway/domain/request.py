@@ -1,4 +1,4 @@
-"""One question as the gateway sees it: the fields it acts on, the rest carried untouched."""
+"""A parsed request: the fields that the gateway acts on; the rest is carried untouched."""
 
 from __future__ import annotations
 

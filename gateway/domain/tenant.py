@@ -1,4 +1,4 @@
-"""Who pays: a team, the key it came with and the policy it came under."""
+"""A tenant: team, key and policy of a request."""
 
 from __future__ import annotations
 

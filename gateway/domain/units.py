@@ -1,4 +1,4 @@
-"""How people write shares, durations and dollars in YAML, and the exact numbers they become."""
+"""Parses shares, durations and dollars as people write them in YAML."""
 
 from __future__ import annotations
 
@@ -54,6 +54,21 @@ def parse_duration(value: Any) -> float:
     return seconds
 
 
+_SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([KMG]i?B|B)\s*")
+_BYTES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
+
+
+def parse_size(value: Any) -> Any:
+    """`"20MiB"`, `"1.5GB"` → bytes; numbers as they are. Raises ValueError."""
+    if not isinstance(value, str):
+        return value
+    if found := _SIZE.fullmatch(value):
+        return int(Decimal(found[1]) * _BYTES[found[2]])
+    if value.isascii() and value.isdigit() and len(value) <= len(str(2**63)):
+        return int(value)
+    raise ValueError(f"must be a size such as 20MiB, 256KiB or a number of bytes, not {value!r}")
+
+
 def parse_delay(value: Any) -> float:
     """A duration, or 0."""
     return 0.0 if value is not False and value in (0, "0", "0s") else parse_duration(value)
@@ -92,6 +107,7 @@ def parse_token_usd(value: Any) -> Decimal:
 Share = Annotated[float, BeforeValidator(parse_share, json_schema_input_type=float | str)]
 DurationS = Annotated[float, BeforeValidator(parse_duration, json_schema_input_type=float | str)]
 DelayS = Annotated[float, BeforeValidator(parse_delay, json_schema_input_type=float | str)]
+Size = Annotated[int, BeforeValidator(parse_size, json_schema_input_type=int | str)]
 Usd = Annotated[Decimal, BeforeValidator(parse_usd, json_schema_input_type=float | str)]
 TokenUsd = Annotated[Decimal, BeforeValidator(parse_token_usd, json_schema_input_type=float | str)]
 

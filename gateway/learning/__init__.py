@@ -1,1 +1,1 @@
-"""Learning in the background: comparing answers, hearing people, trying plans."""
+"""Learning in the background: comparisons of backends, feedback, trials of plans."""

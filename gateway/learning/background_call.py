@@ -1,17 +1,16 @@
-"""Calls that serve nobody: paid in advance from the shadow purse and the team's budgets, and booked as `shadow`."""
+"""Calls for comparison: held against the cap on comparing and the team's budgets, booked as `shadow`."""
 
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from gateway.domain.answer import Answer
 from gateway.domain.protocols import PriceList
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.route import Route
-from gateway.learning.cost_hold import ShadowHold
-from gateway.learning.spend_cap import Purse
+from gateway.learning.cost_hold import BackgroundHold
+from gateway.learning.spend_cap import SpendCap
 from gateway.pipeline import Pipeline
 
 DEADLINE_S = 120.0
@@ -19,7 +18,7 @@ DEADLINE_S = 120.0
 
 async def buy(
     pipeline: Pipeline,
-    purse: Purse,
+    spend_cap: SpendCap,
     prices: PriceList,
     route: Route,
     request: CompletionRequest,
@@ -28,21 +27,8 @@ async def buy(
 ) -> Answer:
     """A closed answer of at most so many tokens. Raises GatewayError (BudgetExhausted at a cap), SQLAlchemyError."""
     tenant = record.tenant
-    hold = ShadowHold(purse, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
-    answer: Answer | None = None
+    hold = BackgroundHold(spend_cap, pipeline.budgets.hold(tenant, record, request), prices, tenant, most_output)
     try:
-        answer = await pipeline.fleet.call(
-            route,
-            request,
-            record,
-            plan_for=partial(pipeline.contexts.plan_for, request, tenant),
-            hold=hold,
-            books=pipeline.books,
-            deadline=asyncio.get_running_loop().time() + DEADLINE_S,
-        )
+        return await pipeline.ask(route, request, record, hold, asyncio.get_running_loop().time() + DEADLINE_S)
     finally:
-        cost, _ = pipeline.till.close(record, answer)
-        await asyncio.shield(hold.settle(cost))
-        if answer is not None:
-            await answer.aclose()
-    return answer
+        await asyncio.shield(hold.settle(record.cost_pico or 0))

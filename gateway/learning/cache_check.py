@@ -1,4 +1,4 @@
-"""Answers bought behind the client's back, to see whether what the cache served instead was as good."""
+"""Buys fresh answers to check semantic cache hits with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.protocols import Fresh, PriceList
+from gateway.domain.protocols import FreshAnswer, PriceList
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
@@ -14,7 +14,7 @@ from gateway.errors import BudgetExhausted, GatewayError
 from gateway.learning.background_call import buy
 from gateway.learning.cost_hold import KIND
 from gateway.learning.shadow.sample import plain, repeatable
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 from gateway.pipeline import Pipeline
 
 log = logging.getLogger(__name__)
@@ -26,11 +26,11 @@ MOST_OUTPUT = 4096
 class FreshAnswers:
     """Implements `Shadow` of domain/protocols.py: routed as any request of the tenant, and kept by nobody."""
 
-    def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList) -> None:
-        self._pipeline, self._purse, self._prices = pipeline, purse, prices
+    def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
+        self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices
         self._counts = dict.fromkeys(("asked", "unpaid", "failed"), 0)
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
         if not repeatable(request):
             return None
         asked, pipeline = plain(request), self._pipeline
@@ -38,9 +38,9 @@ class FreshAnswers:
         record.tags.update(asked.controls.tags)
         self._counts["asked"] += 1
         try:
-            route = await pipeline.router.route(asked, tenant, pipeline.contexts.estimate(asked), record)
+            route = await pipeline.route(asked, record)
             most = asked.max_output_tokens or MOST_OUTPUT
-            answer = await buy(pipeline, self._purse, self._prices, route, asked, record, most)
+            answer = await buy(pipeline, self._spend_cap, self._prices, route, asked, record, most)
         except BudgetExhausted:
             self._counts["unpaid"] += 1
             return None
@@ -49,7 +49,7 @@ class FreshAnswers:
             log.debug("nothing to compare a cached answer with: %s", error)
             return None
         body = answer.completion() if answer.complete and answer.finish == "stop" else None
-        return None if body is None else Fresh(body, record.cost_pico)
+        return None if body is None else FreshAnswer(body, record.cost_pico)
 
     def stats(self) -> dict[str, int | float | str]:
         return {f"fresh_{name}": count for name, count in self._counts.items()}

@@ -1,4 +1,4 @@
-"""Money for one call that serves nobody: from the shadow purse and from the team's budgets, both before the call."""
+"""The hold of one comparison call: on the cap on comparing and on the team's budgets, both before the call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.domain.record import Attempt
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.domain.tenant import Tenant
 from gateway.errors import BudgetExhausted
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 
 _SPARE_TOKENS = 64
 """Beside a quarter more than is estimated: a backend may count its input otherwise."""
@@ -25,14 +25,16 @@ def worst(price: Price, input_tokens: int, output_tokens: int) -> int:
     return price.most(input_tokens * 5 // 4 + _SPARE_TOKENS, output_tokens, cache_writes=True)
 
 
-class ShadowHold:
+class BackgroundHold:
     """Implements `Hold` of domain/protocols.py, for one call. What its price is unknown of is not called."""
 
     covers = float("inf")
 
-    def __init__(self, purse: Purse, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int) -> None:
+    def __init__(
+        self, spend_cap: SpendCap, budget: RequestHold, prices: PriceList, tenant: Tenant, most_output: int
+    ) -> None:
         """`budget`: the team's own hold. `most_output`: tokens that the answer may have."""
-        self._purse, self._budget, self._prices, self._tenant = purse, budget, prices, tenant
+        self._spend_cap, self._budget, self._prices, self._tenant = spend_cap, budget, prices, tenant
         self.output_limit: int | None = most_output
         self._held: list[tuple[str, int]] = []
         """Period and pico-dollars."""
@@ -46,7 +48,7 @@ class ShadowHold:
         paid, most = self._budget.output_limit, self.output_limit or 0
         self.output_limit = most if paid is None else min(paid, most)
         pico = worst(price, input_tokens, self.output_limit)
-        period = await self._purse.hold(self._tenant, pico)
+        period = await self._spend_cap.hold(self._tenant, pico)
         if period is None:
             raise BudgetExhausted("What comparing may cost in this window is spent, or too little is left of it.")
         self._held.append((period, pico))
@@ -63,4 +65,4 @@ class ShadowHold:
         self._budget.release()
         held, self._held = self._held, []
         for number, (period, pico) in enumerate(held):
-            await self._purse.settle(self._tenant, period, pico, 0 if number else cost_pico)
+            await self._spend_cap.settle(self._tenant, period, pico, 0 if number else cost_pico)

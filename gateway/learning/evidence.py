@@ -1,4 +1,4 @@
-"""What has been learnt of every team's backends, read again and again from SQL so that all workers know the same."""
+"""Figures learned about each team's backends, read from SQL at intervals so that all workers agree."""
 
 from __future__ import annotations
 

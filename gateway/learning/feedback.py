@@ -1,4 +1,4 @@
-"""What people say of an answer, one voice per key and request, kept beside the decision that it judges.
+"""Ratings of answers by people: one per key and request, stored with the decision that they judge.
 
 A single voice moves little: a key's newest few count, and means are of keys (see `gateway/ledger/store/evidence.py`).
 """
@@ -25,7 +25,7 @@ PER_MINUTE = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Voice:
+class Rating:
     """One judgement: `score` 0..1, or None when only the cache is judged."""
 
     score: float | None
@@ -33,7 +33,7 @@ class Voice:
     comment: str
 
 
-def parse(body: Mapping[str, Any]) -> Voice:
+def parse(body: Mapping[str, Any]) -> Rating:
     """`{"rating": "good"|"bad"}` or `{"score": 0..1}`, `{"cache": "wrong"}`, `"comment"`. Raises BadRequest."""
     if unknown := body.keys() - {"rating", "score", "cache", "comment"}:
         raise BadRequest(f"unknown key {min(unknown)!r}; give rating, score, cache or comment.", param=min(unknown))
@@ -49,7 +49,7 @@ def parse(body: Mapping[str, Any]) -> Voice:
         raise BadRequest(f"cache must be wrong or right, not {cache!r}.", param="cache")
     if score is None and not cache:
         raise BadRequest("Say something: rating, score or cache.")
-    return Voice(None if score is None else float(score), cache, str(body.get("comment", ""))[:1000])
+    return Rating(None if score is None else float(score), cache, str(body.get("comment", ""))[:1000])
 
 
 class Feedback:
@@ -60,7 +60,7 @@ class Feedback:
         self._database, self._learnt, self._clock = database, learnt or NoEvidence(), clock
         self._heard = self._refused = 0
 
-    async def hear(self, tenant: Tenant, flight: Mapping[str, Any], voice: Voice) -> None:
+    async def hear(self, tenant: Tenant, flight: Mapping[str, Any], voice: Rating) -> None:
         """Keep a voice on the request that `flight` records; a second one of the same key replaces the first.
 
         Raises LimitExceeded.

@@ -1,4 +1,4 @@
-"""Who says whether one answer is as good as another: agreement, equality, or a backend that is asked blind."""
+"""Judges of two answers: agreement, equality, or a backend that compares them blind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one purse that comparing is paid from: caps per team and for all, in SQL, held before a call is made."""
+"""The cap on comparison spend, per team and in total, in SQL, held before each call."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LATEST = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class CapSpent:
     """By one team, or by all, in one window; pico-dollars."""
 
     period: str
@@ -33,16 +33,16 @@ class Spent:
     calls: int
 
 
-def spent(connection: Connection) -> list[Spent]:
+def spent(connection: Connection) -> list[CapSpent]:
     """In the latest windows, the newest first."""
     c = shadow_spend.c
     query = (
         select(c.period, c.team, c.spent_pico, c.held_pico, c.calls).order_by(c.period.desc(), c.team).limit(_LATEST)
     )
-    return [Spent(*row) for row in connection.execute(query)]
+    return [CapSpent(*row) for row in connection.execute(query)]
 
 
-class Purse:
+class SpendCap:
     """Any number of processes may share one database: who would exceed a cap is refused in the same transaction.
 
     What a process held when it died stays held until the window's end: rather too little is compared than too much.

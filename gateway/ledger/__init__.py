@@ -1,1 +1,1 @@
-"""What it cost: prices, the journal, the writer that drains it into SQL, alerts and reports."""
+"""The ledger: prices, journal, SQL store, reports."""

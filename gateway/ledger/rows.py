@@ -1,4 +1,4 @@
-"""One row of the ledger: what is known when an attempt opens, what its end adds, what an orphan is given."""
+"""One row of the ledger: what an attempt's begin, end and orphan write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was spent, the journal's undrained tail included: the truth that budget counters are rebuilt from."""
+"""Spend including the journal's undrained tail: budget counters are rebuilt from it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 from sqlalchemy import ColumnElement, Connection, and_, case, func, literal, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from gateway.domain.protocols import Payer, Spent
+from gateway.domain.protocols import BudgetChecker, SpentReader
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments, slots
-from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.rows import TOKENS, Row
 from gateway.ledger.store.entries import entries
 from gateway.ledger.store.insert_ignore import known
@@ -32,7 +32,7 @@ class Spending:
     def __init__(self, directory: Path, database: Database) -> None:
         self._directory, self._database = directory, database
 
-    async def spent(self, payer: Payer, since: float, until: float = math.inf) -> Spent:
+    async def spent(self, payer: BudgetChecker, since: float, until: float = math.inf) -> SpentReader:
         """By attempts of `payer`, of requests that began in `[since, until)` (Unix seconds), that have ended.
 
         Raises LedgerUnavailable.
@@ -44,11 +44,11 @@ class Spending:
         def counts(row: Row) -> bool:
             return since <= row.at < until and all(getattr(row, name) == value for name, value in asked.items())
 
-        return (await self._ask(which, counts, None)).get("", Spent())
+        return (await self._ask(which, counts, None)).get("", SpentReader())
 
     async def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
-    ) -> Mapping[str, Spent]:
+    ) -> Mapping[str, SpentReader]:
         """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
         c, wanted = entries.c, frozenset(end_users)
         which = and_(*_within(since, until), c.team == team)
@@ -61,7 +61,9 @@ class Spending:
         found = await self._ask(which, counts, "end_user")
         return {name: spent for name, spent in found.items() if name in wanted}
 
-    async def _ask(self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None) -> dict[str, Spent]:
+    async def _ask(
+        self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None
+    ) -> dict[str, SpentReader]:
         try:
             return await asyncio.to_thread(self._spent, which, counts, by)
         except (SQLAlchemyError, OSError) as error:
@@ -70,7 +72,9 @@ class Spending:
                 retry_after_s=5.0,
             ) from error
 
-    def _spent(self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None) -> dict[str, Spent]:
+    def _spent(
+        self, which: ColumnElement[bool], counts: Callable[[Row], bool], by: str | None
+    ) -> dict[str, SpentReader]:
         # The journal first: what is drained in between is then found in both, and counted once by its id.
         waiting = {row.id: row for row in self._undrained() if counts(row) and not row.simulated}
         with snapshot(self._database) as connection:
@@ -79,9 +83,9 @@ class Spending:
         for id, row in waiting.items():
             if id not in there:
                 name = getattr(row, by) if by else ""
-                before, cost = found.get(name, Spent()), row.cost_pico
+                before, cost = found.get(name, SpentReader()), row.cost_pico
                 tokens = 0 if cost == 0 else sum(getattr(row, one) for one in TOKENS)
-                found[name] = Spent(before.pico + (cost or 0), before.tokens + tokens)
+                found[name] = SpentReader(before.pico + (cost or 0), before.tokens + tokens)
         return found
 
     def _undrained(self) -> list[Row]:
@@ -101,7 +105,7 @@ class Spending:
         places = {lane: (segment, position) for lane, segment, position in saved}
         rows: list[Row] = []
         for name, files in segments.lanes(self._directory).items():
-            lane = Lane(name, places.get(name, (0, 0)))
+            lane = JournalReader(name, places.get(name, (0, 0)))
             with segments.ended(self._directory, files[-1]) as dead:
                 for segment in files:
                     before = None
@@ -118,7 +122,7 @@ def _within(since: float, until: float) -> list[ColumnElement[bool]]:
     return [c.at >= since, *([] if math.isinf(until) else [c.at < until])]
 
 
-def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, Spent]:
+def _drained(connection: Connection, which: ColumnElement[bool], by: str | None) -> dict[str, SpentReader]:
     """Of the rows in the database, by the column `by`; of all of them under the empty name."""
     c = entries.c
     tokens = case((c.cost_pico == 0, 0), else_=sum((c[name] for name in TOKENS), start=literal(0)))
@@ -126,4 +130,4 @@ def _drained(connection: Connection, which: ColumnElement[bool], by: str | None)
     found = connection.execute(
         select(*group, *pico_sum(c.cost_pico), func.sum(tokens)).where(which, c.simulated.is_(False)).group_by(*group)
     )
-    return {row[0] if by else "": Spent(whole(row[-3], row[-2]), int(row[-1] or 0)) for row in found}
+    return {row[0] if by else "": SpentReader(whole(row[-3], row[-2]), int(row[-1] or 0)) for row in found}

@@ -1,1 +1,1 @@
-"""Who is calling, under which rules."""
+"""Policies and keys: who calls, under which rules."""

@@ -188,7 +188,7 @@ def _allowed(row: Any) -> frozenset[str] | None:
     return None if row.allowed_models is None else frozenset(filter(None, row.allowed_models.split(",")))
 
 
-class KeyRing:
+class Keys:
     """The worker's snapshot of all living keys, by digest. Keeps serving it while the database is away."""
 
     def __init__(self, database: Database) -> None:

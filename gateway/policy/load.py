@@ -1,4 +1,4 @@
-"""policies/ → one immutable set, swapped whole; a wrong file keeps its last good policy and is named."""
+"""Loads policies/ into one immutable set, swapped as a whole; a wrong file keeps its last good policy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A secret → the tenant it stands for, under the policy in force now."""
+"""Resolves a secret to its tenant under the current policy."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gateway.domain.tenant import Tenant
 from gateway.errors import ExpiredKey, InvalidKey, Overloaded
-from gateway.policy.keys import KeyRing, digest
+from gateway.policy.keys import Keys, digest
 from gateway.policy.load import Policies
 
 
@@ -15,7 +15,7 @@ class Tenants:
     """Default-deny. Tenants are built once per key and policy set, then found by one dictionary look-up."""
 
     def __init__(
-        self, ring: KeyRing, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
+        self, ring: Keys, policies: Policies, closed_to: Callable[[str], frozenset[str]] = lambda team: frozenset()
     ) -> None:
         """`closed_to`: team → names of backends that the operator opened to other teams only."""
         self._closed_to = closed_to

@@ -1,4 +1,4 @@
-"""Notices that policy files changed, by their dates: works on every file system, for a listing of the folder a look."""
+"""Detects changed policy files by modification time; works on every file system."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Answers kept for later requests that name them."""
+"""Stored responses of OpenAI's Responses API."""

@@ -1,4 +1,4 @@
-"""What a Responses request refers to is put into it before it is routed; what it is answered is kept afterwards."""
+"""Inserts what a Responses request refers to before it is routed, and stores its answer afterwards."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 _SESSION_LENGTH = 128
 
 
-class Memory:
+class StoredContext:
     """Only for teams whose policy has `data.store_prompts`; for others every request stands alone.
 
     Backends store nothing: the next request may go elsewhere, and their account is one for all teams.

@@ -1,4 +1,4 @@
-"""Stored responses in SQL: what each was given and said, for its key or its team alone, until it expires."""
+"""Stored responses in SQL, visible to their key or team until they expire."""
 
 from __future__ import annotations
 

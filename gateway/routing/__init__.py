@@ -1,1 +1,1 @@
-"""How hard is a request, and which backend is the cheapest that is good enough for it."""
+"""Routing: how hard a request is, and the cheapest backend that is good enough."""

@@ -1,4 +1,4 @@
-"""A model name that an app uses → the backends it may mean."""
+"""Resolves a model name to the backends that it may mean."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.policy import ModelRule, Policy
 from gateway.errors import Forbidden, UnknownModel
 
 
-class Named(NamedTuple):
+class ResolvedModel(NamedTuple):
     """`rule` None: the client asked for these backends themselves, so nothing is decided for it."""
 
     backends: tuple[Backend, ...]
@@ -20,7 +20,7 @@ class Named(NamedTuple):
     """Names in the rule that no backend has."""
 
 
-def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> Named:
+def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: Access | None) -> ResolvedModel:
     """As `resolve`, but only the backends that the tenant may use. Raises Forbidden where none is left."""
     if access is None:
         return resolve(model, policy, backends)
@@ -34,7 +34,9 @@ def permitted(model: str, policy: Policy, backends: Sequence[Backend], access: A
     return named._replace(backends=found)
 
 
-def resolve(model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None) -> Named:
+def resolve(
+    model: str, policy: Policy, backends: Sequence[Backend], offered: Sequence[Backend] | None = None
+) -> ResolvedModel:
     """The policy first, then a backend's own name, then every backend of that model. Raises UnknownModel, which names
     those `offered` (all if None)."""
     rule = policy.rule(model)
@@ -51,7 +53,7 @@ def resolve(model: str, policy: Policy, backends: Sequence[Backend], offered: Se
             f"The model {model!r} does not exist here{alias}. Use one of: {', '.join(names)}.",
             param="model",
         )
-    return Named(tuple(found))
+    return ResolvedModel(tuple(found))
 
 
 def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
@@ -60,7 +62,7 @@ def known(policy: Policy, backends: Sequence[Backend]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> Named:
+def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> ResolvedModel:
     reference = () if rule.reference is None else (rule.reference,)
     found: dict[str, Backend] = {} if rule.candidates else {each.name: each for each in backends}
     missing = []
@@ -69,7 +71,7 @@ def _chosen_from(rule: ModelRule, backends: Sequence[Backend]) -> Named:
         found |= {each.name: each for each in meant}
         if not meant and name not in RANK:
             missing.append(name)
-    return Named(tuple(found.values()), rule, tuple(missing))
+    return ResolvedModel(tuple(found.values()), rule, tuple(missing))
 
 
 def _meant(name: str, backends: Sequence[Backend]) -> list[Backend]:

@@ -1,4 +1,4 @@
-"""Which backends can serve a request at all, and why the others cannot."""
+"""Which backends can serve a request, and why the others cannot."""
 
 from __future__ import annotations
 

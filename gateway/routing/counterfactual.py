@@ -1,4 +1,4 @@
-"""What would have changed a choice: the same decision again, with another quality, difficulty, price or health."""
+"""What would have changed a decision: it is taken again with another quality, difficulty, price or health."""
 
 from __future__ import annotations
 

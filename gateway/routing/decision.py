@@ -1,4 +1,4 @@
-"""The decision itself, on values alone: the cheapest candidate that is good enough, else the reference."""
+"""The decision on plain values: the cheapest candidate that is good enough, else the reference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long answers usually are, learned from those that were given."""
+"""Output lengths of models, learned from their answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one request more costs on a machine by the hour: next to nothing while it idles, its share when it is full.
+"""Marginal cost of a request on a machine by the hour: near zero when idle, its share when full.
 
 The ledger divides a machine's hours among its attempts and its idle time, which is what they cost. What a *further*
 request costs is another question: the hours are paid already. It takes the place of others, and only as often as these

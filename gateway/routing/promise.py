@@ -1,4 +1,4 @@
-"""What a decision is expected to cost and to bring, where something else serves: observing, out of share, held out."""
+"""Expected cost and quality of a decision that is not served: observing, out of share, held out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The room's door: a request → the route it takes, with the reason and everything that was considered."""
+"""The router: from a request to its route, with reason and considered backends."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gateway.domain.routing.route import Considered, ContextEstimate, Grade, Rou
 from gateway.domain.tenant import Tenant
 from gateway.errors import BadRequest, NoBackend, UnknownModel
 from gateway.routing import occupancy
-from gateway.routing.affinity.continuity import Continuity
-from gateway.routing.aliases import Named, permitted
+from gateway.routing.affinity.continuity import Affinity
+from gateway.routing.aliases import ResolvedModel, permitted
 from gateway.routing.candidates import Candidate, Demand, against, considered, examine, expected_cost, refusal
 from gateway.routing.counterfactual import Case
 from gateway.routing.decision import Choice, by_cost, choose
@@ -94,7 +94,7 @@ class Router:
         sampler: Sampler | None = None,
         pressures: Mapping[str, float] = MappingProxyType({}),
         plan: Plan | None = None,
-        continuity: Continuity | None = None,
+        continuity: Affinity | None = None,
         evidence: Evidence | None = None,
     ) -> None:
         """`load` is called once, in a thread, when there is something to choose from. `pressures`: team → 0..1, how far
@@ -105,12 +105,12 @@ class Router:
         self._pressures = pressures
         self._prices, self._fleet, self._sampler = prices, fleet, sampler
         self._backends = tuple(backends)
-        self._continuity = continuity or Continuity(self._backends, fleet)
+        self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._judge_again_at = float("-inf")
         """Loop time before which nobody tries again to load it, since it failed."""
         self._lengths = OutputLengths()
-        self._names: dict[tuple[str, int], tuple[Policy | Access, Named]] = {}
+        self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
         self._counts["planned"] = 0
 
@@ -160,7 +160,7 @@ class Router:
         """Raises Forbidden where no backend that `model` may mean is open to the tenant, UnknownModel, NoBackend."""
         self._named(model, tenant.policy, tenant.access)
 
-    def _named(self, model: str, policy: Policy, access: Access | None = None) -> Named:
+    def _named(self, model: str, policy: Policy, access: Access | None = None) -> ResolvedModel:
         """As `permitted`, which gives the same answer as long as its arguments are the same objects. Raises NoBackend
         too."""
         of = policy if access is None else access  # which belongs to one tenant, and so to one policy
@@ -188,7 +188,7 @@ class Router:
         )
 
     def _decide(
-        self, named: Named, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
+        self, named: ResolvedModel, request: CompletionRequest, tenant: Tenant, estimate: ContextEstimate, session: str
     ) -> Route:
         if request.one_model and len({each.model for each in named.backends}) > 1:
             raise BadRequest(

@@ -1,1 +1,1 @@
-"""What the process needs beside requests: owned tasks, deadlines, threads, garbage collection, codings."""
+"""Process infrastructure: owned tasks, deadlines, threads, garbage collection, codings."""

@@ -1,4 +1,4 @@
-"""HTTP content codings as values: bytes in, bytes out, piece by piece, and never more than was allowed."""
+"""HTTP content codings: streaming encoders and decoders with bounds on output and work."""
 
 from __future__ import annotations
 

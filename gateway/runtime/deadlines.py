@@ -1,4 +1,4 @@
-"""Cutting a task short at a time, for many tasks at once: one timer serves all whose time comes in the same moment."""
+"""Deadlines of many tasks: one timer serves all that end in the same moment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When Python looks for garbage, not while a process starts, and later not among what stays; and what is given back."""
+"""Tuning of Python's garbage collector: off during start-up, long-lived objects frozen, memory returned."""
 
 from __future__ import annotations
 

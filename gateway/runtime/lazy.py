@@ -1,4 +1,4 @@
-"""Something dear that is built when it is first asked for, and costs nothing before."""
+"""A value that is built on first use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work on large bodies, a bounded number at a time in threads of its own; the event loop serves others meanwhile."""
+"""Runs work on large bodies in a bounded number of threads, off the event loop."""
 
 from __future__ import annotations
 

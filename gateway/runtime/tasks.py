@@ -1,4 +1,4 @@
-"""An owner for background tasks: it awaits them all, and one that dies is heard."""
+"""Owns background tasks: awaits them all, and logs one that fails."""
 
 from __future__ import annotations
 

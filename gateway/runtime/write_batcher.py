@@ -1,4 +1,4 @@
-"""Sending what many have to say in one go, at the end of a turn of the event loop.
+"""Batches writes of one event-loop turn into one system call.
 
 A write wakes its reader, which costs more than the write itself where the reader sleeps on the same machine. Of many
 writes in a row only the first does: by the second the reader is up. An idle gateway has one write a turn.
@@ -15,7 +15,7 @@ MOST_BYTES = 65536
 log = logging.getLogger(__name__)
 
 
-class Outgoing:
+class WriteBatcher:
     """Belongs to one event loop. Who closes a transport, ends its side or writes to it past this, flushes first."""
 
     def __init__(self) -> None:

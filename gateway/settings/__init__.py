@@ -1,1 +1,1 @@
-"""What the operator decides: gateway.yaml, the environment, and where things lie on disk."""
+"""The operator's settings: gateway.yaml, environment, paths."""

@@ -1,4 +1,4 @@
-"""The only reader of environment variables and secret files."""
+"""Environment variables and secret files; the only module that reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""YAML → validated objects; every complaint names file, line, key and remedy."""
+"""Loads YAML into validated objects; errors name file, line, key and remedy."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
+from gateway.settings.renamed_keys import DROPPED_IN, WrongName, translate, written
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -61,7 +62,9 @@ def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model
 def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -> Model:
     """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
     try:
-        root, data = read(text, bounds)
+        root, data = read(text, bounds, lambda tree: translate(tree, model.__name__))
+    except WrongName as error:
+        raise ConfigError([f"{name}:{error.line}: {error}"]) from error
     except Exception as error:  # PyYAML's own and, of values that it did not expect, any other
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -79,6 +82,20 @@ def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -
         raise ConfigError(told) from error
     except Exception as error:  # a value that no validator expected; the file is at fault, not the gateway
         raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
+
+
+def old_names(path: Path, model: type[BaseModel]) -> list[str]:
+    """A sentence for every key of a valid file that has a better name now. Raises OSError."""
+    found: list[str] = []
+
+    def look(root: yaml.Node | None) -> None:
+        found.extend(
+            f"{path}:{name.line}: {name.old} is called {name.new} now; the old name is read until {DROPPED_IN}"
+            for name in translate(root, model.__name__)
+        )
+
+    read(path.read_text(encoding="utf-8"), OPERATOR, look)
+    return found
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
@@ -99,7 +116,7 @@ def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, st
                 continue  # one, where a list may stand too
             found = next(((key, value) for key, value in node.value if key.value == step), None)
             if found is not None:
-                line, node = found[0].start_mark.line + 1, found[1]
+                line, node, step = found[0].start_mark.line + 1, found[1], written(found[0])
             elif _BRANCH.search(step):
                 continue
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):

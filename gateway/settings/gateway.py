@@ -1,4 +1,4 @@
-"""gateway.yaml, the operator's file, and the paths under the data directory."""
+"""gateway.yaml, and the paths under the data directory."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pydantic import Field, SecretStr, field_validator
 
 from gateway.domain.backend import Backend
 from gateway.domain.policy import RECEIVER_NAME, Forwarded, Organisation, Section
-from gateway.domain.units import DelayS, DurationS, Share, Usd
+from gateway.domain.units import DelayS, DurationS, Share, Size, Usd
 from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
-from gateway.settings.receivers import Known, ReceiverSettings
+from gateway.settings.receivers import KnownReceivers, ReceiverSettings
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -47,7 +47,7 @@ class Ceilings(Section):
 class StateSettings(Section):
     redis_url: str | None = Field(None, description="Redis ≥ 6.2 or Valkey; null: an embedded Valkey server.")
     timeout: DurationS = Field(0.25, description="A call that takes longer counts as down.")
-    max_memory_bytes: int = Field(
+    max_memory_bytes: Size = Field(
         256 * 2**20, ge=32 * 2**20, description="What the embedded server may hold; then cached answers go first."
     )
 
@@ -60,7 +60,7 @@ class LedgerSettings(Section):
 
 
 class RequestLimits(Section):
-    max_body_bytes: int = Field(20 * 2**20, gt=0, description="Largest request body.")
+    max_body_bytes: Size = Field(20 * 2**20, gt=0, description="Largest request body.")
     max_items: int = Field(
         20_000,
         gt=0,
@@ -99,6 +99,9 @@ class CorsSettings(Section):
 
 class TelemetrySettings(Section):
     sample: Share = Field(0.05, description="Share of uneventful requests whose spans are exported.")
+    client_sampled: bool = Field(
+        True, description="Export the spans of every request whose client says in `traceparent` that it keeps its own."
+    )
     slow: DurationS = Field(10.0, description="Requests slower than this are always kept.")
     access_log: bool = Field(True, description="One JSON line per request on standard output.")
 
@@ -282,8 +285,8 @@ class Settings:
     """Environment variables that the operator's file refers to."""
 
     @property
-    def known_receivers(self) -> Known:
-        return Known(self.config.receivers, self.reserved)
+    def known_receivers(self) -> KnownReceivers:
+        return KnownReceivers(self.config.receivers, self.reserved)
 
     @property
     def database_url(self) -> str:

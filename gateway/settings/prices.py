@@ -1,4 +1,4 @@
-"""The `prices:` section of gateway.yaml: what was negotiated, what was paid ahead, and the currency for people."""
+"""The `prices:` section of gateway.yaml: discounts, prepaid credits, display currency."""
 
 from __future__ import annotations
 

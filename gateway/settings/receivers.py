@@ -1,4 +1,4 @@
-"""Where alerts may go: to the operator's `receivers`, or to variables that hold nothing of the operator's own."""
+"""Alert receivers: the operator's `receivers` section, and variables that policies may name."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ReceiverSettings(Section):
         return f"slack:{self.slack}" if self.slack is not None else f"email:{self.email}"
 
 
-class Known(NamedTuple):
+class KnownReceivers(NamedTuple):
     """What the operator's file says now."""
 
     receivers: Mapping[str, ReceiverSettings] | None = None
@@ -44,32 +44,34 @@ class Known(NamedTuple):
     """Variables that the file itself refers to."""
 
 
-class Refused(ValueError):
+class ReceiverRefused(ValueError):
     """Why a policy's target gets nothing; repeats no address."""
 
 
 class Addresses:
     """A policy's target → the reference to read; `known` is asked anew for every alert."""
 
-    def __init__(self, known: Callable[[], Known] = Known) -> None:
+    def __init__(self, known: Callable[[], KnownReceivers] = KnownReceivers) -> None:
         self._known = known
 
     def kind_and_reference(self, target: str) -> tuple[str, str]:
-        """(webhook, slack or email; env:NAME or file:PATH). Raises Refused."""
+        """(webhook, slack or email; env:NAME or file:PATH). Raises ReceiverRefused."""
         known = self._known()
         kind, _, rest = target.partition(":")
         if kind == "receiver":
             entry = (known.receivers or {}).get(rest)
             if entry is None:
-                raise Refused(f"the operator's file has no receiver called {rest!r}")
+                raise ReceiverRefused(f"the operator's file has no receiver called {rest!r}")
             kind, _, rest = entry.target.partition(":")
             return kind, rest
         kind, reference = ("webhook", target) if kind == "env" else (kind, rest)
         if known.receivers is not None:
-            raise Refused(f"{reference} may not be named: a policy names one of the operator's receivers instead")
+            raise ReceiverRefused(
+                f"{reference} may not be named: a policy names one of the operator's receivers instead"
+            )
         name = reference.removeprefix("env:")
         if not reference.startswith("env:") or is_own(name, known.reserved) or is_own(f"{name}_SECRET", known.reserved):
-            raise Refused(f"{reference} is the gateway's own; name another variable")
+            raise ReceiverRefused(f"{reference} is the gateway's own; name another variable")
         return kind, reference
 
 

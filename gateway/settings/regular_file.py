@@ -1,4 +1,4 @@
-"""Reads a file that others may have put there: opens no pipe or device, follows no link out of its folder."""
+"""Reads a regular file only: no pipe, no device, no link out of its folder."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""One door to the Redis protocol, one to SQL."""
+"""Shared state: the Redis protocol, leased counters, SQL."""

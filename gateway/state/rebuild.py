@@ -1,4 +1,4 @@
-"""Reading what a sum begins with from whoever else knows it, and the moment that this is true of."""
+"""Reads a sum's starting value from its source, with the instant at which it was true."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The parent process: state server, local model, workers, and the one ledger writer of this host."""
+"""The parent process: state server, local model, workers, ledger writer."""

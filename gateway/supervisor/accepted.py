@@ -1,4 +1,4 @@
-"""The operator's gateway.yaml as it was last accepted: what workers start from, however often they start."""
+"""The last accepted gateway.yaml: workers start from it, however often they restart."""
 
 from __future__ import annotations
 

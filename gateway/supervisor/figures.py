@@ -1,4 +1,4 @@
-"""What the supervisor publishes for /metrics: itself, its children, the ledger, and the workers that have ended."""
+"""The supervisor's figures for /metrics: itself, its children, the ledger, ended workers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Figure = tuple[str, tuple[str, ...], float]
 """A key of `telemetry.exposition.OF_SUPERVISOR`, its labels, the value."""
 
 
-class Told(Protocol):
+class SupervisorFigures(Protocol):
     """What has figures to publish, and processes by their pids."""
 
     def figures(self) -> Iterator[Figure]: ...
@@ -40,7 +40,7 @@ class Figures:
         except OSError as error:
             raise ConfigError([f"{folder}: cannot be used for figures: {error.strerror}"]) from error
 
-    async def run(self, parts: Iterable[Told]) -> None:
+    async def run(self, parts: Iterable[SupervisorFigures]) -> None:
         """Publish until cancelled."""
         parts, silent = tuple(parts), False
         while True:

@@ -1,4 +1,4 @@
-"""The process that workers are forked from. The first is itself forked, before there is a thread, a loop or a file.
+"""The process that workers are forked from; itself forked before any thread, loop or file exists.
 
 Everything that a worker imports is in its memory already: a worker starts in a fraction of the time, and shares those
 pages with the supervisor and the other workers. Each is forked twice, so that it becomes the child of the supervisor
@@ -40,7 +40,7 @@ IMPORTED = ("gateway.supervisor.worker", "gateway.state.redis.unix", "sqlalchemy
 """What the usual worker imports, at its start or a moment later."""
 
 
-class NurseryGone(Exception):
+class ForkServerGone(Exception):
     """This one was not forked: spawn it instead."""
 
 
@@ -84,7 +84,7 @@ class _Life:
         os.waitpid(self.pid, 0)
 
 
-class Nursery:
+class ForkServer:
     """The supervisor's side. Belongs to the main thread, on whose life that of the process depends."""
 
     def __init__(self, life: _Life) -> None:
@@ -92,7 +92,7 @@ class Nursery:
         self._turn = asyncio.Lock()
 
     @classmethod
-    def open(cls) -> Nursery | None:
+    def open(cls) -> ForkServer | None:
         """Call it from the main thread, before anything else is. None where a fork is not safe: then spawn."""
         if why := _unsafe():
             log.info("workers are started one by one instead of forked: %s", why)
@@ -103,7 +103,7 @@ class Nursery:
         return cls(_forked())
 
     async def fork(self, told: Mapping[str, Any], fds: Mapping[str, int]) -> Forked:
-        """A worker that knows `told` and has `fds` under their names. Raises NurseryGone, OSError."""
+        """A worker that knows `told` and has `fds` under their names. Raises ForkServerGone, OSError."""
         async with self._turn:
             self._life = self._life or _program()
             control = self._life.control
@@ -116,10 +116,10 @@ class Nursery:
                 self.rest()  # whatever it still says is the answer to a question that nobody asks any more
                 if isinstance(error, asyncio.CancelledError):
                     raise
-                raise NurseryGone(f"the nursery does not answer: {error!r}") from error
+                raise ForkServerGone(f"the nursery does not answer: {error!r}") from error
             if not reply:
                 self.rest()
-                raise NurseryGone("the nursery has ended")
+                raise ForkServerGone("the nursery has ended")
         answer = orjson.loads(reply)
         if "error" in answer:
             raise OSError(answer["error"])

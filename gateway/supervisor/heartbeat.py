@@ -1,4 +1,4 @@
-"""What supervisor and worker tell each other; above all the line that a worker says once a second while it lives."""
+"""Messages between supervisor and worker: a heartbeat each second, and commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MOST_BYTES = 4096
 """A line of at most so many goes through a pipe whole."""
 
 
-class Pulse:
+class Heartbeat:
     """The supervisor's end, for one life of a worker. Belongs to the running loop."""
 
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:

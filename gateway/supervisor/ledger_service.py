@@ -1,4 +1,4 @@
-"""The ledger's side of the parent process: tables brought up to date, journals drained, alerts sent."""
+"""The ledger's side of the supervisor: migrates tables, drains journals, sends alerts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.ledger.store.writer import Writer
 from gateway.policy.load import Policies, PolicySet
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
-from gateway.settings.receivers import Addresses, Known
+from gateway.settings.receivers import Addresses, KnownReceivers
 from gateway.state.sql.database import Database
 from gateway.supervisor.figures import Figure
 
@@ -42,7 +42,7 @@ LEDGER = {
 """Published key → the writer's figure."""
 
 
-class Everyone(Mapping[str, Policy]):
+class AllSpend(Mapping[str, Policy]):
     """Every team's policy: its own, or the default one under its name. Iterates over those with a file."""
 
     def __init__(self, policies: PolicySet) -> None:
@@ -58,10 +58,12 @@ class Everyone(Mapping[str, Policy]):
         return len(self.policies.policies)
 
 
-class Books:
+class LedgerService:
     """One per host. A database that is away is waited for; meanwhile the journals grow."""
 
-    def __init__(self, settings: Settings, policies: Policies, *, known: Callable[[], Known] | None = None) -> None:
+    def __init__(
+        self, settings: Settings, policies: Policies, *, known: Callable[[], KnownReceivers] | None = None
+    ) -> None:
         """`known`: the receivers that the operator's file names now. Raises ConfigError for a database URL that cannot
         be meant."""
         self._addresses = Addresses(known or (lambda: settings.known_receivers))
@@ -81,7 +83,7 @@ class Books:
         )
         self._alerts: Alerts | None = None
         self._policies = policies
-        self._everyone = Everyone(policies.current)
+        self._everyone = AllSpend(policies.current)
         self._organisations = {name: one.budget for name, one in settings.config.organisations.items()}
         self._migrated = asyncio.Event()
         self.abandoned = False
@@ -143,7 +145,7 @@ class Books:
     def _teams(self) -> Mapping[str, Policy]:
         """The same object for as long as the policies are the same."""
         if self._everyone.policies is not self._policies.current:
-            self._everyone = Everyone(self._policies.current)
+            self._everyone = AllSpend(self._policies.current)
         return self._everyone
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""The packaged local model, when this machine has it: found, started, asked whether it still answers."""
+"""The packaged local model's process: found, started, health-checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from gateway.settings.gateway import Settings
 from gateway.supervisor.figures import Figure
 from gateway.supervisor.probe import status_of
-from gateway.supervisor.process import Child, program, python
+from gateway.supervisor.process import ChildProcess, program, python
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class LocalModel:
         }
         words = [str(word) for option in options.items() for word in option]
         command = python("-m", "gateway.backends.providers.llama", *words)
-        self.child = Child("local model", program(command, silent=True), on_change=on_change)
+        self.child = ChildProcess("local model", program(command, silent=True), on_change=on_change)
 
     @property
     def url(self) -> str:

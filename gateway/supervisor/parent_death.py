@@ -1,4 +1,4 @@
-"""Ties a process to its parent, so that the kernel kills it when the parent is gone.
+"""Ties a process to its parent: the kernel kills it when the parent is gone.
 
 As a program, `python -IS tether.py PARENT COMMAND…`, it becomes COMMAND. It runs in a fresh interpreter instead of
 between fork and exec of ours, where threads make Python code unsafe. The kernel means the *thread* that started us: it

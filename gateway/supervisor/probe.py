@@ -1,4 +1,4 @@
-"""Asks a server of ours one question over HTTP, without a client library."""
+"""Asks one of our own servers one question over HTTP, without a client library."""
 
 from __future__ import annotations
 

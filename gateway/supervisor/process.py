@@ -1,4 +1,4 @@
-"""One process that is to run: started again, ever more slowly, whenever it ends."""
+"""One child process: restarted with growing delays when it ends."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Start = Callable[[], Awaitable[Process]]
 """Raises OSError when there is no memory, or are no processes left."""
 
 
-class Child:
+class ChildProcess:
     """Belongs to the event loop of the main thread, on which its process also depends for its life."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a running gateway occupies: its data directory, its listening socket, and the file that says so."""
+"""What a running gateway occupies: data directory, listening socket, runtime file."""
 
 from __future__ import annotations
 

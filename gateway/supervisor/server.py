@@ -1,4 +1,4 @@
-"""The HTTP server of one worker: uvicorn on the socket that the supervisor bound."""
+"""The HTTP server of one worker: uvicorn on the supervisor's socket."""
 
 from __future__ import annotations
 

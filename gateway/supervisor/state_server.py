@@ -1,4 +1,4 @@
-"""Keeps the embedded Valkey alive: dead or frozen, it is started again on its own data."""
+"""Keeps the embedded Valkey running: restarts it on its data when it is dead or frozen."""
 
 from __future__ import annotations
 

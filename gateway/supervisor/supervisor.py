@@ -1,4 +1,4 @@
-"""Starts everything in the order of need, keeps it running, and takes it down in reverse without losing a stream."""
+"""Starts all processes in order, keeps them running, and stops them in reverse without losing a stream."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from gateway.settings.environment import define, variable
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Settings
 from gateway.supervisor.accepted import Accepted
-from gateway.supervisor.figures import Figures, Told
-from gateway.supervisor.fork_server import Nursery, NurseryGone
+from gateway.supervisor.figures import Figures, SupervisorFigures
+from gateway.supervisor.fork_server import ForkServer, ForkServerGone
 from gateway.supervisor.heartbeat import TOLD
-from gateway.supervisor.ledger_service import Books
+from gateway.supervisor.ledger_service import LedgerService
 from gateway.supervisor.local_model import LocalModel, find_weights
 from gateway.supervisor.process import Process, python, spawn
 from gateway.supervisor.runtime_dir import STALE_S, RuntimeFile, lift_file_limit, listen, occupy, reachable
 from gateway.supervisor.state_server import StateServer
-from gateway.supervisor.workers import Crew
+from gateway.supervisor.workers import WorkerPool
 
 log = logging.getLogger(__name__)
 
@@ -69,9 +69,9 @@ class Supervisor:
         self._facts = dict(facts or {})
         self._worker_command = worker_command
         self._started_at = time.time()
-        self._crew = Crew(workers, self._launch, self._crew_changed)
+        self._crew = WorkerPool(workers, self._launch, self._crew_changed)
         self._rolling = asyncio.Event()
-        self._nursery: Nursery | None = None
+        self._nursery: ForkServer | None = None
         self._state: StateServer | None = None
         self._model: LocalModel | None = None
         self._runtime = RuntimeFile(settings.paths.runtime)
@@ -86,7 +86,7 @@ class Supervisor:
             define(name, variable(name) or "1")
         if self._worker_command is None:
             with postponed():
-                self._nursery = Nursery.open()
+                self._nursery = ForkServer.open()
         try:
             self._run(policies)
         finally:
@@ -94,7 +94,7 @@ class Supervisor:
                 self._nursery.rest()
 
     def _run(self, policies: Policies) -> None:
-        books = Books(self._settings, policies, known=lambda: self._settings.known_receivers)
+        books = LedgerService(self._settings, policies, known=lambda: self._settings.known_receivers)
         lock = occupy(self._settings.paths)
         try:
             self._accepted.keep()
@@ -111,7 +111,7 @@ class Supervisor:
         finally:
             os.close(lock)
 
-    async def _main(self, policies: Policies, books: Books) -> None:
+    async def _main(self, policies: Policies, books: LedgerService) -> None:
         leave = self._listen_to_signals(policies)
         async with AsyncExitStack() as exits:
             exits.push_async_callback(books.aclose)
@@ -126,7 +126,7 @@ class Supervisor:
             self._tasks.spawn(self._crew.watch(), "workers")
             if self._state:
                 self._tasks.spawn(self._state.keep(), "state server")
-            parts: list[Told | None] = [books, self._crew, self._state, self._model]
+            parts: list[SupervisorFigures | None] = [books, self._crew, self._state, self._model]
             self._tasks.spawn(self._figures.run(part for part in parts if part), "figures")
             self._tasks.spawn(books.run(), "ledger")
             self._tasks.spawn(policies.watch(POLICIES_S), "policies")
@@ -181,7 +181,7 @@ class Supervisor:
             self._model = LocalModel(self._settings, weights, self._write_facts)
             exits.push_async_callback(self._model.child.stop, STOP_S)
 
-    async def _launch(self, number: int, pulse: int) -> Process:
+    async def _launch(self, number: int, heartbeat: int) -> Process:
         """Fork a worker; if that fails, spawn it."""
         told = {
             "config": str(self._accepted.path),
@@ -193,11 +193,11 @@ class Supervisor:
             "worker": number,
             "workers": self._count,
         }
-        fds = {"fd": self._socket.fileno(), "pulse": pulse}
+        fds = {"fd": self._socket.fileno(), "pulse": heartbeat}
         if self._nursery:
             try:
                 return await self._nursery.fork(told, fds)
-            except NurseryGone as error:
+            except ForkServerGone as error:
                 log.error("%s: worker %d is started by itself, and needs more memory", error, number)
         command = self._worker_command or python("-m", "gateway.supervisor.worker")
         environment = {TOLD: orjson.dumps({**told, **fds}).decode()}
@@ -208,7 +208,7 @@ class Supervisor:
             self._nursery.rest()
         self._write_facts()
 
-    async def _when_ready(self, books: Books) -> None:
+    async def _when_ready(self, books: LedgerService) -> None:
         """Say so; only then start what would compete with the workers for the processor."""
         await self._crew.ready()
         self._announce(f"listening on {self._url}")

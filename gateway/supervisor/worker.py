@@ -1,4 +1,4 @@
-"""The program of one worker, however it came into the world: `python -m gateway.supervisor.worker`, or a fork."""
+"""A worker's program: `python -m gateway.supervisor.worker`, or a fork."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The workers: as many as wanted, replaced when they die or freeze, and one after another when asked to."""
+"""The worker pool: replaces workers that die or freeze, and restarts them one by one on request."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from functools import partial
 
 from gateway.runtime.tasks import Tasks
 from gateway.supervisor.figures import Figure, by_cause
-from gateway.supervisor.heartbeat import Pulse
-from gateway.supervisor.process import Child, Process
+from gateway.supervisor.heartbeat import Heartbeat
+from gateway.supervisor.process import ChildProcess, Process
 
 log = logging.getLogger(__name__)
 
@@ -33,15 +33,15 @@ Launch = Callable[[int, int], Awaitable[Process]]
 """Number of a worker and its end of the pulse → its process. Raises OSError."""
 
 
-class Hand:
+class Worker:
     """One worker, over all its lives."""
 
     def __init__(self, number: int, launch: Launch, on_change: Callable[[], None]) -> None:
-        self.child = Child(
+        self.child = ChildProcess(
             f"worker {number}", partial(self._start, number, launch), on_change=self._changed, last_words=self._error
         )
         self._on_change = on_change
-        self._pulse: Pulse | None = None
+        self._pulse: Heartbeat | None = None
         self._news = asyncio.Event()
         self._reload = False
         self.keeping: asyncio.Task[None] | None = None
@@ -53,7 +53,7 @@ class Hand:
     async def _start(self, number: int, launch: Launch) -> Process:
         if self._pulse:
             self._pulse.close()
-        self._pulse = Pulse(self._changed)
+        self._pulse = Heartbeat(self._changed)
         try:
             return await launch(number, self._pulse.writer)
         finally:
@@ -110,13 +110,13 @@ class Hand:
             self._pulse.close()
 
 
-class Crew:
+class WorkerPool:
     """Open with `start`, close with `end`; `watch` runs in between."""
 
     def __init__(self, count: int, launch: Launch, on_change: Callable[[], None]) -> None:
         self._count, self._launch, self._on_change = count, launch, on_change
-        self._hands: dict[int, Hand] = {}
-        self._passing: set[Hand] = set()
+        self._hands: dict[int, Worker] = {}
+        self._passing: set[Worker] = set()
         """Replacements that are not ready yet, and the replaced that finish their streams."""
         self._tasks = Tasks()
         self._hurry, self._answering = asyncio.Event(), asyncio.Event()
@@ -128,61 +128,61 @@ class Crew:
 
     @property
     def pids(self) -> list[int]:
-        return [hand.child.pid for hand in (*self._hands.values(), *self._passing) if hand.child.pid]
+        return [worker.child.pid for worker in (*self._hands.values(), *self._passing) if worker.child.pid]
 
     @property
     def troubles(self) -> list[str]:
         """For everybody's eyes: nothing of an error's text."""
-        found = [hand.child.trouble for hand in (*self._hands.values(), *self._passing)]
+        found = [worker.child.trouble for worker in (*self._hands.values(), *self._passing)]
         return [trouble for trouble in (*found, self._refused) if trouble]
 
     def figures(self) -> Iterator[Figure]:
-        hands = (*self._hands.values(), *self._passing)
+        workers = (*self._hands.values(), *self._passing)
         yield "workers_wanted", (), self._count
-        yield "workers_ready", (), sum(hand.ready for hand in self._hands.values())
-        yield "worker_starts", (), self._starts + sum(hand.child.starts for hand in hands)
+        yield "workers_ready", (), sum(worker.ready for worker in self._hands.values())
+        yield "worker_starts", (), self._starts + sum(worker.child.starts for worker in workers)
         ends = self._ends.copy()
-        for hand in hands:
-            ends.update(hand.child.ends)
+        for worker in workers:
+            ends.update(worker.child.ends)
         yield from by_cause("worker_ends", ends)
 
     def processes(self) -> Iterator[tuple[str, int | None]]:
-        for hand in self._hands.values():
-            yield hand.child.name, hand.child.pid
+        for worker in self._hands.values():
+            yield worker.child.name, worker.child.pid
 
     @property
     def at_rest(self) -> bool:
         """All are ready, and nobody is to be replaced."""
-        return bool(self._hands) and not self._rolling and all(hand.ready for hand in self._hands.values())
+        return bool(self._hands) and not self._rolling and all(worker.ready for worker in self._hands.values())
 
     def start(self) -> None:
         for number in range(self._count):
             self._hands[number] = self._hire(number)
 
-    def _hire(self, number: int) -> Hand:
-        hand = Hand(number, self._launch, self._changed)
-        hand.keeping = self._tasks.spawn(hand.child.keep(), hand.child.name)
-        return hand
+    def _hire(self, number: int) -> Worker:
+        worker = Worker(number, self._launch, self._changed)
+        worker.keeping = self._tasks.spawn(worker.child.keep(), worker.child.name)
+        return worker
 
     async def watch(self) -> None:
         """Look after them until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            for hand in self._hands.values():
-                hand.look()
+            for worker in self._hands.values():
+                worker.look()
 
     async def ready(self) -> None:
         """Returns when one of them answers requests."""
         await self._answering.wait()
 
     def _changed(self) -> None:
-        if any(hand.ready for hand in self._hands.values()):
+        if any(worker.ready for worker in self._hands.values()):
             self._answering.set()
         self._on_change()
 
     def reload(self) -> None:
-        for hand in (*self._hands.values(), *self._passing):
-            hand.reload()
+        for worker in (*self._hands.values(), *self._passing):
+            worker.reload()
 
     async def roll(self, drain_s: float) -> int:
         """Replace one after another, until a replacement does not become ready. How many were replaced."""
@@ -221,17 +221,17 @@ class Crew:
     def hurry(self) -> None:
         """Nobody waits for streams any more."""
         self._hurry.set()
-        for hand in (*self._hands.values(), *self._passing):
-            hand.child.signal(signal.SIGKILL)
+        for worker in (*self._hands.values(), *self._passing):
+            worker.child.signal(signal.SIGKILL)
 
     async def end(self, delay_s: float, drain_s: float) -> None:
         """Not ready from now on; for `delay_s` all is served; then what is open is finished within `drain_s`."""
         everyone = {*self._hands.values(), *self._passing}
-        for hand in everyone:
-            if hand.ready:
-                hand.child.signal(signal.SIGUSR1)
+        for worker in everyone:
+            if worker.ready:
+                worker.child.signal(signal.SIGUSR1)
         if delay_s:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), delay_s)
         await self._tasks.aclose()  # from here on nobody is started again
-        await asyncio.gather(*(hand.leave(drain_s + GRACE_S) for hand in everyone))
+        await asyncio.gather(*(worker.leave(drain_s + GRACE_S) for worker in everyone))

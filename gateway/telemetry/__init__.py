@@ -1,1 +1,1 @@
-"""What happened: metrics, spans, access log and flight records, all after the answer."""
+"""Telemetry: metrics, spans, access log and flight records, all written after the answer."""

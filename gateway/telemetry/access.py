@@ -1,4 +1,4 @@
-"""One JSON line per request on standard output: never a prompt, never a key."""
+"""The access log: one JSON line per request, without prompts or keys."""
 
 from __future__ import annotations
 

@@ -1,13 +1,16 @@
-"""Every exported name in one place: OpenTelemetry's `gen_ai.*` where it has one, `thriftgate.*` else.
+"""All exported attribute names: OpenTelemetry's `gen_ai.*` where it has one, else `thriftgate.*`.
 
-Source: OpenTelemetry semantic conventions for generative AI (development status, read 2026-11).
+Source: OpenTelemetry semantic conventions for generative AI (github.com/open-telemetry/semantic-conventions-genai, in
+development status, read 2026-11).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from gateway.domain.record import Record
+from gateway.dialects.facts import FACTS
+from gateway.domain.money.usage import Usage
+from gateway.domain.record import Attempt, Record
 from gateway.domain.request import DialectName
 
 OPERATION: Final = "gen_ai.operation.name"
@@ -16,12 +19,19 @@ REQUEST_MODEL: Final = "gen_ai.request.model"
 RESPONSE_MODEL: Final = "gen_ai.response.model"
 INPUT_TOKENS: Final = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
+CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
+CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
+"""What `CACHE_WRITE_TOKENS` was called until the middle of 2026; much that reads traces knows only this name."""
+REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105
 ERROR_TYPE: Final = "error.type"
 
 TOKEN_USAGE: Final = "gen_ai.client.token.usage"  # noqa: S105
 OPERATION_DURATION: Final = "gen_ai.client.operation.duration"
+FIRST_CHUNK: Final = "gen_ai.client.operation.time_to_first_chunk"
+REQUEST_DURATION: Final = "gen_ai.server.request.duration"
 FIRST_TOKEN: Final = "gen_ai.server.time_to_first_token"  # noqa: S105
 
 TEAM: Final = "thriftgate.team"
@@ -39,12 +49,9 @@ OUTCOME: Final = "thriftgate.outcome"
 Value = str | int | float | bool | list[str]
 
 
-_OPERATIONS: dict[DialectName, str] = {"openai_completions": "text_completion", "openai_embeddings": "embeddings"}
-
-
 def operation(dialect: DialectName) -> str:
     """OpenTelemetry's word for what is asked; it has none for what is passed through, which keeps its dialect's."""
-    return dialect if dialect == "openai_other" else _OPERATIONS.get(dialect, "chat")
+    return FACTS[dialect].operation
 
 
 def of_request(record: Record) -> dict[str, Value]:
@@ -71,9 +78,42 @@ def of_request(record: Record) -> dict[str, Value]:
     attempt = record.served_by
     if attempt is not None:
         found[BACKEND] = attempt.backend.name
-        found[PROVIDER] = attempt.backend.kind
+        found[PROVIDER] = attempt.backend.provider_name
         found[RESPONSE_MODEL] = attempt.backend.model
         if attempt.usage is not None:
-            found[INPUT_TOKENS] = attempt.usage.all_input
-            found[OUTPUT_TOKENS] = attempt.usage.all_output
+            found |= of_usage(attempt.usage)
+    return found
+
+
+def of_attempt(attempt: Attempt, asked: str) -> dict[str, Value]:
+    """Attributes of the span of one call. `asked`: the operation."""
+    backend = attempt.backend
+    found: dict[str, Value] = {
+        OPERATION: asked,
+        PROVIDER: backend.provider_name,
+        REQUEST_MODEL: backend.model,
+        BACKEND: backend.name,
+        TIER: backend.tier,
+        OUTCOME: attempt.outcome,
+        INPUT_TOKENS: attempt.input_tokens,
+        OUTPUT_TOKENS: 0,
+    }
+    if attempt.usage is not None:
+        found |= of_usage(attempt.usage)
+    if attempt.error:
+        found[ERROR_TYPE] = attempt.error
+    return found
+
+
+def of_usage(usage: Usage) -> dict[str, Value]:
+    """Token counts: `INPUT_TOKENS` include what was read from and written to the provider's cache, `OUTPUT_TOKENS` the
+    reasoning. The parts are left out where there are none."""
+    written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
+    found: dict[str, Value] = {INPUT_TOKENS: usage.all_input, OUTPUT_TOKENS: usage.all_output}
+    if usage.cached_tokens:
+        found[CACHE_READ_TOKENS] = usage.cached_tokens
+    if written:
+        found[CACHE_WRITE_TOKENS] = found[CACHE_CREATION_TOKENS] = written
+    if usage.reasoning_tokens:
+        found[REASONING_TOKENS] = usage.reasoning_tokens
     return found

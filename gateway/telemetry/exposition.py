@@ -1,4 +1,4 @@
-"""The text that `/metrics` answers: one host's figures in the form that Prometheus reads."""
+"""The text of `/metrics`: one host's figures in Prometheus format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The flight record of a request: what was decided and why, for the owner of the key, for an hour."""
+"""Flight records: each request's decisions and their reasons, for an hour, for the owner of the key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _SLOT = slice(0, 13)
 """Of a request's id: four seconds. What began in them lies together."""
 
 
-class Flights:
+class FlightRecords:
     """Recent records in memory at once; in the state a moment later those that hold more than the ledger does.
 
     Most requests go well and had no choice: writing each of them down twice would cost more than answering them.

@@ -1,4 +1,4 @@
-"""All figures of one host: what living workers publish, what ended ones left, what the supervisor adds."""
+"""Figures of one host: living workers, ended workers, supervisor."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ class Voice:
         """Raises OSError."""
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
-        self._page = page.Page(folder, f"worker-{worker}-{time.time_ns()}")
+        self._page = page.MetricsFile(folder, f"worker-{worker}-{time.time_ns()}")
         self._silent = False
 
     def say(self, told: Mapping[str, Any]) -> None:
@@ -173,7 +173,7 @@ class Archive:
         for left in folder.iterdir():
             left.unlink()
         self._folder = folder
-        self._own, self._past = page.Page(folder, SUPERVISOR), page.Page(folder, PAST)
+        self._own, self._past = page.MetricsFile(folder, SUPERVISOR), page.MetricsFile(folder, PAST)
         self._sum = Host()
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 

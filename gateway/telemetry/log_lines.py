@@ -1,4 +1,4 @@
-"""The process's log: no line longer than a terminal can show, and none that a terminal obeys, whatever was sent."""
+"""Log formatting: bounded line length, control characters escaped."""
 
 from __future__ import annotations
 

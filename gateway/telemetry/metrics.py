@@ -1,4 +1,4 @@
-"""Totals of one worker, added to by plain arithmetic; whoever shows them reads them when asked."""
+"""Counters and histograms of one worker, updated by plain arithmetic and read on demand."""
 
 from __future__ import annotations
 
@@ -20,16 +20,18 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 class Histogram:
-    """Counts per bucket of `SECONDS` (the last is +Inf) and the sum, in seconds."""
+    """Counts per bucket, of which the last is +Inf, and the sum, in seconds."""
 
-    __slots__ = ("counts", "sum")
+    __slots__ = ("bounds", "counts", "sum")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(SECONDS) + 1)
+    def __init__(self, bounds: tuple[float, ...] = SECONDS) -> None:
+        """`bounds`: the greatest value of each bucket but the last, ascending."""
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)
         self.sum = 0.0
 
     def add(self, value: float) -> None:
-        self.counts[bisect_left(SECONDS, value)] += 1
+        self.counts[bisect_left(self.bounds, value)] += 1
         self.sum += value
 
     def take(self, counts: Iterable[int], total: float) -> None:
@@ -40,7 +42,7 @@ class Histogram:
     def cumulative(self) -> Iterable[tuple[str, float]]:
         """(upper bound, requests at or below it), as Prometheus wants them."""
         seen = 0
-        for bound, count in zip((*map(str, SECONDS), "+Inf"), self.counts, strict=True):
+        for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             seen += count
             yield bound, float(seen)
 

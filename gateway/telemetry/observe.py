@@ -1,4 +1,4 @@
-"""The room's door: told when a request begins and ends; everything else is done after the answer."""
+"""Telemetry's interface: told of a request's begin and end; works after the answer."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from gateway.settings.gateway import TelemetrySettings
 from gateway.state.redis.connection import State
 from gateway.telemetry.access import AccessLog
 from gateway.telemetry.exposition import text
-from gateway.telemetry.flight import FLUSH_S, Flights
+from gateway.telemetry.flight import FLUSH_S, FlightRecords
 from gateway.telemetry.host import PUBLISH_S, Host, Voice, told
 from gateway.telemetry.metrics import Stats, Totals, figures
 from gateway.telemetry.spans import Exporter
+from gateway.telemetry.trace_parent import read_parent
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,7 @@ class Telemetry:
         self._tasks = Tasks()
         self._exporter = Exporter(totals := Totals(), self._rooms)
         self.totals = totals
-        self.flights = Flights(state, archive)
+        self.flights = FlightRecords(state, archive)
         self._access = AccessLog(settings.access_log)
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -91,6 +92,8 @@ class Telemetry:
                 await self.flights.flush()
                 if self._access:
                     await asyncio.to_thread(self._access.flush)
+                if self._exporter.waiting:
+                    await asyncio.to_thread(self._exporter.flush)
             except Exception:  # one odd record must not silence all that follow
                 log.exception("flight records or access log could not be written")
 
@@ -108,10 +111,21 @@ class Telemetry:
             self.totals.add(record)
             self._access.request(record)
             self.flights.add(record)
-            if self._exporter.is_open and (self._eventful(record) or random.random() < self._settings.sample):  # noqa: S311
-                self._exporter.emit(record)
+            if self._exporter.is_open:
+                self._exporter.latencies.add(record)
+                if self._kept(record):
+                    self._exporter.emit(record)
         except Exception:  # the answer is with the client already
             log.exception("request %s is missing from the figures", record.request_id)
+
+    def _kept(self, record: Record) -> bool:
+        """Are its spans exported?"""
+        if self._eventful(record) or random.random() < self._settings.sample:  # noqa: S311
+            return True
+        if not record.trace or not self._settings.client_sampled:
+            return False
+        parent = read_parent(record.trace)
+        return parent is not None and parent.sampled
 
     def _eventful(self, record: Record) -> bool:
         return bool(

@@ -1,4 +1,4 @@
-"""A file in which one process publishes what it knows: whole at any moment, whatever becomes of process or disk."""
+"""A file in which a process publishes its figures: always whole, whatever happens to process or disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _GRAIN = 32768
 SIDES = (".a", ".b")
 
 
-class Page:
+class MetricsFile:
     """Editions are written to two files in turn, so that one of them is always whole.
 
     The process holds a lock on the first for as long as it lives. From any thread.

@@ -1,18 +1,22 @@
-"""OpenTelemetry out of a finished record: spans made after the answer, metrics read when asked for."""
+"""OpenTelemetry spans and metrics from finished records."""
 
 from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from gateway.domain.record import Record
 from gateway.telemetry import attributes as names
+from gateway.telemetry.latency import Latencies
 from gateway.telemetry.metrics import COUNTERS, Stats, Totals, figures
+from gateway.telemetry.trace_parent import read_parent
 
 if TYPE_CHECKING:
+    from opentelemetry.context import Context
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.metrics import CallbackOptions, Observation
@@ -22,6 +26,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_S = 3.0
+MOST_WAITING = 10_000
+"""Finished requests whose spans are not made yet; beyond that the oldest are lost."""
 UNNAMED = "unknown_service"
 """What the SDK calls a service that the environment does not name."""
 
@@ -32,14 +38,16 @@ class Exporter:
     def __init__(self, totals: Totals, rooms: Mapping[str, Stats]) -> None:
         self._totals = totals
         self._rooms = rooms
+        self.latencies = Latencies()
         self._traces: TracerProvider | None = None
         self._metrics: MeterProvider | None = None
         self._senders: list[OTLPSpanExporter | OTLPMetricExporter] = []
         self.is_open = False
         self.spans = 0
+        self.waiting: deque[Record] = deque(maxlen=MOST_WAITING)
+        self._flushing = Lock()
 
     def open(self, version: str) -> None:
-        from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
@@ -47,11 +55,13 @@ class Exporter:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
+        from gateway.telemetry.histogram_export import HistogramExporter
+
         resource = Resource.create({"service.version": version})
         if str(resource.attributes.get("service.name", UNNAMED)).startswith(UNNAMED):  # no OTEL_SERVICE_NAME
             resource = resource.merge(Resource({"service.name": "thriftgate"}))
         self._traces = TracerProvider(resource=resource, shutdown_on_exit=False)
-        spans, metrics = OTLPSpanExporter(), OTLPMetricExporter()
+        spans, metrics = OTLPSpanExporter(), HistogramExporter(self.latencies)
         self._senders = [spans, metrics]
         self._traces.add_span_processor(BatchSpanProcessor(spans))
         self._metrics = MeterProvider(
@@ -93,16 +103,31 @@ class Exporter:
         meter.create_observable_gauge("thriftgate.room", [rooms], description="Figures of each part.")
 
     def emit(self, record: Record) -> None:
+        """Export the spans of a finished request at the next `flush`."""
+        if self.is_open:
+            self.waiting.append(record)
+
+    def flush(self) -> None:
+        """Make the spans that wait. Call it off the loop: the SDK takes some 0.1 ms for each."""
+        with self._flushing:
+            for _ in range(len(self.waiting)):
+                record = self.waiting.popleft()
+                try:
+                    self._emit(record)
+                except Exception:
+                    log.exception("request %s is missing from the traces", record.request_id)
+
+    def _emit(self, record: Record) -> None:
         """One span for the request and a child for each attempt, with their true times."""
-        if self._traces is None:
-            return
         from opentelemetry import trace
         from opentelemetry.trace import SpanKind, Status, StatusCode
 
+        assert self._traces is not None
         tracer = self._traces.get_tracer("thriftgate")
         end, asked = record.started_at + (record.duration_ms or 0.0) / 1000, names.operation(record.dialect)
         span = tracer.start_span(
             f"{asked} {record.model}",
+            context=_parent_of(record),
             kind=SpanKind.SERVER,
             start_time=_nanoseconds(record.started_at),
             attributes=names.of_request(record),
@@ -116,16 +141,7 @@ class Exporter:
                 context=parent,
                 kind=SpanKind.CLIENT,
                 start_time=_nanoseconds(attempt.started_at),
-                attributes={
-                    names.OPERATION: asked,
-                    names.PROVIDER: attempt.backend.kind,
-                    names.REQUEST_MODEL: attempt.backend.model,
-                    names.BACKEND: attempt.backend.name,
-                    names.TIER: attempt.backend.tier,
-                    names.OUTCOME: attempt.outcome,
-                    names.INPUT_TOKENS: attempt.usage.all_input if attempt.usage else attempt.input_tokens,
-                    names.OUTPUT_TOKENS: attempt.usage.all_output if attempt.usage else 0,
-                },
+                attributes=names.of_attempt(attempt, asked),
             )
             if attempt.first_byte_at is not None:
                 child.add_event("first byte", timestamp=_nanoseconds(attempt.first_byte_at))
@@ -137,6 +153,7 @@ class Exporter:
 
     def close(self) -> None:
         """Sends what is left; blocks for up to `CLOSE_S`, so call it off the loop."""
+        self.flush()
         providers = [provider for provider in (self._traces, self._metrics) if provider is not None]
         # The SDK tries for half a minute when nobody listens, unless its exporters are ended themselves.
         ending = [Thread(target=provider.shutdown, daemon=True) for provider in providers]
@@ -149,6 +166,20 @@ class Exporter:
             log.warning("the OTLP endpoint does not take the last spans and metrics; they are lost")
             for sender in self._senders:
                 sender.shutdown()
+
+
+def _parent_of(record: Record) -> Context | None:
+    """The client's span. It counts as sampled: what is to be exported has been decided before."""
+    parent = read_parent(record.trace) if record.trace else None
+    if parent is None:
+        return None
+    from opentelemetry import trace
+    from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, TraceState
+
+    state = TraceState.from_header([parent.state]) if parent.state else None
+    flags = TraceFlags(TraceFlags.SAMPLED)
+    context = SpanContext(parent.trace_id, parent.span_id, is_remote=True, trace_flags=flags, trace_state=state)
+    return trace.set_span_in_context(NonRecordingSpan(context))
 
 
 def _nanoseconds(seconds: float) -> int:

@@ -17,7 +17,7 @@ from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Payer, Spent
+from gateway.domain.protocols import BudgetChecker, SpentReader
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Key, Tenant
@@ -80,23 +80,23 @@ class Ledger:
 
     def __init__(self) -> None:
         self.pico = self.tokens = 0
-        self.users: dict[str, Spent] = {}
-        self.payers: list[Payer] = []
+        self.users: dict[str, SpentReader] = {}
+        self.payers: list[BudgetChecker] = []
         self.together: list[int] = []
         """End users asked for at a time."""
         self.asked = 0
         self.broken = False
 
-    async def spent(self, payer: Payer, since: float, until: float) -> Spent:
+    async def spent(self, payer: BudgetChecker, since: float, until: float) -> SpentReader:
         self.asked += 1
         self.payers.append(payer)
         if self.broken:
             raise OSError("no ledger")
-        return Spent(self.pico, self.tokens)
+        return SpentReader(self.pico, self.tokens)
 
     async def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
-    ) -> Mapping[str, Spent]:
+    ) -> Mapping[str, SpentReader]:
         self.asked += 1
         self.together.append(len(end_users))
         await asyncio.sleep(0.02)

@@ -7,7 +7,7 @@ import pytest
 
 from gateway.admission.budgets import Budgets
 from gateway.domain.policy import Budget
-from gateway.domain.protocols import Payer, Spent
+from gateway.domain.protocols import BudgetChecker, SpentReader
 from gateway.domain.tenant import Tenant
 from gateway.domain.units import PICO_PER_USD
 from gateway.errors import BudgetExhausted
@@ -47,8 +47,8 @@ async def test_each_key_has_its_own_budget_below_the_team_s(state: State) -> Non
         await spend(budgets, two, 9_999_000)
         with pytest.raises(BudgetExhausted, match=r"team search has 0\.000001 USD left of its budget of 0\.02 USD"):
             await spend(budgets, three, 1)
-        assert Payer(team="search", key_id="k1") in ledger.payers
-        assert Payer(team="search") in ledger.payers
+        assert BudgetChecker(team="search", key_id="k1") in ledger.payers
+        assert BudgetChecker(team="search") in ledger.payers
 
 
 async def test_teams_share_what_the_operator_gives_their_organisation(state: State) -> None:
@@ -59,7 +59,7 @@ async def test_teams_share_what_the_operator_gives_their_organisation(state: Sta
         with pytest.raises(BudgetExhausted, match=r"Organisation acme .*organisations\.acme\.budget\.limit_usd"):
             await budgets.refuse_exhausted(one)
         await budgets.refuse_exhausted(other)
-        assert ledger.payers == [Payer(organisation="acme")]
+        assert ledger.payers == [BudgetChecker(organisation="acme")]
 
 
 async def test_dollars_and_tokens_both_hold(state: State) -> None:
@@ -74,7 +74,7 @@ async def test_dollars_and_tokens_both_hold(state: State) -> None:
 
 async def test_an_end_user_s_budget_is_theirs_alone_and_rebuilt_from_the_ledger(state: State) -> None:
     ledger = Ledger()
-    ledger.users["ann"] = Spent(PICO_PER_USD, 0)
+    ledger.users["ann"] = SpentReader(PICO_PER_USD, 0)
     async with budgets_on(state, ledger) as budgets:
         who = tenant(budget={"limit_usd": "0.5", "window": "month", "per": "end_user"})
         with pytest.raises(BudgetExhausted, match="This end user of team search has spent"):

@@ -161,8 +161,8 @@ async def test_a_webhook_is_tried_until_it_accepts(
     for _ in range(5):
         assert await room.deliver_once() == 1
         assert await room.deliver_once() == 0  # not before its time
-        (letter,) = [one for one in await room.sent() if one.target]
-        errors.append(letter.last_error)
+        (delivery,) = [one for one in await room.sent() if one.target]
+        errors.append(delivery.last_error)
         clock.now += 1000
     assert await room.deliver_once() == 0
     assert errors[0] == "answered 500"
@@ -177,8 +177,8 @@ async def test_a_webhook_is_tried_until_it_accepts(
     assert all(body == bodies[0] for body in bodies)
     assert bodies[0]["threshold"] == "50%"
     assert bodies[0]["spent_usd"] == "6"
-    assert letter.tries == 5
-    assert letter.delivered_at
+    assert delivery.tries == 5
+    assert delivery.delivered_at
     assert room.stats() == {"created": 1, "delivered": 1, "failures": 4, "dead": 0, "escalated": 0}
     assert "secret-token" not in caplog.text
     await room.aclose()
@@ -236,8 +236,8 @@ async def test_a_variable_that_is_not_set_is_named_and_tried_later(database: Dat
     await room.open()
     await room.check_once()
     await room.deliver_once()
-    (letter,) = [one for one in await room.sent() if one.target]
-    assert letter.last_error == "env:NOT_SET is not set in the gateway's environment"
+    (delivery,) = [one for one in await room.sent() if one.target]
+    assert delivery.last_error == "env:NOT_SET is not set in the gateway's environment"
     await room.aclose()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.alerts.alert import Alert
-from gateway.alerts.detect.thresholds import Account, due, due_ahead
+from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Budget
 from gateway.ledger.reports.forecast import Forecast
@@ -20,7 +20,7 @@ USD = 10**12
 def alerts(spent_usd: float, now: float = NOW, **facts: Any) -> list[Alert]:
     budget = Budget(**{"limit_usd": "500", **facts})
     bounds = window_bounds(budget.window, budget.timezone, now)
-    return due(Account("search", budget), int(spent_usd * USD), bounds, now)
+    return due(BudgetWindow("search", budget), int(spent_usd * USD), bounds, now)
 
 
 def thresholds(found: list[Alert]) -> list[str]:
@@ -38,12 +38,12 @@ def test_every_threshold_reached_is_due(spent: float, expected: list[str]) -> No
 def test_a_threshold_is_exact_to_the_pico_dollar() -> None:
     budget = Budget(limit_usd="0.000000000010", alerts=("70%",))  # type: ignore[arg-type]
     bounds = window_bounds("month", "UTC", NOW)
-    assert due(Account("t", budget), 6, bounds, NOW) == []
-    assert len(due(Account("t", budget), 7, bounds, NOW)) == 1
+    assert due(BudgetWindow("t", budget), 6, bounds, NOW) == []
+    assert len(due(BudgetWindow("t", budget), 7, bounds, NOW)) == 1
 
 
 def test_the_forecast_is_due_when_the_limit_will_more_likely_than_not_be_reached() -> None:
-    account = Account("search", Budget(limit_usd="500", alerts=["forecast"]))  # type: ignore[arg-type]
+    account = BudgetWindow("search", Budget(limit_usd="500", alerts=["forecast"]))  # type: ignore[arg-type]
     bounds = window_bounds("month", "UTC", NOW)
 
     def ahead(spent_usd: int, at: float | None) -> list[Alert]:
@@ -72,7 +72,7 @@ def test_the_forecast_is_due_when_the_limit_will_more_likely_than_not_be_reached
 
 def test_a_budget_of_tokens_speaks_of_tokens() -> None:
     budget = Budget(limit_tokens=1000, window="day", alerts=(0.5,))
-    (alert,) = due(Account("search", budget), 612, window_bounds("day", "UTC", NOW), NOW)
+    (alert,) = due(BudgetWindow("search", budget), 612, window_bounds("day", "UTC", NOW), NOW)
     assert (alert.payload["spent_tokens"], alert.payload["limit_tokens"]) == (612, 1000)
     assert "spent_usd" not in alert.payload
     assert alert.payload["text"].startswith(
@@ -97,7 +97,10 @@ def test_a_budget_of_tokens_speaks_of_tokens() -> None:
 def test_it_says_whose_budget_it_is(facts: dict[str, Any], account: dict[str, Any], whose: str) -> None:
     budget = Budget(limit_usd="10", alerts=(0.5,), **facts)  # type: ignore[arg-type]
     (alert,) = due(
-        Account(**{"team": "search", "budget": budget, **account}), 6 * USD, window_bounds("month", "UTC", NOW), NOW
+        BudgetWindow(**{"team": "search", "budget": budget, **account}),
+        6 * USD,
+        window_bounds("month", "UTC", NOW),
+        NOW,
     )
     assert alert.payload["text"].startswith(whose)
 
@@ -161,5 +164,5 @@ def test_ids_differ_by_team_window_threshold_and_budget_and_by_nothing_else() ->
 
 def test_ids_fit_their_column() -> None:
     budget = Budget(limit_usd="123456789.123456789", alerts=("12.3456789%",), timezone="America/Argentina/Rio_Gallegos")  # type: ignore[arg-type]
-    (alert,) = due(Account("t" * 64, budget), 10**30, window_bounds("month", budget.timezone, NOW), NOW)
+    (alert,) = due(BudgetWindow("t" * 64, budget), 10**30, window_bounds("month", budget.timezone, NOW), NOW)
     assert len(alert.addressed("email:env:" + "X" * 96)) <= 160

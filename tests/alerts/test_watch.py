@@ -5,7 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from gateway.alerts.delivery.deliveries import Sent
+from gateway.alerts.delivery.deliveries import DeliveryResult
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.state.sql.database import Database
 from tests.alerts.house import Clock, alerts, book, row
@@ -18,7 +18,7 @@ def budget(**facts: Any) -> Policy:
     return Policy(team="search", budget=(Budget(**known),))  # type: ignore[arg-type]
 
 
-async def told(database: Database, policies: dict[str, Policy], clock: Clock, **facts: Any) -> list[Sent]:
+async def told(database: Database, policies: dict[str, Policy], clock: Clock, **facts: Any) -> list[DeliveryResult]:
     """What a new process writes down."""
     room = alerts(database, policies, clock=clock, **facts)
     await room.check_once()

@@ -12,28 +12,28 @@ from typing import Any
 import pytest
 from starlette.applications import Starlette
 
-from gateway.admission.load_shedding import Overload
-from gateway.api.auth import Door
+from gateway.admission.load_shedding import LoadShedder
+from gateway.api.auth import Authenticator
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.routes.admin import Admin
 from gateway.api.routes.alerts import AlertRoutes
 from gateway.api.routes.batches import BatchRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
-from gateway.api.routes.models import Root
-from gateway.api.routes.service import Service
-from gateway.api.routes.usage import Spend
+from gateway.api.routes.models import ModelRoutes
+from gateway.api.routes.service import ServiceRoutes
+from gateway.api.routes.usage import UsageFigures
 from gateway.api.server.asgi import Pace
 from gateway.api.server.cors import Cors
 from gateway.api.server.envelope import Envelope
-from gateway.api.server.shutdown import Drain
+from gateway.api.server.shutdown import ShutdownFlag
 from gateway.api.server.upload import Uploads
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.learning.feedback import Feedback
 from gateway.policy import keys
-from gateway.policy.keys import KeyRing
+from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings, RequestLimits
@@ -56,10 +56,10 @@ class Building:
     house: House
     inference: Inference
     routes: Starlette
-    ring: KeyRing
+    ring: Keys
     policies: Policies
-    drain: Drain
-    overload: Overload
+    drain: ShutdownFlag
+    overload: LoadShedder
     folder: Path
     secrets: dict[str, str]
     """Name → key; the name is the team's, or its scopes'."""
@@ -95,11 +95,11 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
         more=lambda provider: (backend(provider, "far", tier="hosted", region="us", api_key="sk-upstream-secret"),),
     ) as house:
         policies = await asyncio.to_thread(Policies, [folder], Ceilings())
-        ring = KeyRing(database)
+        ring = Keys(database)
         tenants = Tenants(ring, policies)
-        drain = Drain()
-        overload = Overload(concurrent=2000, lag_s=10.0)
-        door = Door(tenants)
+        drain = ShutdownFlag()
+        overload = LoadShedder(concurrent=2000, lag_s=10.0)
+        authenticator = Authenticator(tenants)
         idempotency = Idempotency(state, patience_s=5)
         inference = Inference(
             tenants=tenants,
@@ -110,7 +110,7 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             envelope=Envelope(Cors(("*",)), "auto"),
             idempotency=idempotency,
         )
-        spend = Spend(
+        spend = UsageFigures(
             database,
             catalogue(),
             policy_of=lambda team: policies.current.find(team)[0],
@@ -118,8 +118,8 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             organisations={},
             terms=PriceSettings(),
         )
-        service = Service(
-            door=door,
+        service = ServiceRoutes(
+            authenticator=authenticator,
             fleet=house.fleet,
             telemetry=house.telemetry,
             state=state,
@@ -130,9 +130,9 @@ async def building(state: State, database: Database, tmp_path: Path) -> AsyncIte
             spend=spend,
             cache_wrong=house.pipeline.cache.wrong,
         )
-        alerts = AlertRoutes(door=door, database=database, clock=time)
-        admin = Admin(door=door, fleet=house.fleet, database=database, policies=policies, spend=spend)
-        root = Root(door=door, fleet=house.fleet)
+        alerts = AlertRoutes(authenticator=authenticator, database=database, clock=time)
+        admin = Admin(authenticator=authenticator, fleet=house.fleet, database=database, policies=policies, spend=spend)
+        root = ModelRoutes(authenticator=authenticator, fleet=house.fleet)
         routes = Starlette(routes=[*root.routes, *service.routes, *admin.routes, *alerts.routes])
         opened = Building(house, inference, routes, ring, policies, drain, overload, folder, {})
         await opened.key("search")
@@ -146,14 +146,18 @@ async def desk(database: Database, tmp_path: Path) -> Desk:
     files = Files(tmp_path / "data" / "files", database)
     await files.open()
     secret, _ = await asyncio.to_thread(keys.create, database, "search")
-    ring = KeyRing(database)
+    ring = Keys(database)
     await ring.refresh()
-    door = Door(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
+    authenticator = Authenticator(Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings())))
     jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
     message_jobs = MessageJobs(database, files, max_line_bytes=10_000, max_line_items=1000)
-    batches = BatchRoutes(door=door, files=files, jobs=jobs, uploads=Uploads(Pace(30.0)))
+    batches = BatchRoutes(authenticator=authenticator, files=files, jobs=jobs, uploads=Uploads(Pace(30.0)))
     messages = MessageBatchRoutes(
-        door=door, files=files, jobs=message_jobs, uploads=Uploads(Pace(30.0)), max_request_bytes=10_000
+        authenticator=authenticator,
+        files=files,
+        jobs=message_jobs,
+        uploads=Uploads(Pace(30.0)),
+        max_request_bytes=10_000,
     )
     routes = Starlette(routes=[*batches.routes, *messages.routes])
     return Desk(routes, files, jobs, message_jobs, {"search": secret})

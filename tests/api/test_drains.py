@@ -9,7 +9,7 @@ import orjson
 import pytest
 from sqlalchemy import select
 
-from gateway.api.auth import Door
+from gateway.api.auth import Authenticator
 from gateway.api.routes.drains import DrainRoutes
 from gateway.policy.tenants import Tenants
 from gateway.state.sql.tables import audit
@@ -21,8 +21,8 @@ DRAIN, UNDRAIN = "/admin/backends/small/drain", "/admin/backends/small/undrain"
 @pytest.fixture
 async def admin(building: Building) -> Building:
     await building.key("admin", "ops", "admin")
-    door = Door(Tenants(building.ring, building.policies))
-    drains = DrainRoutes(door=door, fleet=building.house.fleet, database=building.house.database)
+    authenticator = Authenticator(Tenants(building.ring, building.policies))
+    drains = DrainRoutes(authenticator=authenticator, fleet=building.house.fleet, database=building.house.database)
     building.routes.router.routes.extend(drains.routes)
     return building
 

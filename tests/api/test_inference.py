@@ -173,10 +173,10 @@ async def test_trouble_after_a_whole_answer_is_not_told_to_the_client(building: 
     leave = building.house.pipeline.limits.admit
 
     async def admit(*args: Any) -> Any:
-        admitted = await leave(*args)
+        permit = await leave(*args)
 
         class Sour:
-            settle = admitted.settle
+            settle = permit.settle
 
             def __enter__(self) -> Any:
                 return self

@@ -12,7 +12,7 @@ import pytest
 from gateway.backends.providers.hosted import PROVIDERS
 from gateway.domain.backend import Backend
 from gateway.domain.routing.whereabouts import providers_own
-from gateway.ledger.prices.catalogue import PACKAGED, Register
+from gateway.ledger.prices.catalogue import PACKAGED, Catalogue
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
 
@@ -134,7 +134,7 @@ def test_an_address_tells_where_a_backend_is_without_a_look_up(url: str, hosted:
 
 
 async def test_every_provider_that_the_gateway_knows_is_hosted_whatever_is_said() -> None:
-    listing = (await asyncio.to_thread(Register.load, PACKAGED)).listing
+    listing = (await asyncio.to_thread(Catalogue.load, PACKAGED)).listing
     hosts = {host.lstrip(".") for facts in listing.providers.values() for host in facts.hosts}
     urls = {f"https://{host}/v1" for host in hosts} | {entry.base_url for entry in PROVIDERS.values() if entry.base_url}
     regional = {

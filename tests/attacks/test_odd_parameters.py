@@ -20,6 +20,8 @@ backends:
       window_tokens: 8000, price: {{input: 0.1, output: 0.4}}}}
   - {{name: claude, kind: anthropic, base_url: "http://127.0.0.1:{port}/v1", model: scripted-claude, tier: large,
       window_tokens: 8000, price: {{input: 0.1, output: 0.4}}}}
+  - {{name: endless, kind: openai, base_url: "http://127.0.0.1:{port}/v1", model: scripted-endless, tier: large,
+      price: {{input: 0.1, output: 0.4}}}}
 local_model: {{enabled: false}}
 admin_api: true
 """
@@ -32,7 +34,9 @@ REASONING: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory, port: int) -> Iterator[GatewayProcess]:
     home = tmp_path_factory.mktemp("odd") / "home"
-    with GatewayProcess(home, CONFIG.format(port=port), {"one": "data: {store_prompts: true}\n"}) as process:
+    with GatewayProcess(
+        home, CONFIG.format(port=port), {"one": "data: {store_prompts: true}\npassthrough: [images]\n"}
+    ) as process:
         yield process
 
 
@@ -127,3 +131,31 @@ async def test_input_of_nothing_that_a_model_could_read_is_never_a_500(
     assert (await http.post("/v1/responses", json={"model": "small", "input": [item]})).status_code == 200
     answer = await http.post("/v1/responses", json={"model": "claude", "input": [item]})
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, "input"), answer.text[:300]
+
+
+@pytest.mark.parametrize("count", [129, 2**53 + 1, 2**63 - 1, 2**64 - 1])
+async def test_more_pictures_than_any_server_makes_are_refused(http: httpx.AsyncClient, count: int) -> None:
+    answer = await http.post("/v1/images/generations", json={"model": "small", "prompt": "a cat", "n": count})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n")
+    parts = {"model": (None, "small"), "prompt": (None, "a cat"), "n": (None, str(count)), "image": ("a.png", b"x")}
+    answer = await http.post("/v1/images/edits", files=parts)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "n")
+
+
+@pytest.mark.parametrize("limit", [2**40, 2**63 - 1, 2**64 - 1])
+@pytest.mark.parametrize(
+    ("path", "field", "asked"),
+    [
+        ("/v1/chat/completions", "max_tokens", {"messages": [{"role": "user", "content": "hi"}], "n": 128}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": [{"role": "user", "content": "hi"}]}),
+        ("/v1/responses", "max_output_tokens", {"input": "hi"}),
+        ("/v1/completions", "max_tokens", {"prompt": ["hi"] * 9, "n": 14}),
+        ("/v1/messages", "max_tokens", {"messages": [{"role": "user", "content": "hi"}]}),
+    ],
+)
+async def test_a_limit_without_end_limits_nothing(
+    http: httpx.AsyncClient, port: int, path: str, field: str, asked: dict[str, Any], limit: int
+) -> None:
+    async with Provider(port=port):
+        answer = await http.post(path, json={"model": "endless", field: limit, **asked})
+    assert answer.status_code == 200, answer.text[:300]

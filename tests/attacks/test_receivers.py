@@ -11,7 +11,7 @@ import orjson
 import pytest
 
 from gateway.alerts.delivery.receivers import Receivers
-from gateway.settings.receivers import Addresses, Known, ReceiverSettings
+from gateway.settings.receivers import Addresses, KnownReceivers, ReceiverSettings
 from tests.e2e.gateway_process import GatewayProcess
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
@@ -137,7 +137,7 @@ def test_with_the_operators_list_only_its_names_are_open(gateway: GatewayProcess
 async def test_a_receivers_address_is_read_for_every_alert(tmp_path: Path, listener: Listener) -> None:
     address = tmp_path / "address"
     receivers: dict[str, ReceiverSettings] = {}
-    room = Receivers(addresses=Addresses(lambda: Known(receivers)))
+    room = Receivers(addresses=Addresses(lambda: KnownReceivers(receivers)))
     await room.open()
     listener.heard.clear()
     try:

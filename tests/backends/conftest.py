@@ -11,7 +11,7 @@ import uvloop
 from pydantic import SecretStr
 
 from gateway.backends.fleet import Fleet
-from gateway.backends.resilience.breaker import Tripping
+from gateway.backends.resilience.breaker import BreakerSettings
 from gateway.domain.backend import Backend
 from tests.fakes.caller import Caller
 from tests.fakes.provider import Provider
@@ -51,11 +51,11 @@ async def caller_of(small: Provider, large: Provider) -> AsyncIterator[CallerOf]
     """A caller of a real fleet; without backends given, `small` alone."""
     made: list[Fleet] = []
 
-    def build(*backends: Backend, tripping: Tripping | None = None, wait_s: float = 0.1) -> Caller:
+    def build(*backends: Backend, breaker_settings: BreakerSettings | None = None, wait_s: float = 0.1) -> Caller:
         patient = [
             each.model_copy(update={"queue_timeout": wait_s}) for each in backends or (backend_at(small, "small"),)
         ]
-        fleet = Fleet(patient, tripping=tripping)
+        fleet = Fleet(patient, breaker_settings=breaker_settings)
         made.append(fleet)
         return Caller(fleet)
 

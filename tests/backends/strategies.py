@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 
 @dataclass(frozen=True)
@@ -18,18 +18,18 @@ class Agreement:
     names: tuple[str, ...]
     at_once: int = 1
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         if self._agreed(answers) is not None:
             return ()
         return self.names[len(answers) : len(answers) + self.at_once]
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         agreed = self._agreed(answers)
         if agreed is not None:
             return agreed
         return max((index for index, answer in enumerate(answers) if answer.weak != FAILED), default=0)
 
-    def _agreed(self, answers: Sequence[Answered]) -> int | None:
+    def _agreed(self, answers: Sequence[StrategyAnswer]) -> int | None:
         """The first of those that say the same as another."""
         votes = Counter(answer.vote for answer in answers if answer.vote is not None)
         return next((index for index, answer in enumerate(answers) if answer.vote and votes[answer.vote] > 1), None)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from gateway.backends.attempts import pause_after
-from gateway.backends.resilience.breaker import Tripping
+from gateway.backends.resilience.breaker import BreakerSettings
 from gateway.domain.money.usage import Usage
 from gateway.errors import (
     AllBackendsFailed,
@@ -203,7 +203,9 @@ async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
     small: Provider, large: Provider, caller_of: CallerOf
 ) -> None:
     pair = caller_of(
-        backend_at(small, "small"), backend_at(large, "large"), tripping=Tripping(failures_in_a_row=2, rest_s=0.1)
+        backend_at(small, "small"),
+        backend_at(large, "large"),
+        breaker_settings=BreakerSettings(failures_in_a_row=2, rest_s=0.1),
     )
     small.script(Fail(500), Fail(500))
     await read(await pair.call(chat()))

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from email.utils import formatdate
 
 import pytest
@@ -9,6 +10,9 @@ from gateway.backends.http.canned import Canned
 from gateway.backends.providers.anthropic import Anthropic
 from gateway.backends.providers.openai import OpenAI
 from gateway.domain.backend import Backend
+from tests.backends.conftest import CallerOf, backend_at
+from tests.fakes.caller import chat, read
+from tests.fakes.provider import Provider
 
 
 @pytest.mark.parametrize(
@@ -37,3 +41,16 @@ async def test_retry_after_as_a_date_to_come() -> None:
     assert seconds is not None
     assert 28 <= seconds <= 30
     await kind.aclose()
+
+
+@pytest.mark.parametrize("kind", ["openai", "anthropic"])
+@pytest.mark.parametrize(("location", "told"), [("local", True), ("hosted", False)])
+async def test_a_clients_trace_goes_to_local_servers_and_to_no_provider(
+    small: Provider, caller_of: CallerOf, kind: str, location: str, told: bool
+) -> None:
+    caller = caller_of(backend_at(small, "small", kind=kind, location=location))
+    headers = {b"traceparent": b"00-aa-bb-01", b"tracestate": b"vendor=1", b"x-client-request-id": b"mine"}
+    await read(await caller.call(replace(chat(), headers=headers)))
+    assert small.last.header(b"x-client-request-id") == b"mine"
+    assert (small.last.header(b"traceparent") is not None) == told
+    assert (small.last.header(b"tracestate") is not None) == told

@@ -187,10 +187,10 @@ async def test_a_poured_stream_counts_a_piece_before_it_hands_it_on_and_can_be_s
         return len(seen) % 2 == 0
 
     stops = 0
-    while await answer.pour(take):
+    while await answer.pipe_to(take):
         stops += 1
     assert stops >= 3
-    assert not await answer.pour(take)
+    assert not await answer.pipe_to(take)
     words = [sum(f"t{number}".encode() in piece for number in range(6)) for piece, _ in seen]
     told = [count for _, count in seen]
     assert [sum(words[: place + 1]) for place in range(len(words))] == told

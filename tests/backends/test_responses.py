@@ -151,7 +151,7 @@ async def test_a_stream_that_breaks_has_no_end(
         return True
 
     with pytest.raises(StreamBroken, match=words):
-        await answer.pour(take)
+        await answer.pipe_to(take)
     await answer.aclose()
     assert answer.ending == b""
     assert not any(mark in relayed for mark in (b"[DONE]", b"response.completed", b'"finish_reason":"'))

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from gateway.backends.fleet import Fleet
 from gateway.backends.load.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_S, Scrape, watched
-from gateway.backends.resilience.drain import USUAL_S, Drains
+from gateway.backends.resilience.drain import USUAL_S, BackendDrains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
 from tests.fakes.caller import Caller, chat, read
@@ -49,8 +49,8 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def drains(clock: Clock) -> Drains:
-    return Drains(clock=clock)
+def drains(clock: Clock) -> BackendDrains:
+    return BackendDrains(clock=clock)
 
 
 def backend(server: ModelServer, **changes: Any) -> Backend:
@@ -59,7 +59,7 @@ def backend(server: ModelServer, **changes: Any) -> Backend:
 
 
 @pytest.fixture
-async def scrape(server: ModelServer, drains: Drains, clock: Clock) -> AsyncIterator[Scrape]:
+async def scrape(server: ModelServer, drains: BackendDrains, clock: Clock) -> AsyncIterator[Scrape]:
     made = Scrape(backend(server, api_key=SecretStr("k")), drains, monotonic=clock)
     yield made
     await made.aclose()
@@ -107,7 +107,9 @@ async def test_what_it_can_take_is_asked_again_when_nobody_waits(
     assert scrape.load(0) == Load(3)
 
 
-async def test_slots_that_the_operator_counted_are_believed(server: ModelServer, drains: Drains, clock: Clock) -> None:
+async def test_slots_that_the_operator_counted_are_believed(
+    server: ModelServer, drains: BackendDrains, clock: Clock
+) -> None:
     scrape = Scrape(backend(server, slots=8), drains, monotonic=clock)
     server.pages["/metrics"] = page(4, 1)
     for _ in range(2):
@@ -117,7 +119,9 @@ async def test_slots_that_the_operator_counted_are_believed(server: ModelServer,
     await scrape.aclose()
 
 
-async def test_a_server_that_loads_its_model_gets_nothing(server: ModelServer, scrape: Scrape, drains: Drains) -> None:
+async def test_a_server_that_loads_its_model_gets_nothing(
+    server: ModelServer, scrape: Scrape, drains: BackendDrains
+) -> None:
     server.pages["/metrics"] = (503, "Loading model")
     for _ in range(2):
         await scrape.look(0)
@@ -151,7 +155,7 @@ async def test_tokens_a_second_come_from_what_was_written_since(
 
 @pytest.mark.parametrize("status", [404, 501, 200, 500])
 async def test_a_server_that_does_not_tell_is_well(
-    server: ModelServer, scrape: Scrape, drains: Drains, status: int
+    server: ModelServer, scrape: Scrape, drains: BackendDrains, status: int
 ) -> None:
     server.pages["/metrics"] = (status, "nothing to see")
     for _ in range(3):
@@ -167,7 +171,7 @@ async def test_an_endless_page_is_left(server: ModelServer, scrape: Scrape) -> N
 
 
 async def test_a_server_that_is_gone_gets_nothing_until_it_is_back(
-    server: ModelServer, scrape: Scrape, drains: Drains
+    server: ModelServer, scrape: Scrape, drains: BackendDrains
 ) -> None:
     server.pages["/metrics"] = page(1)
     await scrape.look(0)
@@ -183,7 +187,7 @@ async def test_a_server_that_is_gone_gets_nothing_until_it_is_back(
 
 
 async def test_a_spot_machines_notice_drains_it_for_everybody(
-    server: ModelServer, drains: Drains, clock: Clock
+    server: ModelServer, drains: BackendDrains, clock: Clock
 ) -> None:
     scrape = Scrape(backend(server, spot=True, spot_notice="/spot/instance-action"), drains, monotonic=clock)
     server.pages["/metrics"] = page(1)
@@ -204,7 +208,7 @@ async def test_a_spot_machines_notice_drains_it_for_everybody(
     await scrape.aclose()
 
 
-async def test_a_notice_is_looked_for_without_metrics_too(server: ModelServer, drains: Drains) -> None:
+async def test_a_notice_is_looked_for_without_metrics_too(server: ModelServer, drains: BackendDrains) -> None:
     silent = backend(server, spot_notice="/spot", metrics=False)
     scrape = Scrape(silent, drains)
     server.pages["/spot"] = (200, "")
@@ -215,7 +219,9 @@ async def test_a_notice_is_looked_for_without_metrics_too(server: ModelServer, d
     await scrape.aclose()
 
 
-async def test_nobody_looks_while_nobody_wants_to_know(server: ModelServer, drains: Drains, clock: Clock) -> None:
+async def test_nobody_looks_while_nobody_wants_to_know(
+    server: ModelServer, drains: BackendDrains, clock: Clock
+) -> None:
     scrape = Scrape(backend(server), drains, monotonic=clock, every_s=0.001)
     server.pages["/metrics"] = page(1)
     task = asyncio.create_task(scrape.run(lambda: 0))

@@ -12,14 +12,14 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.batch import Batch
 from gateway.batches.files import Files, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.message_jobs import MessageJobs
 from gateway.batches.runner import Runner
 from gateway.domain.tenant import Tenant, Viewer
-from gateway.policy.keys import KeyRing, create
+from gateway.policy.keys import Keys, create
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
@@ -58,12 +58,12 @@ class Host:
     files: Files
     jobs: Jobs
     message_jobs: MessageJobs
-    ring: KeyRing
+    ring: Keys
     tenants: Tenants
     pipeline: FakePipeline = field(default_factory=FakePipeline)
     memory: FakeMemory = field(default_factory=FakeMemory)
     clock: MovedClock = field(default_factory=MovedClock)
-    overload: Overload = field(default_factory=lambda: Overload(concurrent=100, lag_s=1.0))
+    overload: LoadShedder = field(default_factory=lambda: LoadShedder(concurrent=100, lag_s=1.0))
     runners: list[Runner] = field(default_factory=list)
 
     async def tenant(self, team: str = "search") -> Tenant:
@@ -114,7 +114,7 @@ async def host(any_database: Database, tmp_path: Path) -> AsyncIterator[Host]:
     database = any_database
     files = Files(tmp_path / "data" / "files", database)
     await files.open()
-    ring = KeyRing(database)
+    ring = Keys(database)
     tenants = Tenants(ring, await asyncio.to_thread(Policies, [], Ceilings()))
     jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
     message_jobs = MessageJobs(database, files, max_line_bytes=10_000, max_line_items=1000)

@@ -9,12 +9,13 @@ from typing import Any
 
 import orjson
 
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.domain.record import Attempt, Record
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.pipeline import Reply
 from gateway.runtime.deadlines import Deadlines
+from gateway.settlement import Unpaid
 
 
 class PlainAnswer:
@@ -31,7 +32,7 @@ class PlainAnswer:
         return
         yield b""
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         return False
 
     def completion(self) -> bytes | None:
@@ -85,7 +86,7 @@ class FakePipeline:
         # As an upstream may write it: over several lines.
         body = orjson.dumps({"said": request.last_user, "team": tenant.team}, option=orjson.OPT_INDENT_2)
         reply = Reply(self, record, deadline)  # type: ignore[arg-type]
-        reply.answer = PlainAnswer(body)
+        reply.outcome = Unpaid(answer=PlainAnswer(body))
         return reply
 
     async def _play(self, question: str) -> None:

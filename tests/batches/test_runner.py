@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.run import LINES, TRIES
 from gateway.domain.tenant import Viewer
 from gateway.errors import (
@@ -124,7 +124,7 @@ async def test_lines_that_begin_alike_are_sent_one_after_the_other(host: Host) -
 
 
 async def test_a_batch_gives_way_to_interactive_requests(host: Host) -> None:
-    host.overload = Overload(concurrent=20, lag_s=1.0)
+    host.overload = LoadShedder(concurrent=20, lag_s=1.0)
     for number in range(19):
         host.overload.enter(f"team{number}", batch=False)
     batch = await host.batch(await host.tenant(), *(line(f"q{number}") for number in range(8)))

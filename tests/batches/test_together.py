@@ -11,17 +11,17 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.batches.batch import Batch
 from gateway.batches.files import Files
 from gateway.batches.jobs import Jobs
 from gateway.batches.run import LINES
 from gateway.batches.runner import Runner
 from gateway.domain.tenant import Tenant, Viewer
-from gateway.policy.keys import KeyRing, create
+from gateway.policy.keys import Keys, create
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
-from gateway.responses.memory import Memory
+from gateway.responses.memory import StoredContext
 from gateway.responses.store import Responses
 from gateway.settings.gateway import Ceilings
 from gateway.state.redis.connection import State
@@ -67,7 +67,7 @@ async def night(state: State, database: Database, tmp_path: Path) -> AsyncIterat
     files = Files(tmp_path / "files", database)
     await files.open()
     _, key = await asyncio.to_thread(create, database, "search")
-    ring = KeyRing(database)
+    ring = Keys(database)
     await ring.refresh()
     tenants = Tenants(ring, await asyncio.to_thread(Policies, [folder], Ceilings()))
     async with opened_house(
@@ -77,8 +77,8 @@ async def night(state: State, database: Database, tmp_path: Path) -> AsyncIterat
         more=lambda provider: (backend(provider, "narrow", concurrent=1),),
     ) as house:
         jobs = Jobs(database, files, max_line_bytes=10_000, max_line_items=1000)
-        overload = Overload(concurrent=100, lag_s=1.0)
-        memory = Memory(Responses(database), 20_000)
+        overload = LoadShedder(concurrent=100, lag_s=1.0)
+        memory = StoredContext(Responses(database), 20_000)
         runner = Runner(jobs, files, house.pipeline, tenants, overload, memory, deadline_s=10, tick_s=0.01, wait_s=0.01)
         await runner.open()
         yield Night(house, jobs, files, tenants.of_key(key.id))

@@ -14,7 +14,7 @@ import pytest_asyncio
 from gateway.cache.cache import Cache
 from gateway.cache.result import Hit, Miss
 from gateway.dialects.openai_chat.dialect import parse
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.policy import Policy
@@ -72,7 +72,7 @@ class Given:
         for nothing in ():
             yield nothing
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         return False
 
     def completion(self) -> bytes | None:

@@ -16,7 +16,7 @@ WHO = tenant()
 
 def found_wrong(worker: Worker) -> float:
     """What this worker's bar has learned of."""
-    return sum(worker.cache._guard._trust._scope(scope(WHO)).tally.wrong)
+    return sum(worker.cache._hit_checker._trust._scope(scope(WHO)).tally.wrong)
 
 
 async def test_the_worker_that_gave_it_learns_whoever_hears_of_it(
@@ -35,7 +35,7 @@ async def test_the_worker_that_gave_it_learns_whoever_hears_of_it(
         await one.cache.wrong("req_1", WHO.team)
     await until(lambda: not two.cache.stats()["entries"])
     assert (found_wrong(one), found_wrong(two)) == (0, 1)
-    await two.cache._guard.tell(two.cache._log.append)
+    await two.cache._hit_checker.tell(two.cache._log.append)
     await until(lambda: found_wrong(one) == 1)
     told = await database.run(read, writes=False)
     assert {team: (found.measured.hits, found.called_wrong) for team, found in told.items()} == {WHO.team: (1, 1)}

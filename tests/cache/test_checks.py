@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.cache import cache
-from gateway.domain.protocols import Fresh
+from gateway.domain.protocols import FreshAnswer
 from gateway.domain.request import CompletionRequest
 from gateway.domain.tenant import Tenant
 from gateway.state.redis.connection import State
@@ -20,9 +20,9 @@ class Buyer:
     def __init__(self) -> None:
         self.asked: list[CompletionRequest] = []
 
-    async def ask(self, request: CompletionRequest, tenant: Tenant) -> Fresh | None:
+    async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
         self.asked.append(request)
-        return Fresh(completion("No, it is 5 others."), 500)
+        return FreshAnswer(completion("No, it is 5 others."), 500)
 
 
 async def test_a_hit_that_was_wrong_is_found_and_all_workers_hear_of_it(

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cache.entry import Entry, Flush
-from gateway.cache.store.exact import Known, Quota
+from gateway.cache.store.exact import ExactIndex, Quota
 
 
 def entry(
@@ -16,7 +16,7 @@ def entry(
 
 def test_the_oldest_goes_first_and_only_in_its_own_team() -> None:
     gone: list[bytes] = []
-    known = Known(Quota(entries=2, bytes=10), lambda left: gone.append(left.digest))
+    known = ExactIndex(Quota(entries=2, bytes=10), lambda left: gone.append(left.digest))
     for name in "xyz":
         known.put(entry(name), 0)
     known.put(entry("other", "b"), 0)
@@ -26,7 +26,7 @@ def test_the_oldest_goes_first_and_only_in_its_own_team() -> None:
 
 
 def test_what_saves_least_for_its_room_goes_before_what_is_older() -> None:
-    known = Known(Quota(entries=3), lambda _: None)
+    known = ExactIndex(Quota(entries=3), lambda _: None)
     for name, size, worth in (("dear", 10, 900), ("large", 1000, 900), ("cheap", 10, 5), ("new", 10, 0)):
         gone = known.put(entry(name, size=size, worth=worth), 0)
     assert [left.digest for left in gone or ()] == [b"cheap"]
@@ -36,7 +36,7 @@ def test_what_saves_least_for_its_room_goes_before_what_is_older() -> None:
 
 def test_what_is_asked_for_stays() -> None:
     """Of those that nobody asked for lately the cheapest goes, though another one is cheaper."""
-    known = Known(Quota(entries=20), lambda _: None)
+    known = ExactIndex(Quota(entries=20), lambda _: None)
     for number in range(20):
         known.put(entry(f"{number}", worth=100 if number else 1), 0)
     known.touch(b"0")
@@ -46,7 +46,7 @@ def test_what_is_asked_for_stays() -> None:
 
 
 def test_a_team_may_have_less_than_any_may() -> None:
-    known = Known(Quota(entries=9), lambda _: None)
+    known = ExactIndex(Quota(entries=9), lambda _: None)
     for name in "uvwxyz":
         known.put(entry(name), 0, Quota(entries=2))
     known.put(entry("other", "b"), 0)
@@ -57,7 +57,7 @@ def test_a_team_may_have_less_than_any_may() -> None:
 
 
 def test_a_flush_goes_by_the_beginning_of_a_tag_and_for_all_teams() -> None:
-    known = Known(Quota(), lambda _: None)
+    known = ExactIndex(Quota(), lambda _: None)
     for name, team in (("t1", "a"), ("t2", "b"), ("x", "b")):
         known.put(entry(name, team), 0)
     assert {left.digest for left in known.covered(Flush("", 5))} == {b"t1", b"t2", b"x"}
@@ -66,14 +66,14 @@ def test_a_flush_goes_by_the_beginning_of_a_tag_and_for_all_teams() -> None:
 
 
 def test_an_answer_stored_again_takes_the_place_of_the_old_one() -> None:
-    known = Known(Quota(), lambda _: None)
+    known = ExactIndex(Quota(), lambda _: None)
     known.put(entry("x", size=5), 0)
     known.put(entry("x", size=7), 0)
     assert (len(known), known.size) == (1, 7)
 
 
 def test_what_has_had_its_time_is_gone() -> None:
-    known = Known(Quota(), lambda _: None)
+    known = ExactIndex(Quota(), lambda _: None)
     known.put(entry("x", expires=5), 0)
     known.put(entry("y", expires=50), 0)
     known.put(entry("late", expires=5), 6)
@@ -84,7 +84,7 @@ def test_what_has_had_its_time_is_gone() -> None:
 
 
 def test_a_flush_takes_what_it_covers_and_keeps_late_comers_out() -> None:
-    known = Known(Quota(), lambda _: None)
+    known = ExactIndex(Quota(), lambda _: None)
     known.put(entry("tagged", asked=1), 0)
     known.put(entry("x", asked=1), 0)
     known.put(entry("y", asked=9), 0)
@@ -112,7 +112,7 @@ steps = st.lists(
 @given(steps)
 def test_counts_stay_true_whatever_happens(changes: list[Entry | Flush | bytes]) -> None:
     alive: dict[bytes, Entry] = {}
-    known = Known(Quota(entries=2, bytes=6), lambda left: alive.pop(left.digest))
+    known = ExactIndex(Quota(entries=2, bytes=6), lambda left: alive.pop(left.digest))
     for change in changes:
         if isinstance(change, Entry):
             known.remove(change.digest)

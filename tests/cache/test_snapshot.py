@@ -14,7 +14,7 @@ from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
 from gateway.cache.store import snapshot
-from gateway.cache.store.snapshot import Keep, read, write
+from gateway.cache.store.snapshot import SnapshotWriter, read, write
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import Position
 from tests.cache.conftest import request, tenant, until
@@ -64,7 +64,7 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
 ) -> None:
     monkeypatch.setattr(cache, "TIDY_S", 0.02)
     monkeypatch.setattr(snapshot, "_NEWS", 1)
-    keep = Keep(tmp_path / "index", writes=True)
+    keep = SnapshotWriter(tmp_path / "index", writes=True)
     who = tenant()
     first = await make_worker(FakeEmbedder(), keep=keep)
     for number in range(5):
@@ -74,7 +74,7 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
         await first.cache.flush("search", prefix="nothing")  # news, so that it is written anew
         await asyncio.sleep(0.05)
     await first.cache.aclose()
-    second = await make_worker(FakeEmbedder(), keep=Keep(keep.path, writes=False))
+    second = await make_worker(FakeEmbedder(), keep=SnapshotWriter(keep.path, writes=False))
     await second.cache.caught_up(5)
     assert second.cache.stats()["restored"] == 5
     assert second._log.stats()["handled"] < 5
@@ -87,7 +87,7 @@ async def test_a_snapshot_of_a_server_that_lost_its_data_is_forgotten(
 ) -> None:
     path = tmp_path / "index"
     await asyncio.to_thread(write, path, POSITION, [entry("a", "one")])
-    worker = await make_worker(FakeEmbedder(), keep=Keep(path, writes=True))
+    worker = await make_worker(FakeEmbedder(), keep=SnapshotWriter(path, writes=True))
     await worker.cache.caught_up(5)
     assert worker.cache.stats()["restored"] == 1
     assert worker.cache.stats()["entries"] == 0
@@ -98,7 +98,7 @@ async def test_a_snapshot_that_the_log_has_left_behind_is_forgotten(
 ) -> None:
     path = tmp_path / "index"
     await asyncio.to_thread(write, path, POSITION._replace(epoch=state.epoch), [entry("a", "one")])
-    worker = await make_worker(FakeEmbedder(), keep=Keep(path, writes=True))
+    worker = await make_worker(FakeEmbedder(), keep=SnapshotWriter(path, writes=True))
     await worker.cache.caught_up(5)  # what it stores before it has noticed goes with all that it believed to know
     await worker.serve(request(), tenant())
     await worker.cache.caught_up(5)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import uuid
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gateway.cache.coalescing.shared_call import Flight, Paid
+from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.keys import scope
 from gateway.cache.result import Miss
-from gateway.domain.answer import Take
+from gateway.domain.answer import Answer, Sink
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
 from gateway.runtime.tasks import Tasks
@@ -50,7 +52,11 @@ class End:
 class Bought:
     """A backend's answer, told in two pieces: the second comes when the test lets it."""
 
-    def __init__(self, who: Tenant, gate: asyncio.Event, stream: bool) -> None:
+    published = False
+    subscriber: Answer | None = None
+
+    def __init__(self, who: Tenant, gate: asyncio.Event, stream: bool, keep: Callable[[Given], None]) -> None:
+        self._keep = keep
         self.secret = f"<{scope(who)}>"
         self.answer = Given(completion(f"For {self.secret} only."))
         self.answer.stream = stream  # type: ignore[misc]
@@ -59,7 +65,17 @@ class Bought:
         self._gate = gate
         self._unsaid = [self.secret.encode(), b" only"] if stream else []
 
-    async def pour(self, take: Take) -> bool:
+    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
+        await shared.run_call(self, buy)  # type: ignore[arg-type]
+        self._keep(self.answer)
+        shared.finish_call()
+
+    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None:
+        await buy()
+        await shared.publish(self)  # type: ignore[arg-type]
+        self._keep(self.answer)
+
+    async def pipe_to(self, take: Sink) -> bool:
         while self._unsaid:
             if len(self._unsaid) == 1:
                 await self._gate.wait()
@@ -76,13 +92,17 @@ async def ask(worker: Worker, what: Ask, mark: str, gates: list[asyncio.Event]) 
     found = await worker.cache.lookup(asked, who, seen)
     if isinstance(found, Miss):
         gates.append(gate := asyncio.Event())
-        bought = Bought(who, gate, what.stream)
+        keep = partial(worker.cache.store, found, record=seen)
+        bought = Bought(who, gate, what.stream, keep)  # type: ignore[arg-type]
 
-        async def bring(flight: Flight) -> None:
-            await flight.carry(bought)  # type: ignore[arg-type]
-            worker.cache.store(found, bought.answer, seen)  # type: ignore[arg-type]
+        async def buy() -> None:
+            if not what.stream:
+                await gate.wait()
 
-        answer = await worker.cache.lead(found, asked, float("inf"), bring)
+        await worker.cache.coalesce(found, asked, float("inf"), bought, buy)  # type: ignore[arg-type]
+        if bought.subscriber is None:
+            return who, bought.ending
+        answer = bought.subscriber
     else:
         answer = found.answer
     said = b"".join([piece async for piece in answer]) + answer.ending

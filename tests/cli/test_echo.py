@@ -24,7 +24,7 @@ def test_a_table_shows_markup_emoji_codes_and_control_characters_as_text() -> No
     out = io.StringIO()
     table = tables.Table("name", title="[bold]title[/]")
     table.add_row("[/] [link=http://x]:smile:\x1b]8;;http://x\x07\nnext")
-    tables.Paper(file=out, width=120).print(table)
+    tables.Output(file=out, width=120).print(table)
     text = out.getvalue()
     assert "\x1b" not in text
     assert "[/] [link=http://x]:smile:\\x1b]8;;http://x\\x07\\nnext" in text

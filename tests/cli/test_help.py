@@ -1,4 +1,4 @@
-"""Every command explains itself, takes the common options, and is spelled in the README as it is called."""
+"""Every command explains itself, takes the common options, and is spelled in the documents as it is called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from gateway.cli.main import COMMANDS, cli, main
-from tests.docs.markdown import README, commands
+from tests.docs.markdown import commands, executed
 
 COMMON = ("--config FILE", "--data-dir DIR", "--policies DIR", "--json")
 
@@ -29,6 +29,7 @@ def tree(command: click.Command = cli, *path: str) -> Iterator[tuple[tuple[str, 
 
 
 TREE = dict(tree())
+TYPED = [part for line in executed(commands) for part in re.findall(r"thriftgate [^|>]+", line)]
 
 
 def helped(*words: str) -> str:
@@ -67,8 +68,11 @@ def test_the_list_is_told_without_loading_a_command() -> None:
         assert re.search(rf"^  {name} +{re.escape(line)}$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("line", [part for line in commands(README) for part in re.findall(r"thriftgate [^|>]+", line)])
-def test_every_command_in_the_readme_exists(line: str) -> None:
+LINES = [part for line in executed(commands) for part in re.findall(r"thriftgate [^|>]+", line)]
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_every_command_in_the_documents_exists(line: str) -> None:
     words = shlex.split(line)[1:]
     while words and tuple(words) not in TREE:
         words.pop()

@@ -1,4 +1,4 @@
-"""docs/clients.md tells of the versions that are run."""
+"""docs/how-to/clients.md tells of the versions that are run."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pinned() -> dict[str, set[str]]:
 
 def told() -> list[tuple[str, str]]:
     """Every client in the table of what was run, and every package told of beside one, with its version."""
-    text = (REPOSITORY / "docs" / "clients.md").read_text().partition("## What was run")[2]
+    text = (REPOSITORY / "docs" / "how-to" / "clients.md").read_text().partition("## Tested versions")[2]
     rows = [[cell.strip() for cell in line.split("|")[1:4]] for line in text.splitlines() if line.startswith("| ")]
     clients = [(name.split(" ")[0], version) for name, version, _ in rows[1:]]
     return [*clients, *(pair for *_, does in rows[1:] for pair in _PINNED.findall(does))]

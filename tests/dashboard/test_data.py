@@ -11,14 +11,14 @@ import pytest
 from sqlalchemy import insert
 
 from gateway.alerts.detect.standing import standings
-from gateway.api.routes.usage import Asked, Spend
+from gateway.api.routes.usage import UsageFigures, UsageQuery
 from gateway.dashboard.data import Figures
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.windows import iso
 from gateway.domain.policy import Budget
 from gateway.errors import LedgerUnavailable
 from gateway.learning.feedback import Feedback
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
 from gateway.policy.keys import create
@@ -34,12 +34,12 @@ TOTAL = Budget(limit_usd=Decimal(100), window="total")
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue.load()
+def catalogue() -> PriceBook:
+    return PriceBook.load()
 
 
 def room(
-    database: Database, catalogue: Catalogue, clock: StoppedClock | None = None, **found: dict[str, Any]
+    database: Database, catalogue: PriceBook, clock: StoppedClock | None = None, **found: dict[str, Any]
 ) -> Figures:
     return Figures(
         database=database,
@@ -52,7 +52,7 @@ def room(
 
 
 async def test_every_grouping_and_the_total_are_those_of_the_usage_report(
-    any_database: Database, catalogue: Catalogue
+    any_database: Database, catalogue: PriceBook
 ) -> None:
     await traffic(any_database)
     figures = await room(any_database, catalogue).of("search", 30)
@@ -67,7 +67,7 @@ async def test_every_grouping_and_the_total_are_those_of_the_usage_report(
     assert (figures["since"], figures["at"]) == (iso(since), iso(NOW))
 
 
-async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Database, catalogue: Catalogue) -> None:
+async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Database, catalogue: PriceBook) -> None:
     await traffic(any_database)
     figures = await room(any_database, catalogue).of("search", 30)
     total = figures["total"]
@@ -81,7 +81,7 @@ async def test_tiers_and_kinds_of_hits_add_up_to_the_total(any_database: Databas
     assert {hit["kind"]: hit["unpriced"] for hit in figures["cache"]} == {"exact": 0, "semantic": 1}
 
 
-async def test_a_team_sees_nothing_of_another(database: Database, catalogue: Catalogue) -> None:
+async def test_a_team_sees_nothing_of_another(database: Database, catalogue: PriceBook) -> None:
     await traffic(database)
     figures = room(database, catalogue, chat={"budget": MONTH})
     seen = await figures.of("chat", 30)
@@ -96,7 +96,7 @@ async def test_a_team_sees_nothing_of_another(database: Database, catalogue: Cat
 
 
 async def test_wrong_hits_are_those_of_the_usage_report_and_of_nobody_else(
-    any_database: Database, catalogue: Catalogue
+    any_database: Database, catalogue: PriceBook
 ) -> None:
     weights = {"weight": 40.0, "weight_squared": 80.0, "weight_wrong": 2.0}
     await checked(any_database, "search", lookups=1000, hits=200, checked=20, wrong=1, called_wrong=3, **weights)
@@ -108,7 +108,7 @@ async def test_wrong_hits_are_those_of_the_usage_report_and_of_nobody_else(
     other = await figures.of("chat", 30)
     assert (other["wrong_hits"]["hits"], other["wrong_hits"]["wrong_of_lookups"]) == (777, None)
     assert (await figures.of("nobody", 30))["wrong_hits"] is None
-    spend = Spend(
+    spend = UsageFigures(
         any_database,
         catalogue,
         policy_of=lambda team: policies().current.find(team)[0],
@@ -117,14 +117,14 @@ async def test_wrong_hits_are_those_of_the_usage_report_and_of_nobody_else(
         terms=PriceSettings(),
         clock=StoppedClock(NOW),
     )
-    told = await spend.read(Asked(team="search", since=NOW - 30 * DAY, until=NOW))
+    told = await spend.read(UsageQuery(team="search", since=NOW - 30 * DAY, until=NOW))
     assert told.as_object()["wrong_hits"] == [{"team": "search", **seen}]
-    everybody = (await spend.read(Asked())).wrong_hits
+    everybody = (await spend.read(UsageQuery())).wrong_hits
     assert [one["team"] for one in everybody] == ["chat", "search"]
-    assert (await spend.read(Asked(until=NOW - DAY))).wrong_hits == []
+    assert (await spend.read(UsageQuery(until=NOW - DAY))).wrong_hits == []
 
 
-async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue: Catalogue) -> None:
+async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue: PriceBook) -> None:
     midnight = NOW // DAY * DAY
     await put(database, row(at=midnight - 0.001), row(at=midnight), row(at=midnight - DAY))
     figures = room(database, catalogue)
@@ -132,7 +132,7 @@ async def test_the_period_begins_with_a_day_of_utc(database: Database, catalogue
     assert (await figures.of("search", 2))["total"]["requests"] == 3
 
 
-async def test_a_budget_stands_as_the_usage_report_says(any_database: Database, catalogue: Catalogue) -> None:
+async def test_a_budget_stands_as_the_usage_report_says(any_database: Database, catalogue: PriceBook) -> None:
     await traffic(any_database)
     found = {"budget": (MONTH, DAY_LONG, TOTAL)}
     month, day, total = (await room(any_database, catalogue, search=found).of("search", 1))["budgets"]
@@ -149,7 +149,7 @@ async def test_a_budget_stands_as_the_usage_report_says(any_database: Database, 
     assert (total["start"], total["end"], total["passed"], total["course"]) == (None, None, None, [])
 
 
-async def test_the_course_of_a_budget_ends_at_what_is_spent(any_database: Database, catalogue: Catalogue) -> None:
+async def test_the_course_of_a_budget_ends_at_what_is_spent(any_database: Database, catalogue: PriceBook) -> None:
     await put(any_database, *(row(at=NOW - hour * 3600, cost_pico=USD // 8) for hour in range(1, 300)))
     await put(any_database, row(at=NOW - 40 * DAY, cost_pico=99 * USD))  # another month's
     tokens = Budget(limit_tokens=9000)
@@ -163,7 +163,7 @@ async def test_the_course_of_a_budget_ends_at_what_is_spent(any_database: Databa
         assert {budget["unit"]: str(budget["standings"][0][f"spent_{budget['unit']}"])} == {budget["unit"]: spent}
 
 
-async def test_each_key_has_its_own_standing_with_its_name(database: Database, catalogue: Catalogue) -> None:
+async def test_each_key_has_its_own_standing_with_its_name(database: Database, catalogue: PriceBook) -> None:
     await traffic(database)
     key = {"id": "key_help", "digest": bytes(32), "team": "search", "name": "Help desk", "scopes": "inference"}
     await database.run(lambda connection: connection.execute(insert(keys), [{**key, "created_at": NOW}]))
@@ -179,7 +179,7 @@ async def test_each_key_has_its_own_standing_with_its_name(database: Database, c
 
 
 async def test_savings_are_those_of_the_statement_and_may_be_negative(
-    any_database: Database, catalogue: Catalogue
+    any_database: Database, catalogue: PriceBook
 ) -> None:
     await traffic(any_database)
     price = PriceEntry(input=Decimal("0.000001"), output=Decimal("0.000002"))
@@ -201,7 +201,7 @@ async def test_savings_are_those_of_the_statement_and_may_be_negative(
     assert (alone["reference"], alone["saved_usd"]) == (None, None)
 
 
-async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue: Catalogue) -> None:
+async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue: PriceBook) -> None:
     await traffic(database)
     figures = room(database, catalogue)
     by = (await figures.of("search", 1))["by"]
@@ -211,7 +211,7 @@ async def test_a_short_period_is_told_by_hours_too(database: Database, catalogue
 
 
 async def test_difficulty_counts_answers_by_the_tier_that_gave_them(
-    any_database: Database, catalogue: Catalogue
+    any_database: Database, catalogue: PriceBook
 ) -> None:
     await put(
         any_database,
@@ -233,7 +233,7 @@ async def test_difficulty_counts_answers_by_the_tier_that_gave_them(
     assert (await room(any_database, catalogue).of("chat", 1))["difficulty"] == []
 
 
-async def test_a_row_that_another_replaces_counts_no_more(any_database: Database, catalogue: Catalogue) -> None:
+async def test_a_row_that_another_replaces_counts_no_more(any_database: Database, catalogue: PriceBook) -> None:
     old = row(cost_pico=None)
     await put(any_database, old, row(request_id=old["request_id"], id="again", supersedes=old["id"], cost_pico=USD))
     figures = await room(any_database, catalogue).of("search", 1)
@@ -243,7 +243,7 @@ async def test_a_row_that_another_replaces_counts_no_more(any_database: Database
     assert figures["latency"][0]["answers"] == 1
 
 
-async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: Database, catalogue: Catalogue) -> None:
+async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: Database, catalogue: PriceBook) -> None:
     await put(database, row(backend="pretend", model="pretend-large", simulated=True, cost_pico=None))
     figures = await room(database, catalogue, search={"budget": TOTAL}).of("search", 30)
     (line,) = figures["simulated"]
@@ -254,7 +254,7 @@ async def test_simulated_traffic_is_priced_apart_and_in_nothing_else(database: D
     assert "pretend" not in repr({name: value for name, value in figures.items() if name != "simulated"})
 
 
-async def test_percentiles_are_durations_that_answers_really_took(any_database: Database, catalogue: Catalogue) -> None:
+async def test_percentiles_are_durations_that_answers_really_took(any_database: Database, catalogue: PriceBook) -> None:
     large = [row(duration_ms=float(ms), first_byte_ms=6.5) for ms in range(1, 101)]
     few = [row(backend="small", duration_ms=ms) for ms in (30.0, 10.0, 20.0)]
     uncounted = [row(outcome="failed", duration_ms=9e6), row(duration_ms=None), row(attempt=0)]
@@ -265,7 +265,7 @@ async def test_percentiles_are_durations_that_answers_really_took(any_database: 
     ]
 
 
-async def test_the_dearest_requests_count_all_their_attempts(any_database: Database, catalogue: Catalogue) -> None:
+async def test_the_dearest_requests_count_all_their_attempts(any_database: Database, catalogue: PriceBook) -> None:
     await put(any_database, *(row(cost_pico=number) for number in range(1, 12)))
     await put(
         any_database,
@@ -279,7 +279,7 @@ async def test_the_dearest_requests_count_all_their_attempts(any_database: Datab
     assert [(one["backend"], one["outcome"]) for one in first["attempts"]] == [("small", "escalated"), ("large", "ok")]
 
 
-async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, catalogue: Catalogue) -> None:
+async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, catalogue: PriceBook) -> None:
     payload = orjson.dumps({"id": "a", "text": "half is gone", "threshold": "50%", "window": "month"}).decode()
     facts = {"team": "search", "created_at": NOW, "payload": payload}
     facts |= {"tries": 0, "last_error": "", "severity": "critical", "dead_at": None, "acknowledged_at": None}
@@ -302,7 +302,7 @@ async def test_an_alert_is_told_once_with_what_became_of_it(database: Database, 
     ]
 
 
-async def test_keys_have_their_names_and_backends_their_voices(database: Database, catalogue: Catalogue) -> None:
+async def test_keys_have_their_names_and_backends_their_voices(database: Database, catalogue: PriceBook) -> None:
     voice = {"at": NOW, "request_id": "r", "key_id": "key_shop", "backend": "large"}
     voices = [
         {**voice, "team": team, "score": score} for team, score in (("search", 1.0), ("search", 0.5), ("chat", 0.0))
@@ -325,14 +325,14 @@ class TickingClock(StoppedClock):
 
 
 async def test_those_who_ask_at_the_same_time_share_one_look_at_the_ledger(
-    database: Database, catalogue: Catalogue
+    database: Database, catalogue: PriceBook
 ) -> None:
     figures = room(database, catalogue)
     await asyncio.gather(*(figures.of("search", 30) for _ in range(5)), figures.of("chat", 30))
     assert figures.computed == 2
 
 
-async def test_figures_that_took_long_are_shown_again_for_longer(database: Database, catalogue: Catalogue) -> None:
+async def test_figures_that_took_long_are_shown_again_for_longer(database: Database, catalogue: PriceBook) -> None:
     clock = TickingClock(NOW)
     figures = room(database, catalogue, clock)
     first = await figures.of("search", 30)
@@ -346,7 +346,7 @@ async def test_figures_that_took_long_are_shown_again_for_longer(database: Datab
     assert (await quick.of("search", 30))["total"]["requests"] == 1
 
 
-async def test_a_ledger_that_is_away_is_said_so_and_asked_again(database: Database, catalogue: Catalogue) -> None:
+async def test_a_ledger_that_is_away_is_said_so_and_asked_again(database: Database, catalogue: PriceBook) -> None:
     figures = room(database, catalogue)
     await database.run(lambda connection: connection.exec_driver_sql("ALTER TABLE ledger RENAME TO gone"))
     with pytest.raises(LedgerUnavailable):
@@ -356,6 +356,6 @@ async def test_a_ledger_that_is_away_is_said_so_and_asked_again(database: Databa
     await figures.aclose()
 
 
-async def test_an_admin_chooses_among_teams_with_a_key_or_a_policy(database: Database, catalogue: Catalogue) -> None:
+async def test_an_admin_chooses_among_teams_with_a_key_or_a_policy(database: Database, catalogue: PriceBook) -> None:
     await asyncio.to_thread(create, database, "ops")
     assert await room(database, catalogue, search={}, default={}).teams() == ["ops", "search"]

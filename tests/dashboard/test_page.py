@@ -15,15 +15,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
 
-from gateway.api.auth import Door, error_response
+from gateway.api.auth import Authenticator, error_response
 from gateway.dashboard.page import STATIC, Dashboard
 from gateway.errors import MethodNotAllowed, NotFound
 from gateway.learning.feedback import Feedback
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.formats import as_object
 from gateway.ledger.reports.report import usage
 from gateway.policy import keys
-from gateway.policy.keys import KeyRing
+from gateway.policy.keys import Keys
 from gateway.policy.tenants import Tenants
 from gateway.state.sql.database import Database
 from tests.dashboard.samples import NOW, policies, traffic
@@ -67,13 +67,13 @@ async def visitor(database: Database) -> AsyncIterator[Visitor]:
         ("admin", "ops", "admin"),
     ):
         secrets[name], _ = await asyncio.to_thread(keys.create, database, team, scopes=(scope,))
-    found, ring = policies(), KeyRing(database)
+    found, ring = policies(), Keys(database)
     await ring.refresh()
     room = Dashboard(
-        guard=Door(Tenants(ring, found)).needs("usage", "admin"),
+        guard=Authenticator(Tenants(ring, found)).needs("usage", "admin"),
         database=database,
         policies=found,
-        prices=await asyncio.to_thread(Catalogue.load),
+        prices=await asyncio.to_thread(PriceBook.load),
         backends=lambda: (),
         feedback=Feedback(database),
         clock=StoppedClock(NOW),

@@ -10,7 +10,8 @@ import orjson
 import promql_parser
 import yaml
 
-from tests.docs.markdown import ROOT, table
+from tests.docs.markdown import REFERENCE, ROOT, cells
+from tests.docs.reference.blocks import generated
 
 DEPLOY = ROOT / "deploy"
 DASHBOARD = DEPLOY / "grafana" / "dashboards" / "thriftgate.json"
@@ -68,10 +69,11 @@ def series(node: Any) -> Iterator[tuple[str, set[str]]]:
 
 
 def labels_of() -> dict[str, set[str]]:
-    """Metric as scraped → its labels, as the README tells them (and other tests compare with the code)."""
+    """Metric as scraped → its labels, as the reference has them (another test compares it with the code)."""
     found: dict[str, set[str]] = {}
-    for name, labels, what in table("metrics"):
+    (text,) = generated(REFERENCE / "metrics.md", "metrics")
+    for name, kind, labels, _ in [cells(line) for line in text.splitlines()][2:]:
         told = {label for label in labels.split(", ") if label}
-        suffixes = ("_bucket", "_count", "_sum") if what.startswith("Histogram") else ("",)
+        suffixes = ("_bucket", "_count", "_sum") if kind == "histogram" else ("",)
         found.update({name.strip("`") + suffix: told for suffix in suffixes})
     return found

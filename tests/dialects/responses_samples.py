@@ -13,13 +13,13 @@ from pydantic import TypeAdapter
 from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_responses.dialect import parse
 from gateway.dialects.translate.responses_to_chat.translator import ResponsesToChat
-from gateway.dialects.via_chat import Through
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import CompletionRequest, Controls
 from tests.dialects.samples import DONE, USAGE_ONLY, chunk, read
 
 NOW = 1_700_000_000
 translation = ResponsesToChat(clock=lambda: NOW + 0.5)
-wire = Through(translation, ChatToChat())
+wire = ViaChat(translation, ChatToChat())
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 

@@ -11,12 +11,12 @@ from openai.types import Completion
 from gateway.dialects.openai_chat.native import ChatToChat
 from gateway.dialects.openai_completions.as_chat import CompletionsAsChat
 from gateway.dialects.openai_completions.dialect import parse
-from gateway.dialects.via_chat import Through
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.errors import BadRequest, StreamBroken
 from tests.dialects.samples import DONE, STOP, USAGE, USAGE_ONLY, chunk, events_of, read, text
 
-wire = Through(CompletionsAsChat(), ChatToChat())
+wire = ViaChat(CompletionsAsChat(), ChatToChat())
 
 
 def ask(**fields: Any) -> CompletionRequest:

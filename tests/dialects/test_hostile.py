@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects.base import Wire
+from gateway.dialects.base import Translator
 from gateway.dialects.canonical import canonical
 from gateway.dialects.registry import wire
 from gateway.errors import BackendError, BadRequest
@@ -58,7 +58,9 @@ WIRES = [wire("openai_chat", "openai_chat"), wire("openai_chat", "anthropic_mess
 @pytest.mark.parametrize("way", WIRES, ids=["chat", "messages"])
 @steady
 @given(fields=st.dictionaries(st.sampled_from(FIELDS), VALUES, max_size=3), messages=MESSAGES)
-def test_a_request_is_either_refused_as_bad_or_can_be_sent(way: Wire, fields: dict[str, Any], messages: Any) -> None:
+def test_a_request_is_either_refused_as_bad_or_can_be_sent(
+    way: Translator, fields: dict[str, Any], messages: Any
+) -> None:
     with suppress(BadRequest):
         request = chat(orjson.dumps({"model": "auto", "messages": messages, **fields}))
         assert orjson.dumps(canonical(request), option=orjson.OPT_SORT_KEYS)
@@ -68,7 +70,7 @@ def test_a_request_is_either_refused_as_bad_or_can_be_sent(way: Wire, fields: di
 @pytest.mark.parametrize("way", WIRES, ids=["chat", "messages"])
 @steady
 @given(body=st.binary(max_size=20) | VALUES.map(orjson.dumps))
-def test_a_plain_answer_is_read_or_garbage(way: Wire, body: bytes) -> None:
+def test_a_plain_answer_is_read_or_garbage(way: Translator, body: bytes) -> None:
     with suppress(BackendError):
         way.plain(chat(), body)
     assert way.refusal(422, body, "small").status == 422
@@ -77,7 +79,7 @@ def test_a_plain_answer_is_read_or_garbage(way: Wire, body: bytes) -> None:
 @pytest.mark.parametrize("way", WIRES, ids=["chat", "messages"])
 @steady
 @given(odd=st.lists(st.binary(max_size=20) | VALUES.map(event) | st.just(text("a")) | st.just(STOP), max_size=6))
-def test_a_stream_is_read_or_a_backend_error(way: Wire, odd: list[bytes]) -> None:
+def test_a_stream_is_read_or_a_backend_error(way: Translator, odd: list[bytes]) -> None:
     reader = way.reader(streaming(logprobs=True) if way is WIRES[0] else streaming())
     with suppress(BackendError):
         for piece in odd:

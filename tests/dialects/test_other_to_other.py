@@ -10,12 +10,12 @@ import pytest
 
 from gateway.dialects.passthrough import form
 from gateway.dialects.passthrough.dialect import Endpoint
-from gateway.dialects.passthrough.native import OtherToOther
+from gateway.dialects.passthrough.native import Passthrough
 from gateway.dialects.passthrough.stream import Events, Opaque
 from gateway.domain.money.usage import Usage
 from gateway.domain.request import CompletionRequest, Controls
 
-wire = OtherToOther()
+wire = Passthrough()
 
 
 def ask(raw: bytes, content_type: bytes = b"application/json") -> CompletionRequest:

@@ -156,6 +156,6 @@ async def test_what_is_poured_is_what_iterating_yields_in_one_piece(streamed: bo
         return False
 
     answer = Replayed(request, completion)
-    assert await answer.pour(take) is streamed
-    assert await answer.pour(take) is False
+    assert await answer.pipe_to(take) is streamed
+    assert await answer.pipe_to(take) is False
     assert pieces == ([b"".join([piece async for piece in Replayed(request, completion)])] if streamed else [])

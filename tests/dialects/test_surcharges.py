@@ -14,7 +14,7 @@ from gateway.dialects.requests.surcharges import Surcharges, held_price, surchar
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.request import CompletionRequest, Controls, DialectName
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 
 CHAT: DialectName = "openai_chat"
 CLAUDE: DialectName = "anthropic_messages"
@@ -102,7 +102,7 @@ def test_garbage_among_tools_is_not_looked_at(tools: Any) -> None:
 @pytest.fixture(scope="module")
 def prices() -> dict[str, Price]:
     found = {}
-    catalogue = Catalogue.load()
+    catalogue = PriceBook.load()
     for name, host in (("gpt-5.1", "api.openai.com"), ("claude-opus-4-8", "api.anthropic.com")):
         price = catalogue.price(Backend(name=name, kind="openai", base_url=f"https://{host}/v1", model=name))
         assert price is not None

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from gateway.dialects.base import Plain, StreamReader, Wire
+from gateway.dialects.base import Plain, StreamReader, Translator
 from gateway.dialects.registry import wire
 from gateway.domain.request import DialectName
 from tests.dialects.samples import chat, golden, streaming
@@ -20,7 +20,7 @@ from tests.dialects.samples import chat, golden, streaming
     ],
 )
 def test_every_pair_keeps_the_whole_promise(backend: DialectName, path: str, plain: str, stream: str) -> None:
-    way: Wire = wire("openai_chat", backend)
+    way: Translator = wire("openai_chat", backend)
     assert (way.client, way.backend, way.path) == ("openai_chat", backend, path)
     whole = way.plain(chat(), golden(plain))
     assert isinstance(whole, Plain)

@@ -1,7 +1,8 @@
-"""The gateway as the README has it: its own gateway.yaml and policy, scripted providers where it names addresses."""
+"""The gateway of the reference: its gateway.yaml, the documents' policies, scripted providers at its addresses."""
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import AsyncIterator, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.markdown import README, yaml_block
+from tests.docs.markdown import EXECUTED, REFERENCE, fences, yaml_block
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
 
@@ -47,7 +48,7 @@ def receiver() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def environment(receiver: str) -> dict[str, str]:
-    """What the README's files refer to."""
+    """What the documents' files refer to."""
     return {"SMALL_KEY": "sk-small", "ANTHROPIC_API_KEY": "sk-ant", "SEARCH_ALERT_URL": receiver}
 
 
@@ -55,14 +56,18 @@ def environment(receiver: str) -> dict[str, str]:
 def gateway(
     tmp_path_factory: pytest.TempPathFactory, ports: dict[str, int], environment: dict[str, str]
 ) -> Iterator[GatewayProcess]:
-    config = yaml_block(README, "gateway.yaml")
+    config = yaml_block(REFERENCE / "gateway-yaml.md", "gateway.yaml")
     for told, name in (("http://127.0.0.1:9001", "small"), ("http://127.0.0.1:9002", "large"),
                        ("https://api.anthropic.com", "claude"), ("http://127.0.0.1:9003", "embedder")):  # fmt: skip
         assert told in config
         config = config.replace(told, f"http://127.0.0.1:{ports[name]}")
-    home: Path = tmp_path_factory.mktemp("readme") / "home"
+    home: Path = tmp_path_factory.mktemp("documents") / "home"
     process = GatewayProcess(home, config + "admin_api: true\n", environment=environment)
-    (process.folder / "search.yaml").write_text(yaml_block(README, "policies/search.yaml"))
+    for page in (REFERENCE / "policy-yaml.md", *EXECUTED):
+        for fence in fences(page, "yaml"):
+            name = re.match(r"# policies/([\w-]+\.yaml)\n", fence.text)
+            if name is not None and not (process.folder / name[1]).exists():
+                (process.folder / name[1]).write_text(fence.text)
     with process:
         yield process
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-PAGES = tuple(
-    sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("deploy/*.md"), *ROOT.glob("loadtests/*.md")])
-)
+LLMS = ROOT / "llms.txt"
+REFERENCE = ROOT / "docs" / "reference"
+DOCS = tuple(sorted(ROOT.glob("docs/**/*.md")))
+EXECUTED = (README, *DOCS)
+"""Pages of which every command and snippet is executed; those below deploy/ need engines and clusters."""
+PAGES = tuple(sorted([*ROOT.glob("*.md"), *DOCS, *ROOT.glob("deploy/*.md"), *ROOT.glob("loadtests/*.md")]))
 
 _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"(?<!!)\[[^\]]+\]\(([^)\s]+)\)")
@@ -46,24 +50,38 @@ def commands(page: Path) -> list[str]:
     return lines
 
 
+def executed(part: Callable[[Path], Iterable[str]]) -> dict[str, str]:
+    """What `part` finds on the pages that are executed → the first page that has it."""
+    found: dict[str, str] = {}
+    for page in EXECUTED:
+        for each in part(page):
+            found.setdefault(each, str(page.relative_to(ROOT)))
+    return found
+
+
 def yaml_block(page: Path, name: str) -> str:
     """The block that begins with the comment `# NAME`."""
     (found,) = [fence.text for fence in fences(page, "yaml") if fence.text.startswith(f"# {name}\n")]
     return found
 
 
-def table(name: str, page: Path = README) -> list[list[str]]:
-    """The cells of every row of the table after `<!-- table: NAME -->`, its head left out."""
-    _, _, rest = page.read_text(encoding="utf-8").partition(f"<!-- table: {name} -->\n")
-    assert rest, f"{page.name} has no table {name}"
-    lines = rest[: rest.find("\n\n")].splitlines()
-    rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in lines[2:]]
-    width = len(lines[0].strip().strip("|").split("|"))
-    assert all(len(row) == width for row in rows), f"a row of the table {name} has too many or too few cells"
-    return rows
+def table(name: str, page: Path) -> list[list[str]]:
+    """The cells of every row of the tables after `<!-- table: NAME -->`, their heads left out."""
+    _, *tables = page.read_text(encoding="utf-8").split(f"<!-- table: {name} -->\n")
+    assert tables, f"{page.name} has no table {name}"
+    found = []
+    for text in tables:
+        rows = [cells(line) for line in text.partition("\n\n")[0].splitlines()]
+        assert all(len(row) == len(rows[0]) for row in rows), f"a row of the table {name} has too many or too few cells"
+        found += rows[2:]
+    return found
 
 
-def first_column(name: str, page: Path = README) -> list[str]:
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def first_column(name: str, page: Path) -> list[str]:
     """Without backticks."""
     return [row[0].strip("`") for row in table(name, page)]
 

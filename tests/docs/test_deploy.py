@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from gateway.cli.main import cli
 from gateway.domain.units import parse_duration
+from gateway.settings.files import old_names, parse
 from gateway.settings.gateway import GatewayConfig
 from gateway.supervisor.ledger_service import LAST_DRAIN_S
 from gateway.supervisor.supervisor import STOP_S
@@ -45,12 +46,14 @@ def test_the_example_passes_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_example_shows_every_section() -> None:
-    assert set(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))) == set(GatewayConfig.model_fields)
+    new = {"learning": "trials", "shutdown": "requests"}  # a section's name now, and in the settings
+    shown = {new.get(name, name) for name in yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))}
+    assert shown == set(GatewayConfig.model_fields)
+    assert old_names(EXAMPLE, GatewayConfig) == []
 
 
 def test_the_examples_settings_are_the_defaults_where_it_says_so() -> None:
-    shown = yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))
-    told, default = GatewayConfig.model_validate(shown), GatewayConfig()
+    told, default = parse(EXAMPLE.read_text(encoding="utf-8"), GatewayConfig, EXAMPLE.name), GatewayConfig()
     for section in ("listen", "state", "ledger", "requests", "telemetry", "embedder"):
         assert getattr(told, section) == getattr(default, section)
 
@@ -76,7 +79,7 @@ def type_in(words: list[str], command: Command = cli) -> None:
 
 def test_stopping_waits_for_streams_and_tells_the_supervisor_alone(unit: ConfigParser) -> None:
     service = unit["Service"]
-    drain = parse_duration(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["requests"]["drain"])
+    drain = parse_duration(yaml.safe_load(EXAMPLE.read_text(encoding="utf-8"))["shutdown"]["grace_period"])
     assert service["KillMode"] == "mixed"
     assert float(service["TimeoutStopSec"]) >= drain + GRACE_S + LAST_DRAIN_S + 2 * STOP_S
     assert service["RestartPreventExitStatus"] == "2"

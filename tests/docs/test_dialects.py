@@ -1,4 +1,4 @@
-"""docs/dialects.md against the code: who reaches whom, what is refused or left out, and the shapes of errors."""
+"""docs/explanation/dialects.md against the code: who reaches whom, what is refused or left out, shapes of errors."""
 
 from __future__ import annotations
 
@@ -10,17 +10,14 @@ import orjson
 import pytest
 import yaml
 
-from gateway import errors
-from gateway.dialects.anthropic_messages import dialect as anthropic_messages
 from gateway.dialects.clients import PATHS
-from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.registry import wire
-from gateway.dialects.via_chat import Through
+from gateway.dialects.via_chat import ViaChat
 from gateway.domain.request import Controls, DialectName
-from gateway.errors import AllBackendsFailed, BackendFailed, BackendOverloaded, BackendRateLimited, BadRequest
+from gateway.errors import BadRequest
 from tests.docs.markdown import ROOT, table
 
-PAGE = ROOT / "docs" / "dialects.md"
+PAGE = ROOT / "docs" / "explanation" / "dialects.md"
 SHORT: dict[str, DialectName] = {
     "chat": "openai_chat",
     "messages": "anthropic_messages",
@@ -52,7 +49,7 @@ def way(client: Any, backend: Any) -> str:
         found = wire(client, backend)
     except KeyError:
         return "–"
-    translates = isinstance(found, Through) or found.client != found.backend
+    translates = isinstance(found, ViaChat) or found.client != found.backend
     return "translated" if translates else "passes"
 
 
@@ -93,36 +90,3 @@ def test_what_cannot_be_said_is_refused_by_name(
 @pytest.mark.parametrize(("client", "backend", "field"), [*told(3)])
 def test_what_is_left_out_changes_nothing(client: DialectName, backend: DialectName, field: dict[str, Any]) -> None:
     assert said(client, backend, field) == said(client, backend, {})
-
-
-def test_errors_have_the_shapes_that_are_told() -> None:
-    shown: dict[str, set[tuple[str, str]]] = {}
-    for openai, codes, anthropic in table("shapes", PAGE):
-        for code, name in re.findall(r"`(\w+)` (\w+)", codes):
-            shown.setdefault(f"{name} {code}", set()).add((openai, anthropic))
-    found: dict[str, set[tuple[str, str]]] = {}
-    for error in seen():
-        found.setdefault(f"{type(error).__name__} {error.code}", set()).add(shapes(error))
-    assert shown == found
-
-
-def seen() -> Iterator[errors.GatewayError]:
-    """Everything that a client may be told, but for a backend's own refusals."""
-    classes = [errors.GatewayError, errors.StreamBroken]
-    for each in classes:
-        classes += [
-            sub for sub in each.__subclasses__() if sub not in (errors.BackendError, AllBackendsFailed, *classes)
-        ]
-        yield each("so it is")
-    for failure in (BackendRateLimited("x"), BackendFailed("x"), BackendOverloaded("x")):
-        yield AllBackendsFailed([failure])
-    yield AllBackendsFailed([])
-
-
-def shapes(error: errors.GatewayError) -> tuple[str, str]:
-    """Status and type in OpenAI's and in Anthropic's shape."""
-    told = []
-    for dialect in (openai_chat, anthropic_messages):
-        kind = orjson.loads(dialect.error_body(error, "req_1"))["error"]["type"]
-        told.append(f"{dialect.status(error)} `{kind}`")
-    return told[0], told[1]

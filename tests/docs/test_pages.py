@@ -1,4 +1,4 @@
-"""What the pages beside the README say is typed: commands that there are, with words that they understand."""
+"""Every command that a page names, executed or not, exists and understands its words."""
 
 from __future__ import annotations
 
@@ -11,14 +11,13 @@ import pytest
 from click import Command, Context, Group
 
 from gateway.cli.main import cli
-from tests.docs.markdown import PAGES, README
+from tests.docs.markdown import PAGES, ROOT
 
 _LINE = re.compile(r"^ *(?:\$ )?(thriftgate (?!serve ──).+)$", re.MULTILINE)
 _MODULE = re.compile(r"python -m ((?:gateway|loadtests)[\w.]*)")
 COMMANDS = [
-    pytest.param(re.sub(r"\s+#.*| \[.*?\]| [<>|].*", "", line), id=f"{page.name}: {line}")
+    pytest.param(re.sub(r"\s+#.*| \[.*?\]| [<>|].*", "", line), id=f"{page.relative_to(ROOT)}: {line}")
     for page in PAGES
-    if page != README
     for line in _LINE.findall(page.read_text(encoding="utf-8"))
 ]
 MODULES = {name for page in PAGES for name in _MODULE.findall(page.read_text(encoding="utf-8"))}
@@ -43,3 +42,17 @@ def test_every_command_of_a_page_can_be_typed(line: str, tmp_path: Path, monkeyp
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_every_module_that_is_run_exists(name: str) -> None:
     assert find_spec(name) is not None
+
+
+def test_every_page_that_code_names_exists() -> None:
+    """In a comment, an error or a configuration: `docs/explanation/routing.md`."""
+    suffixes = {".py", ".yaml", ".yml", ".toml", ".service"}
+    named = {
+        (name, str(path.relative_to(ROOT)))
+        for folder in ("gateway", "training", "loadtests", "deploy", "policies")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in suffixes
+        for name in re.findall(r"\bdocs/[\w/-]+\.md", path.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not [pair for pair in named if not (ROOT / pair[0]).is_file()]

@@ -1,4 +1,4 @@
-"""The README's tables against the code they describe: nothing is missing, nothing is made up."""
+"""The reference against the code that it describes: nothing is missing, nothing is made up."""
 
 from __future__ import annotations
 
@@ -10,76 +10,78 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any
 
 import click
 import orjson
 import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter
-from pydantic.fields import FieldInfo
 
 from gateway import errors
-from gateway.alerts.detect.thresholds import Account, due
+from gateway.alerts.detect.thresholds import BudgetWindow, due
 from gateway.api.response_headers import of_record
 from gateway.api.routes.admin import Admin
 from gateway.api.routes.alerts import AlertRoutes
 from gateway.api.routes.batches import BatchRoutes
 from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.message_batches import MessageBatchRoutes
-from gateway.api.routes.models import Root
-from gateway.api.routes.service import Service
+from gateway.api.routes.models import ModelRoutes
+from gateway.api.routes.service import ServiceRoutes
 from gateway.cli.main import COMMANDS, cli
 from gateway.dialects.controls import parse_controls
 from gateway.domain.backend import Backend
 from gateway.domain.money.windows import window_bounds
-from gateway.domain.policy import Policy, Section
+from gateway.domain.policy import Policy
 from gateway.domain.record import Record
 from gateway.domain.request import Controls
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import usd_to_pico
 from gateway.settings.environment import PROVIDER_KEYS
 from gateway.settings.files import parse
-from gateway.settings.gateway import GatewayConfig, Paths
-from gateway.telemetry.exposition import text as exposition
-from gateway.telemetry.host import Host
-from gateway.telemetry.metrics import COUNTERS
-from tests.docs.markdown import PAGES, README, ROOT, anchors, fences, first_column, links, table, yaml_block
+from gateway.settings.gateway import Paths
+from tests.docs.markdown import (
+    LLMS,
+    PAGES,
+    REFERENCE,
+    ROOT,
+    anchors,
+    cells,
+    fences,
+    first_column,
+    links,
+    table,
+    yaml_block,
+)
+from tests.docs.reference.blocks import generated, regenerated
+from tests.docs.reference.commands import leaves
+from tests.docs.reference.settings import MODELS, UNSET, keys
 
-MODELS: dict[str, type[Section]] = {"gateway": GatewayConfig, "backend": Backend, "policy": Policy}
-UNSET = "–"
+PAGE = {"gateway": "gateway-yaml.md", "backend": "gateway-yaml.md", "policy": "policy-yaml.md"}
 
 
-def sections(annotation: Any) -> Iterator[tuple[str, type[Section]]]:
-    """("NAME." under a mapping, model) of every section that a field may hold."""
-    if isinstance(annotation, type) and issubclass(annotation, Section):
-        yield "", annotation
-        return
-    step = "NAME." if get_origin(annotation) is dict else ""
-    for part in get_args(annotation):
-        for inner, model in sections(part):
-            yield step + inner, model
-
-
-def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInfo]]:
-    """Dotted key → field; a mere container has no line of its own."""
-    for name, field in model.model_fields.items():
-        nested = [] if prefix + name == "backends" else list(sections(field.annotation))
-        if field.description or not nested:
-            yield prefix + name, field
-        for step, section in nested:
-            yield from keys(section, f"{prefix}{name}.{step}")
+@pytest.mark.parametrize("page", sorted(REFERENCE.glob("*.md")), ids=lambda page: page.name)
+def test_the_generated_parts_are_as_the_code_has_them(page: Path) -> None:
+    """Else: `make reference`."""
+    text = page.read_text(encoding="utf-8")
+    assert regenerated(text) == text
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_every_key_has_a_line_and_every_line_a_key(name: str) -> None:
-    assert sorted(first_column(name)) == sorted(key for key, _ in keys(MODELS[name]))
+def test_every_key_is_in_one_table(name: str) -> None:
+    assert sorted(row[0].strip("`") for row in rows(name)) == sorted(key for key, _ in keys(MODELS[name]))
+
+
+def rows(name: str) -> list[list[str]]:
+    """Of all generated tables of this name."""
+    found = generated(REFERENCE / PAGE[name], name)
+    return [row for text in found for row in [cells(line) for line in text.splitlines()][2:]]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_defaults_are_the_models(name: str) -> None:
     models = dict(keys(MODELS[name]))
-    for cell, default, meaning in table(name):
+    for cell, _, default, meaning in rows(name):
         field, said = models[cell.strip("`")], default.strip("`")
         assert meaning.endswith("."), cell
         if field.is_required():
@@ -93,30 +95,19 @@ def test_the_defaults_are_the_models(name: str) -> None:
         assert adapter.validate_python(yaml.safe_load(said)) == adapter.validate_python(value), cell
 
 
-def test_the_examples_are_valid_files() -> None:
-    parse(yaml_block(README, "gateway.yaml"), GatewayConfig, "README.md")
-    for name in ("search", "adopting"):
-        assert parse(yaml_block(README, f"policies/{name}.yaml"), Policy, "README.md").team == name
-
-
-def test_every_command_has_a_line_and_every_line_a_command() -> None:
-    assert sorted(first_column("commands")) == sorted(leaves(cli, click.Context(cli)))
-    assert {line.split()[0] for line in first_column("commands")} == set(COMMANDS)
-
-
-def leaves(command: click.Command, context: click.Context, path: str = "") -> Iterator[str]:
-    """`serve`, `keys create` …"""
-    if not isinstance(command, click.Group):
-        yield path
-        return
-    for name in command.list_commands(context):
-        sub = command.get_command(context, name)
-        assert sub is not None
-        yield from leaves(sub, context, f"{path} {name}".strip())
+def test_every_command_has_a_line_and_a_section() -> None:
+    page = REFERENCE / "cli.md"
+    (overview,) = generated(page, "commands")
+    paths = [path for path, _ in leaves(cli, click.Context(cli))]
+    assert [cells(line)[0].strip("`") for line in overview.splitlines()[2:]] == paths
+    sections = re.findall(r"^### (.+)$", "".join(generated(page, "command")), re.MULTILINE)
+    assert sorted(sections) == sorted(paths)
+    assert {path.split()[0] for path in paths} == set(COMMANDS)
 
 
 def test_every_request_header_has_a_line_and_its_example_works() -> None:
-    told = [(header.strip("`"), example.strip("`")) for header, example, _ in table("request-headers")]
+    rows = table("request-headers", REFERENCE / "headers.md")
+    told = [(header.strip("`"), example.strip("`")) for header, example, _ in rows]
     assert len(told) == len(fields(Controls))
     changed = set()
     for header, example in told:
@@ -135,21 +126,20 @@ def test_every_response_header_has_a_line_and_every_line_a_header() -> None:
     record.degraded.add("state")
     record.over_budget = ("day",)
     record.ratelimit["x-ratelimit-limit-requests"] = "1"
-    assert set(first_column("response-headers")) == {name.decode() for name, _ in of_record(record)}
+    assert set(first_column("response-headers", REFERENCE / "headers.md")) == {
+        name.decode() for name, _ in of_record(record)
+    }
 
 
-def test_every_error_a_client_can_see_has_a_line_with_its_status() -> None:
-    told = {code.strip("`"): status for code, status, _ in table("errors")}
+def test_every_error_that_a_client_can_see_says_what_to_do() -> None:
+    (text,) = generated(REFERENCE / "errors.md", "errors")
+    told = {cells(line)[0].strip("`"): cells(line) for line in text.splitlines()[2:]}
     seen = {errors.GatewayError, *every(errors.GatewayError)} - {errors.BackendError, *every(errors.BackendError)}
-    seen.add(errors.StreamBroken)
-    assert set(told) == {error.code for error in seen}
-    for error in seen - {errors.StreamBroken, errors.AllBackendsFailed}:
-        assert told[error.code] == str(error.status)
-    outcomes = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),), (errors.BackendOverloaded("x"),)]
-    ends = {(error.code, error.status) for error in map(errors.AllBackendsFailed, outcomes)}
-    statuses = sorted(status for code, status in ends if code == errors.AllBackendsFailed.code)
-    assert told[errors.AllBackendsFailed.code] == ", ".join(map(str, statuses))
-    assert all(told[code] == str(status) for code, status in ends if code != errors.AllBackendsFailed.code)
+    assert told.keys() == {error.code for error in (*seen, errors.StreamBroken)}
+    assert all(row[-1].endswith(".") for row in told.values())
+    failures = [(), (errors.BackendRateLimited("x"),), (errors.BackendFailed("x"),), (errors.BackendOverloaded("x"),)]
+    for failed in map(errors.AllBackendsFailed, failures):
+        assert str(failed.status) in told[failed.code][1]
 
 
 def every(error: type[Exception]) -> Iterator[Any]:
@@ -158,12 +148,9 @@ def every(error: type[Exception]) -> Iterator[Any]:
         yield from every(sub)
 
 
-def test_every_metric_has_a_line_and_every_line_a_metric() -> None:
-    text = exposition(Host()).decode()
-    assert sorted(first_column("metrics")) == sorted(re.findall(r"^# HELP (\S+)", text, re.MULTILINE))
-    labels = {row[0].strip("`").removesuffix("_total"): row[1] for row in table("metrics")}
-    for name, _, _, names, _ in COUNTERS:
-        assert labels[name] == ", ".join(names)
+def test_every_metric_has_a_meaning() -> None:
+    (text,) = generated(REFERENCE / "metrics.md", "metrics")
+    assert all(cells(line)[-1].endswith((".", "`.")) for line in text.splitlines()[2:])
 
 
 def test_every_route_is_told() -> None:
@@ -172,15 +159,15 @@ def test_every_route_is_told() -> None:
         ("fleet", "telemetry", "state", "ring", "policies", "drain", "feedback", "spend", "cache_wrong")
     )
     made: list[Any] = [
-        Root(door=door, fleet=None),  # type: ignore[arg-type]
-        Service(door=door, **nothing),  # type: ignore[arg-type]
-        BatchRoutes(door=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
-        MessageBatchRoutes(door=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
-        AlertRoutes(door=door, database=None, clock=None),  # type: ignore[arg-type]
-        DrainRoutes(door=door, fleet=None, database=None),  # type: ignore[arg-type]
-        Admin(door=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
+        ModelRoutes(authenticator=door, fleet=None),  # type: ignore[arg-type]
+        ServiceRoutes(authenticator=door, **nothing),  # type: ignore[arg-type]
+        BatchRoutes(authenticator=door, files=None, jobs=None, uploads=None),  # type: ignore[arg-type]
+        MessageBatchRoutes(authenticator=door, files=None, jobs=None, uploads=None, max_request_bytes=1),  # type: ignore[arg-type]
+        AlertRoutes(authenticator=door, database=None, clock=None),  # type: ignore[arg-type]
+        DrainRoutes(authenticator=door, fleet=None, database=None),  # type: ignore[arg-type]
+        Admin(authenticator=door, fleet=None, database=None, policies=None, spend=None),  # type: ignore[arg-type]
     ]
-    told = "\n".join(" ".join(row) for row in table("routes"))
+    told = "\n".join(" ".join(row) for row in table("routes", REFERENCE / "http.md"))
     for path in {route.path for room in made for route in room.routes}:
         plain = (
             path.replace("{name:path}", "NAME")
@@ -192,25 +179,28 @@ def test_every_route_is_told() -> None:
 
 
 def test_the_alert_is_the_one_that_is_sent() -> None:
-    (shown,) = [orjson.loads(fence.text) for fence in fences(README, "json")]
-    (budget,) = parse(yaml_block(README, "policies/search.yaml"), Policy, "README.md").budget
+    page = ROOT / "docs" / "how-to" / "budgets-alerts.md"
+    (shown,) = [orjson.loads(fence.text) for fence in fences(page, "json")]
+    budget, _ = parse(yaml_block(page, "policies/search.yaml"), Policy, page.name).budget
     at = datetime(2026, 11, 21, 10, 15, tzinfo=UTC).timestamp()
     window = window_bounds(budget.window, budget.timezone, at)
-    alerts = due(Account("search", budget), usd_to_pico(Decimal(shown["spent_usd"])), window, at)
+    alerts = due(BudgetWindow("search", budget), usd_to_pico(Decimal(shown["spent_usd"])), window, at)
     assert shown in [{"id": alert.id, **alert.payload} for alert in alerts]
 
 
 def test_the_environment_and_the_data_directory_are_told() -> None:
-    text = README.read_text(encoding="utf-8")
+    variables = (REFERENCE / "gateway-yaml.md").read_text(encoding="utf-8")
+    for word in (*PROVIDER_KEYS.values(), "THRIFTGATE_DATA_DIR", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        assert word in variables, word
     names = [name for name, value in vars(Paths).items() if isinstance(value, property) and name != "socket"]
-    folders = [getattr(Paths(Path("/d")), name).name for name in names]
-    for word in (*PROVIDER_KEYS.values(), "THRIFTGATE_DATA_DIR", "OTEL_EXPORTER_OTLP_ENDPOINT", *folders):
-        assert word in text, word
+    told = " ".join(first_column("files", REFERENCE / "files.md"))
+    for name in names:
+        assert getattr(Paths(Path("/d")), name).name in told, name
 
 
 def test_every_dependency_has_a_line() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    told = (ROOT / "docs" / "dependencies.md").read_text(encoding="utf-8").lower()
+    told = (ROOT / "docs" / "contributing" / "dependencies.md").read_text(encoding="utf-8").lower()
     for line in sum(project["optional-dependencies"].values(), project["dependencies"]):
         name = re.match(r"[\w-]+", line)
         assert name is not None
@@ -220,12 +210,20 @@ def test_every_dependency_has_a_line() -> None:
 
 def test_make_targets_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    lines = [line for fence in fences(README, "sh") for line in fence.text.splitlines()]
-    assert lines
-    for line in lines:
-        make, target, *_ = line.split()
-        assert make == "make"
-        assert re.search(rf"^{target}:", makefile, re.MULTILINE), line
+    lines = [line for page in PAGES for fence in fences(page, "sh") for line in fence.text.splitlines()]
+    targets = [line.split()[1] for line in lines if line.startswith("make ")]
+    quoted = [name for page in PAGES for name in re.findall(r"`make ([a-z-]+)[ `]", page.read_text(encoding="utf-8"))]
+    assert targets
+    for target in {*targets, *quoted}:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_the_list_for_language_models_names_every_page() -> None:
+    listed = LLMS.read_text(encoding="utf-8")
+    assert listed.startswith("# Thriftgate\n\n> ")
+    pages = {str(page.relative_to(ROOT)) for page in PAGES}
+    assert set(links(LLMS)) == {page for page in pages if not page.startswith(("docs/es/", "docs/pt/"))}
+    assert listed.count("](") == len(links(LLMS))
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

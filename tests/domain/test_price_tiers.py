@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from gateway.domain.backend import PriceEntry
 from gateway.domain.money.price import CLASSES, Price, effective
-from gateway.domain.money.price_classes import Beyond, TierClasses, at_tiers, times
+from gateway.domain.money.price_classes import LongContext, TierClasses, at_tiers, times
 from gateway.domain.money.usage import Usage
 
 USUAL = Price(100, 400, cached_input=10, audio_input=300, beyond=(1000, Price(200, 600, cached_input=20)))
@@ -39,7 +39,7 @@ def test_a_tier_with_its_own_prices_is_completed_from_the_usual_ones() -> None:
 
 
 def test_a_tiers_own_long_prices_hold() -> None:
-    above = Beyond(tokens=500, input=Decimal("0.0007"), output=Decimal("0.0009"))
+    above = LongContext(tokens=500, input=Decimal("0.0007"), output=Decimal("0.0009"))
     price = at_tiers(USUAL, {"priority": TierClasses(input=Decimal("0.0002"), output=Decimal("0.0008"), beyond=above)})
     assert price.cost(Usage(501, output_tokens=1, service_tier="priority")) == 501 * 700 + 900
 

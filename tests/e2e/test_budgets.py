@@ -267,4 +267,5 @@ async def test_what_a_killed_worker_had_delivered_counts_and_what_it_held_is_fre
     total = (await asyncio.to_thread(gateway.usage, "crowd"))["total"]
     assert 0.95 * 3000 < total["input_tokens"] + total["output_tokens"] <= 3000
     on_the_way = sent - total["output_tokens"]  # to the worker when it was killed, so that nobody can know of it
-    assert 0 <= on_the_way <= 15 * len(streams)  # 0.3 s of each on a busy machine
+    # 0.3 s of each on a busy machine; the length of a killed stream's events is known to a few bytes, hence tokens.
+    assert -4 * len(streams) <= on_the_way <= 15 * len(streams)

@@ -16,7 +16,7 @@ import orjson
 from sqlalchemy import select
 
 from gateway.admission.budgets import Budgets
-from gateway.admission.rate_limits import Limits
+from gateway.admission.rate_limits import RateLimits
 from gateway.backends.fleet import Fleet
 from gateway.cache.cache import Cache
 from gateway.context.count import Counter
@@ -24,12 +24,12 @@ from gateway.context.plan import Contexts
 from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Books
+from gateway.domain.protocols import AttemptJournal
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.tenant import Key, Tenant
 from gateway.ledger.journal.writer import Journal
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.spent import Spending
 from gateway.ledger.store.end_users import EndUsers
 from gateway.ledger.store.writer import Writer
@@ -52,7 +52,7 @@ INPUT, OUTPUT = 1_000_000, 10_000_000
 """Pico-dollars per token of every backend in the house."""
 
 grader = cache(Grader.load)
-catalogue = cache(Catalogue.load)
+catalogue = cache(PriceBook.load)
 
 
 class Noted:
@@ -80,9 +80,9 @@ class NotedBudgets(Noted):
 
 class NotedLimits(Noted):
     async def admit(self, *args: Any) -> Noted:
-        admitted = await self._real.admit(*args)
+        permit = await self._real.admit(*args)
         self._notes.append("admitted")
-        return Noted(admitted, self._notes, settle="tokens settled", leave="place left")
+        return Noted(permit, self._notes, settle="tokens settled", release="place left")
 
 
 def backend(provider: Provider, name: str, **more: Any) -> Backend:
@@ -169,7 +169,7 @@ async def opened_house(
     database: Database,
     folder: Path,
     *,
-    books: Books | None = None,
+    books: AttemptJournal | None = None,
     more: Callable[[Provider], tuple[Backend, ...]] = lambda provider: (),
     **fields: Any,
 ) -> AsyncIterator[House]:
@@ -194,7 +194,7 @@ async def opened_house(
         telemetry = await opened(Telemetry(TelemetrySettings(access_log=False), state))
         counter = Counter()
         pipeline = Pipeline(
-            limits=NotedLimits(await opened(Limits(state)), notes),  # type: ignore[arg-type]
+            limits=NotedLimits(await opened(RateLimits(state)), notes),  # type: ignore[arg-type]
             budgets=NotedBudgets(await opened(budgets), notes),  # type: ignore[arg-type]
             contexts=Contexts(counter),
             counter=counter,

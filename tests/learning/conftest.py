@@ -19,7 +19,7 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.learning.evidence import Learning
 from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.shadow import Shadows
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 from gateway.routing.router import Router
 from gateway.settings.gateway import TrialsSettings
 from gateway.state.redis.connection import State
@@ -42,7 +42,7 @@ class School:
     large: Provider
     learning: Learning
     shadows: Shadows
-    purse: Purse
+    spend_cap: SpendCap
 
     async def ask(self, number: int, who: Tenant, **more: Any) -> str:
         """Ask an easy question and wait until what is compared because of it is known → whose answer was served."""
@@ -92,13 +92,13 @@ async def school(
         house.provider.default = Reply(text="42")
         settings = TrialsSettings(cap_usd=getattr(request, "param", Decimal(1000)))
         prices, learning = catalogue(), Learning(database)
-        purse = Purse(database, settings)
-        shadows = Shadows(database, prices, purse, learning, Holdout(0.0))
-        house.pipeline.till = replace(house.pipeline.till, sampler=shadows)
+        spend_cap = SpendCap(database, settings)
+        shadows = Shadows(database, prices, spend_cap, learning, Holdout(0.0))
+        house.pipeline.settlement = replace(house.pipeline.settlement, sampler=shadows)
         house.pipeline.router = Router(
             grader, prices, house.fleet, house.fleet.backends, sampler=shadows, evidence=learning
         )
         await shadows.open(house.pipeline)
-        yield School(house, house.provider, large, learning, shadows, purse)
+        yield School(house, house.provider, large, learning, shadows, spend_cap)
         await shadows.aclose()
         await learning.aclose()

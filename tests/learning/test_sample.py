@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.protocols import NoEvidence
 from gateway.domain.record import Record
 from gateway.domain.routing.route import Considered, Decision, Grade, Route
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.learning.shadow.sample import AGREED, cascaded, plain, repeatable, sample
 from tests.fakes.house import ask, record_of
 from tests.learning.conftest import pupil
@@ -109,10 +109,10 @@ def test_the_second_question_is_plain_and_gives_way() -> None:
     assert (asked.controls.priority, asked.max_output_tokens) == ("batch", 9)
 
 
-def told(*votes: str | None, weak: str = "") -> tuple[Answered, ...]:
+def told(*votes: str | None, weak: str = "") -> tuple[StrategyAnswer, ...]:
     names = ("small", "large", "third")
     return tuple(
-        Answered(name, vote, weak if not number else "")
+        StrategyAnswer(name, vote, weak if not number else "")
         for number, (name, vote) in enumerate(zip(names, votes, strict=False))
     )
 
@@ -130,7 +130,7 @@ def told(*votes: str | None, weak: str = "") -> tuple[Answered, ...]:
     ],
 )
 def test_a_cascade_shows_how_good_the_one_was_that_it_asked_first(
-    answers: tuple[Answered, ...], by: Any, score: float | None, weight: float | None
+    answers: tuple[StrategyAnswer, ...], by: Any, score: float | None, weight: float | None
 ) -> None:
     _, record, answer = served(by, asking=Strategy())
     record.answers = answers

@@ -27,9 +27,9 @@ async def test_a_comparison_is_a_row_of_the_request_that_the_team_pays(school: S
     ]
     assert len({row["request_id"] for row in rows}) == 1
     assert len({row["id"] for row in rows}) == 2
-    spent = {team: purse["spent_pico"] for team, purse in (await school.purses()).items()}
+    spent = {team: spend_cap["spent_pico"] for team, spend_cap in (await school.purses()).items()}
     assert spent == {"": rows[1]["cost_pico"], "search": rows[1]["cost_pico"]}
-    assert all(purse["held_pico"] == 0 for purse in (await school.purses()).values())
+    assert all(spend_cap["held_pico"] == 0 for spend_cap in (await school.purses()).values())
 
 
 async def test_a_streamed_answer_is_compared_as_well(school: School) -> None:

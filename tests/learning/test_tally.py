@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from gateway.learning.shadow.pairs import Pair, Prompt, Said
+from gateway.learning.shadow.pairs import Pair, Prompt, Response
 from gateway.learning.shadow.tally import bootstrap, share, tally
 
 
 def pair(number: int, agreed: float | None = 1.0, right: Any = (None, None), **b: Any) -> Pair:
-    said = Said(seconds=2.0, input_tokens=100, output_tokens=50, cost_pico=3_000_000)
-    return Pair(Prompt(str(number), {}), said, Said(**{"seconds": 1.0, "output_tokens": 50, **b}), agreed, right)
+    said = Response(seconds=2.0, input_tokens=100, output_tokens=50, cost_pico=3_000_000)
+    return Pair(Prompt(str(number), {}), said, Response(**{"seconds": 1.0, "output_tokens": 50, **b}), agreed, right)
 
 
 def hard(one: Pair) -> float:

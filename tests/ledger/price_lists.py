@@ -15,7 +15,7 @@ from genai_prices.types import ModelInfo, ModelPrice, TieredPrices
 
 from gateway.domain.money.price import CLASSES, Price, effective
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.prices.catalogue import Listed, Listing
+from gateway.ledger.prices.catalogue import ListedPrice, Listing
 
 Prices = dict[str, Decimal]
 """`input`, `batch.output`, `priority.beyond.cached_input` … → USD per 1M tokens; `beyond.tokens` → tokens."""
@@ -63,7 +63,7 @@ GENAI_VARIANTS = {
 GENAI_PROVIDERS = {"xai": "x-ai", "moonshot": "moonshotai", "voyage": "voyageai"}
 
 
-def ours(listed: Listed, price: Price) -> Prices:
+def ours(listed: ListedPrice, price: Price) -> Prices:
     """Of every class, tier and length that has a price, what a class without its own costs included."""
     found: Prices = {}
     for prefix, one in (("", price), *((f"{name}.", tier) for name, tier in price.tiers.items())):
@@ -89,7 +89,7 @@ def litellm_map() -> Mapping[str, dict[str, Any]]:
     return found
 
 
-def in_litellm(listed: Listed, listing: Listing) -> Prices | None:
+def in_litellm(listed: ListedPrice, listing: Listing) -> Prices | None:
     owners = LITELLM_PROVIDERS.get(listed.provider, (listed.provider,))
     names = (listed.model, *listed.aliases)
     prefixes = listing.providers[listed.provider].prefixes
@@ -126,7 +126,7 @@ def _usd(per_token: float) -> Decimal:
     return (Decimal(str(per_token)) * 10**6).quantize(Decimal("0.000001"))
 
 
-def in_genai_prices(listed: Listed, listing: Listing) -> Prices | None:
+def in_genai_prices(listed: ListedPrice, listing: Listing) -> Prices | None:
     at = datetime.combine(listed.as_of or listing.as_of, time(12), UTC)
     known = GENAI_PROVIDERS.get(listed.provider, listed.provider)
     provider = next((one for one in providers if one.id == known), None)

@@ -11,8 +11,8 @@ import orjson
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.prices.catalogue import Register
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.catalogue import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.files import ConfigError
 
 
@@ -32,7 +32,7 @@ def gpt(url: str = "https://api.openai.com/v1", model: str = "gpt-4o", **facts: 
 
 def test_an_own_entry_stands_above_the_packaged_one(tmp_path: Path) -> None:
     path = own(tmp_path, entry(), entry(model="gpt-99", output=3))
-    catalogue = Catalogue(Register.load(own=path))
+    catalogue = PriceBook(Catalogue.load(own=path))
     known, new = catalogue.price(gpt()), catalogue.price(gpt(model="gpt-99").model_copy(update={"name": "new"}))
     assert known is not None
     assert new is not None
@@ -43,7 +43,7 @@ def test_an_entry_holds_from_its_day_on(tmp_path: Path) -> None:
     path = own(tmp_path, entry(valid_from="2026-12-01"), entry(input=3, valid_from="2027-01-01"))
     found = []
     for day in (date(2026, 11, 30), date(2026, 12, 1), date(2027, 2, 1)):
-        price = Catalogue(Register.load(own=path), today=lambda day=day: day).price(gpt())
+        price = PriceBook(Catalogue.load(own=path), today=lambda day=day: day).price(gpt())
         assert price is not None
         found.append(price.input)
     assert found == [2_500_000, 1_000_000, 3_000_000]
@@ -61,8 +61,8 @@ def test_an_entry_holds_from_its_day_on(tmp_path: Path) -> None:
     ],
 )
 def test_a_region_has_its_factor(url: str, region: str, factor: int) -> None:
-    catalogue = Catalogue.load()
-    price, usual = catalogue.price(gpt(url, "gpt-5.4", region=region)), Register.load().named("openai/gpt-5.4")
+    catalogue = PriceBook.load()
+    price, usual = catalogue.price(gpt(url, "gpt-5.4", region=region)), Catalogue.load().named("openai/gpt-5.4")
     assert price is not None
     assert usual is not None
     assert price.output == usual.output * factor * 10**5
@@ -70,7 +70,7 @@ def test_a_region_has_its_factor(url: str, region: str, factor: int) -> None:
 
 
 def test_batch_and_long_context_prices_are_listed() -> None:
-    listed = Register.load().named("anthropic/claude-haiku-5-5")
+    listed = Catalogue.load().named("anthropic/claude-haiku-5-5")
     assert listed is not None
     assert listed.batch is not None
     assert listed.beyond is not None
@@ -93,15 +93,15 @@ def test_prices_that_cannot_be_meant_are_refused_with_file_and_key(
     tmp_path: Path, facts: dict[str, Any], complaint: str
 ) -> None:
     with pytest.raises(ConfigError, match=complaint) as told:
-        Register.load(own=own(tmp_path, entry(**facts)))
+        Catalogue.load(own=own(tmp_path, entry(**facts)))
     assert str(tmp_path / "prices.json") in str(told.value)
 
 
 def test_a_file_that_is_no_json_is_refused_and_none_is_fine(tmp_path: Path) -> None:
-    assert Register.load(own=tmp_path / "none.json").listing.models
+    assert Catalogue.load(own=tmp_path / "none.json").listing.models
     (tmp_path / "prices.json").write_text("{")
     with pytest.raises(ConfigError, match="cannot be read"):
-        Register.load(own=tmp_path / "prices.json")
+        Catalogue.load(own=tmp_path / "prices.json")
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import times
-from gateway.ledger.prices.catalogue import Register
+from gateway.ledger.prices.catalogue import Catalogue
 from gateway.ledger.prices.discounts import drawn, undiscounted
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.files import ConfigError, parse
 from gateway.settings.gateway import GatewayConfig
 from gateway.settings.prices import PriceSettings
@@ -23,12 +23,12 @@ from tests.ledger.booked import DAY, JANUARY, book, row
 GPT = Backend(name="gpt", kind="openai", base_url="https://api.openai.com/v1", model="gpt-4o")
 
 
-def catalogue(*discounts: dict[str, Any], on: date = date(2026, 6, 1)) -> Catalogue:
+def catalogue(*discounts: dict[str, Any], on: date = date(2026, 6, 1)) -> PriceBook:
     terms = PriceSettings.model_validate({"discounts": discounts})
-    return Catalogue(Register.load(), terms, today=lambda: on)
+    return PriceBook(Catalogue.load(), terms, today=lambda: on)
 
 
-def rates(found: Catalogue, backend: Backend = GPT) -> tuple[int, int]:
+def rates(found: PriceBook, backend: Backend = GPT) -> tuple[int, int]:
     price = found.price(backend)
     assert price is not None
     return price.input, price.output
@@ -66,7 +66,7 @@ def test_a_price_changes_at_midnight_without_a_restart() -> None:
     terms = PriceSettings.model_validate(
         {"discounts": [{"provider": "openai", "percent": 10, "valid_from": "2026-01-02"}]}
     )
-    found = Catalogue(Register.load(), terms, today=lambda: today[0])
+    found = PriceBook(Catalogue.load(), terms, today=lambda: today[0])
     before = rates(found)
     today[0] = date(2026, 1, 2)
     assert (before[0], rates(found)[0]) == (2_500_000, 2_250_000)

@@ -19,7 +19,7 @@ import pytest_asyncio
 from gateway.domain.money.usage import Usage
 from gateway.errors import LedgerUnavailable
 from gateway.ledger.journal import segments
-from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.rows import Row
 from tests.ledger.samples import COST, LARGE, SIMULATED, UNPRICED, USAGE, begin, finish, journal, record, spend, until
@@ -42,7 +42,7 @@ def read(directory: Path) -> tuple[list[Row], list[Row]]:
     """Closed rows, and what orphans would become."""
     closed, open_ = list[Row](), list[Row]()
     for name, files in segments.lanes(directory).items():
-        lane = Lane(name)
+        lane = JournalReader(name)
         before = None
         while lane.place != before:
             before = lane.place

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ledger.prices.catalogue import Register, load_own
+from gateway.ledger.prices.catalogue import Catalogue, load_own
 from gateway.ledger.prices.litellm_map import Comparison, compare, installed, own_file, read
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.settings.files import ConfigError
 
 TODAY = date(2026, 11, 21)
@@ -26,7 +26,7 @@ GPT = {
 
 def compared(**found: dict[str, Any]) -> Comparison:
     names = {name.replace("_", "-"): facts for name, facts in found.items()}
-    return compare(Register.load(), names, "map.json", TODAY)
+    return compare(Catalogue.load(), names, "map.json", TODAY)
 
 
 def test_the_same_is_no_change() -> None:
@@ -85,11 +85,11 @@ def test_what_is_written_is_read_back_and_used(tmp_path: Path) -> None:
     before = load_own(path)
     assert before is not None
     path.write_bytes(own_file(compared(gpt_99=GPT).changes, before.models, "map.json", TODAY))
-    catalogue = Catalogue(Register.load(own=path))
+    catalogue = PriceBook(Catalogue.load(own=path))
     prices = {listed.name: price for listed, price in catalogue.entries()}
     assert prices["openai/gpt-4o"].output == 8_000_000
     assert prices["openai/gpt-99"].output == 10_000_000
-    again = compare(Register.load(own=path), {"gpt-4o": GPT | {"output_cost_per_token": 8e-06}}, "map.json", TODAY)
+    again = compare(Catalogue.load(own=path), {"gpt-4o": GPT | {"output_cost_per_token": 8e-06}}, "map.json", TODAY)
     assert again.changes == ()
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import orjson
 import pytest
 
-from gateway.ledger.prices.catalogue import Listed, Listing, Register
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.catalogue import Catalogue, ListedPrice, Listing
+from gateway.ledger.prices.price_book import PriceBook
 from tests.ledger.price_lists import Prices, in_genai_prices, in_litellm, ours
 
 Difference = tuple[str, str, str | None, str]
@@ -31,11 +31,11 @@ def explained(name: str) -> set[Difference]:
     }
 
 
-def compared(find: Callable[[Listed, Listing], Prices | None]) -> tuple[int, set[Difference]]:
+def compared(find: Callable[[ListedPrice, Listing], Prices | None]) -> tuple[int, set[Difference]]:
     """How many entries the list has, and where it says otherwise than ours."""
-    register = Register.load()
+    register = Catalogue.load()
     count, found = 0, set[Difference]()
-    for listed, price in Catalogue(register).entries():
+    for listed, price in PriceBook(register).entries():
         theirs = find(listed, register.listing)
         if theirs is None:
             continue

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gateway.domain.money.usage import Usage
 from gateway.domain.routing.route import Decision, Route
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.dimensions import CACHE, COLUMNS, dimensions
 from gateway.ledger.reports.formats import as_csv, as_object, as_table, dollars
 from gateway.ledger.reports.report import Report, usage
@@ -31,8 +31,8 @@ JANUARY = 1_767_225_600.0  # 2026-01-01 UTC
 
 
 @pytest.fixture(scope="module")
-def catalogue() -> Catalogue:
-    return Catalogue.load()
+def catalogue() -> PriceBook:
+    return PriceBook.load()
 
 
 @pytest_asyncio.fixture
@@ -116,7 +116,7 @@ async def test_a_period_and_a_team_narrow_it_down(booked: Database) -> None:
     assert (await usage(booked, team="nobody")).rows == ()
 
 
-async def test_simulated_usage_stands_apart_with_a_hypothetical_price(booked: Database, catalogue: Catalogue) -> None:
+async def test_simulated_usage_stands_apart_with_a_hypothetical_price(booked: Database, catalogue: PriceBook) -> None:
     report = await usage(booked, prices=catalogue)
     (line,) = report.simulated
     assert (line.model, line.requests, line.input_tokens, line.output_tokens) == ("pretend-large", 1, 15, 20)
@@ -132,7 +132,7 @@ def test_only_known_dimensions_group() -> None:
             dimensions(wrong)
 
 
-async def test_json_has_exact_money_as_text(booked: Database, catalogue: Catalogue) -> None:
+async def test_json_has_exact_money_as_text(booked: Database, catalogue: PriceBook) -> None:
     report = await usage(booked, by="team", since=JANUARY, prices=catalogue)
     found = orjson.loads(orjson.dumps(as_object(report)))
     assert found["since"] == "2026-01-01T00:00:00+00:00"
@@ -162,7 +162,7 @@ async def test_a_spreadsheet_takes_no_name_for_a_formula(database: Database, tmp
     assert "\n'=cmd()," in as_csv(await usage(database))
 
 
-async def test_the_table_names_what_is_not_in_its_figures(booked: Database, catalogue: Catalogue) -> None:
+async def test_the_table_names_what_is_not_in_its_figures(booked: Database, catalogue: PriceBook) -> None:
     report = await usage(booked, by="team", prices=catalogue)
     console = Console(width=160, record=True, file=io.StringIO())
     console.print(as_table(report))

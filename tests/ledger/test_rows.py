@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.money.pace import BEGUN_BYTES, streamed_tokens
 from gateway.domain.money.usage import Usage
 from gateway.domain.tenant import Tenant
-from gateway.ledger.journal.orphan import Known, Mark, classes_of, orphan
+from gateway.ledger.journal.orphan import BackendPace, Mark, classes_of, orphan
 from gateway.ledger.rows import FIELDS, Row, asked, ending, from_cache, opening
 from gateway.state.sql.tables import ledger
 from tests.ledger.samples import SIMULATED, USAGE, begin, finish, record
@@ -125,7 +125,7 @@ def test_what_counts_no_input_or_cannot_be_is_not_marked(usage: Usage) -> None:
     assert classes_of(usage) == {}
 
 
-KNOWN = Known(plain=40.0, hidden=100.0, frame_bytes=200.0, most=None)
+KNOWN = BackendPace(plain=40.0, hidden=100.0, frame_bytes=200.0, most=None)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ KNOWN = Known(plain=40.0, hidden=100.0, frame_bytes=200.0, most=None)
     ],
 )
 def test_an_orphan_that_reasoned_unseen_is_billed_at_its_backends_pace_until_its_text_began(
-    known: Known | None, spoke_s: float | None, tokens: int
+    known: BackendPace | None, spoke_s: float | None, tokens: int
 ) -> None:
     entry = record(stream=True)
     attempt = begin(entry, SIMULATED)

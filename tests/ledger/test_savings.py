@@ -11,7 +11,7 @@ import pytest
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.money.price import Price
 from gateway.domain.policy import ModelRule, Policy
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.savings import METHOD, Statement, as_object, reference_of, statements
 from gateway.state.sql.database import Database
 from tests.ledger.booked import JANUARY, book, roll_up, row
@@ -131,6 +131,6 @@ def test_the_reference_is_the_policys_else_the_dearest(rule: Any, name: str) -> 
 
     backends = [priced("cheap", 1, tier="small"), priced("dear", 9, tier="large"), priced("free", 0)]
     policy = Policy(team="search", models={} if rule is None else {"auto": rule})
-    found = reference_of(policy, backends, Catalogue.load())
+    found = reference_of(policy, backends, PriceBook.load())
     assert found is not None
     assert found.name == name

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from gateway.domain.backend import Backend, PriceEntry
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import PRIOR_S, busy_s, measured
 from gateway.state.sql.database import Database
 from tests.ledger.booked import JANUARY, book, row
@@ -58,7 +58,7 @@ def test_input_counts_a_tenth_and_what_is_long_ago_or_elsewhere_nothing(any_data
 
 
 def test_the_price_follows_and_says_so() -> None:
-    catalogue = Catalogue.load()
+    catalogue = PriceBook.load()
     before = catalogue.price(GPU)
     catalogue.learn({"gpu": Decimal(200)})
     after = catalogue.price(GPU)

@@ -20,7 +20,7 @@ from gateway.domain.request import DialectName
 from gateway.domain.units import PICO_PER_USD
 from gateway.ledger.journal.writer import Journal
 from gateway.ledger.prices import unpriced
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.reprice import repriced
 from gateway.ledger.reports.report import Line, read_usage
 from gateway.ledger.rows import FIELDS, Row
@@ -57,7 +57,7 @@ OPUS = 1000 * 5_000_000 + 100 * 500_000 + 200 * 25_000_000
 class Ledger:
     """A journal with the packaged prices, and what became of it."""
 
-    def __init__(self, books: Journal, database: Database, directory: Path, prices: Catalogue) -> None:
+    def __init__(self, books: Journal, database: Database, directory: Path, prices: PriceBook) -> None:
         self.books, self._database, self._directory, self._prices = books, database, directory, prices
         self.record: Record = record()
 
@@ -100,12 +100,12 @@ class Ledger:
 
 
 @pytest.fixture(scope="module")
-def prices() -> Catalogue:
-    return Catalogue.load()
+def prices() -> PriceBook:
+    return PriceBook.load()
 
 
 @pytest.fixture
-async def books(tmp_path: Path, database: Database, prices: Catalogue) -> AsyncIterator[Ledger]:
+async def books(tmp_path: Path, database: Database, prices: PriceBook) -> AsyncIterator[Ledger]:
     books = journal(tmp_path / "journal", prices=prices)
     await books.start()
     yield Ledger(books, database, tmp_path / "journal", prices)
@@ -145,7 +145,7 @@ async def test_a_row_costs_what_the_tier_that_served_does(
     assert ("tier" in row["price_source"]) is bool(tier) or units
 
 
-async def test_a_machines_hour_costs_the_same_at_every_tier(books: Ledger, prices: Catalogue) -> None:
+async def test_a_machines_hour_costs_the_same_at_every_tier(books: Ledger, prices: PriceBook) -> None:
     books.book(MACHINE, served("priority"))
     row = await books.row()
     plain = prices.price(MACHINE)
@@ -231,7 +231,7 @@ async def test_rows_that_became_sums_are_still_in_the_unpriced_list(
     assert (tier.group, tier.unpriced) == (("standard",), 2)
 
 
-async def test_a_tier_that_gets_a_price_is_repriced_and_its_fees_stay_named(books: Ledger, prices: Catalogue) -> None:
+async def test_a_tier_that_gets_a_price_is_repriced_and_its_fees_stay_named(books: Ledger, prices: PriceBook) -> None:
     books.book(OWN, served("priority", fees=(("web_search", 1),)))
     found = await books.row()
     row = Row(**{name: found[name] for name in FIELDS})
@@ -252,7 +252,7 @@ async def test_the_flight_record_shows_tier_units_and_doubt(books: Ledger) -> No
         assert (attempt["service_tier"], attempt["unpriced"], attempt["doubt"]) == shown
 
 
-def test_a_tuned_model_has_its_own_price_or_none(prices: Catalogue) -> None:
+def test_a_tuned_model_has_its_own_price_or_none(prices: PriceBook) -> None:
     def price(model: str) -> Price | None:
         return prices.price(Backend(name=model, kind="openai", base_url="https://api.openai.com/v1", model=model))
 
@@ -266,7 +266,7 @@ def test_a_tuned_model_has_its_own_price_or_none(prices: Catalogue) -> None:
 @pytest.mark.parametrize(
     ("model", "usd"), [("text-embedding-3-small", "0.02"), ("text-embedding-3-large", "0.13"), ("gpt-image-1", "5")]
 )
-def test_embeddings_and_images_are_priced(prices: Catalogue, model: str, usd: str) -> None:
+def test_embeddings_and_images_are_priced(prices: PriceBook, model: str, usd: str) -> None:
     price = prices.price(Backend(name="b", kind="openai", base_url="https://api.openai.com/v1", model=model))
     assert price is not None
     assert price.input * 10**6 == Decimal(usd) * PICO_PER_USD

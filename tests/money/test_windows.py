@@ -18,7 +18,7 @@ from gateway.alerts.detect import measure
 from gateway.domain.money.usage import Usage
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import Policy
-from gateway.domain.protocols import Payer
+from gateway.domain.protocols import BudgetChecker
 from gateway.domain.record import Record, new_request_id
 from gateway.domain.tenant import Key, Tenant
 from gateway.errors import BudgetExhausted
@@ -130,7 +130,7 @@ async def test_held_booked_and_rebuilt_windows_are_the_one_in_which_each_request
         await reported(state, expected)
     counted = await settled(state)
     for began, cost in expected.items():
-        spent = await Spending(folder / "journal", database).spent(Payer(team="search"), began, began + HOUR)
+        spent = await Spending(folder / "journal", database).spent(BudgetChecker(team="search"), began, began + HOUR)
         assert spent.pico == cost
     await books.aclose()
     writer = Writer(folder / "journal", database)

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.errors import ExpiredKey, InvalidKey, Overloaded
 from gateway.policy import keys
-from gateway.policy.keys import KeyRing
+from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.policy.tenants import Tenants
 from gateway.settings.gateway import Ceilings
@@ -16,12 +16,12 @@ from gateway.state.sql.database import Database
 
 
 @pytest.fixture
-def tenants(database: Database) -> tuple[Tenants, KeyRing]:
-    ring = KeyRing(database)
+def tenants(database: Database) -> tuple[Tenants, Keys]:
+    ring = Keys(database)
     return Tenants(ring, Policies([], Ceilings())), ring
 
 
-async def test_a_new_key_stands_for_its_team(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_a_new_key_stands_for_its_team(database: Database, tenants: tuple[Tenants, Keys]) -> None:
     door, ring = tenants
     secret, key = await asyncio.to_thread(keys.create, database, "search", name="app")
     assert re.fullmatch(r"tg-[A-Za-z0-9_-]{32,}", secret)
@@ -37,7 +37,7 @@ async def test_the_secret_is_nowhere_in_the_database(database: Database) -> None
     assert "digest" not in rows[0]
 
 
-async def test_an_unknown_key_is_refused(tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_an_unknown_key_is_refused(tenants: tuple[Tenants, Keys]) -> None:
     door, ring = tenants
     with pytest.raises(Overloaded):
         door.authenticate(b"tg-early")
@@ -46,7 +46,7 @@ async def test_an_unknown_key_is_refused(tenants: tuple[Tenants, KeyRing]) -> No
         door.authenticate(b"tg-wrong")
 
 
-async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, Keys]) -> None:
     door, ring = tenants
     secret, key = await asyncio.to_thread(keys.create, database, "search")
     await ring.refresh()
@@ -58,7 +58,7 @@ async def test_a_revoked_key_ends(database: Database, tenants: tuple[Tenants, Ke
     assert not await asyncio.to_thread(keys.revoke, database, key.id)
 
 
-async def test_an_expired_key_is_told_so(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_an_expired_key_is_told_so(database: Database, tenants: tuple[Tenants, Keys]) -> None:
     door, ring = tenants
     secret, _ = await asyncio.to_thread(keys.create, database, "search", expires_at=time.time() - 1)
     await ring.refresh()
@@ -66,7 +66,7 @@ async def test_an_expired_key_is_told_so(database: Database, tenants: tuple[Tena
         door.authenticate(secret.encode())
 
 
-async def test_a_rotated_key_keeps_working_for_its_grace(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_a_rotated_key_keeps_working_for_its_grace(database: Database, tenants: tuple[Tenants, Keys]) -> None:
     door, ring = tenants
     old, key = await asyncio.to_thread(keys.create, database, "search", scopes=("usage", "inference"))
     made = await asyncio.to_thread(lambda: keys.rotate(database, key.id, grace_s=60))
@@ -78,7 +78,7 @@ async def test_a_rotated_key_keeps_working_for_its_grace(database: Database, ten
 
 
 async def test_keys_that_replace_each_other_are_of_one_lineage_and_stand_for_what_the_first_asked_for(
-    database: Database, tenants: tuple[Tenants, KeyRing]
+    database: Database, tenants: tuple[Tenants, Keys]
 ) -> None:
     door, ring = tenants
     _, first = await asyncio.to_thread(keys.create, database, "search", name="app")
@@ -97,7 +97,7 @@ async def test_keys_that_replace_each_other_are_of_one_lineage_and_stand_for_wha
 
 
 async def test_a_running_gateway_hears_of_a_key_within_a_second(
-    database: Database, tenants: tuple[Tenants, KeyRing]
+    database: Database, tenants: tuple[Tenants, Keys]
 ) -> None:
     door, ring = tenants
     following = asyncio.get_running_loop().create_task(ring.follow())
@@ -115,7 +115,7 @@ async def test_a_running_gateway_hears_of_a_key_within_a_second(
 
 
 async def test_what_a_key_asked_for_earlier_is_done_under_the_policy_of_now_or_not_at_all(
-    database: Database, tenants: tuple[Tenants, KeyRing]
+    database: Database, tenants: tuple[Tenants, Keys]
 ) -> None:
     door, ring = tenants
     secret, key = await asyncio.to_thread(keys.create, database, "search")
@@ -129,7 +129,7 @@ async def test_what_a_key_asked_for_earlier_is_done_under_the_policy_of_now_or_n
         door.of_key(key.id)
 
 
-async def test_it_tells_how_old_its_keys_are(database: Database, tenants: tuple[Tenants, KeyRing]) -> None:
+async def test_it_tells_how_old_its_keys_are(database: Database, tenants: tuple[Tenants, Keys]) -> None:
     ring = tenants[1]
     await asyncio.sleep(0.15)
     assert float(ring.stats()["age_s"]) >= 0.1

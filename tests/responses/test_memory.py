@@ -11,7 +11,7 @@ import pytest
 from gateway.domain.request import Controls
 from gateway.domain.text.truncation import cut_apart
 from gateway.errors import BadRequest, Overloaded, UnknownResponse
-from gateway.responses.memory import Memory
+from gateway.responses.memory import StoredContext
 from gateway.responses.store import Responses
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import responses
@@ -24,11 +24,11 @@ def room(database: Database) -> Responses:
 
 
 @pytest.fixture
-def memory(room: Responses) -> Memory:
-    return Memory(room, 20_000)
+def memory(room: Responses) -> StoredContext:
+    return StoredContext(room, 20_000)
 
 
-async def test_an_earlier_response_is_put_before_the_input(memory: Memory, room: Responses) -> None:
+async def test_an_earlier_response_is_put_before_the_input(memory: StoredContext, room: Responses) -> None:
     await room.put(tenant("search"), stored())
     request = ask(previous_response_id="resp_1", input="and now?", instructions="Be brief.")
     await memory.recall(request, tenant())
@@ -43,7 +43,7 @@ async def test_an_earlier_response_is_put_before_the_input(memory: Memory, room:
     assert (request.store, request.told["previous_response_id"]) == (True, "resp_1")
 
 
-async def test_instructions_are_not_carried_over(memory: Memory, room: Responses) -> None:
+async def test_instructions_are_not_carried_over(memory: StoredContext, room: Responses) -> None:
     first = ask("req_1", instructions="Be brief.")
     await memory.recall(first, tenant())
     body = {"id": "resp_1", "instructions": "Be brief.", "output": [answer()]}
@@ -54,7 +54,7 @@ async def test_instructions_are_not_carried_over(memory: Memory, room: Responses
     assert [turn.role for turn in request.turns] == ["user", "assistant", "user"]
 
 
-async def test_a_conversation_grows_by_naming_the_last_response(memory: Memory) -> None:
+async def test_a_conversation_grows_by_naming_the_last_response(memory: StoredContext) -> None:
     previous: str | None = None
     for number in range(4):
         request = ask(f"req_{number}", input=f"q{number}", previous_response_id=previous)
@@ -70,7 +70,7 @@ async def test_a_conversation_grows_by_naming_the_last_response(memory: Memory) 
     [(None, True, True), (True, True, True), (False, True, False), (None, False, False), (True, False, False)],
 )
 async def test_storing_needs_the_teams_leave_and_the_clients(
-    memory: Memory, store: bool | None, storing: bool, kept: bool
+    memory: StoredContext, store: bool | None, storing: bool, kept: bool
 ) -> None:
     request = ask(store=store)
     raw = request.raw
@@ -79,7 +79,7 @@ async def test_storing_needs_the_teams_leave_and_the_clients(
     assert request.raw is raw
 
 
-async def test_a_team_without_storing_cannot_name_a_response(memory: Memory, room: Responses) -> None:
+async def test_a_team_without_storing_cannot_name_a_response(memory: StoredContext, room: Responses) -> None:
     await room.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match="store_prompts") as caught:
         await memory.recall(ask(previous_response_id="resp_1"), tenant(storing=False))
@@ -88,13 +88,15 @@ async def test_a_team_without_storing_cannot_name_a_response(memory: Memory, roo
 
 
 @pytest.mark.parametrize(("team", "named"), [("strangers", "resp_1"), ("search", "resp_2")])
-async def test_only_a_response_of_the_team_can_be_named(memory: Memory, room: Responses, team: str, named: str) -> None:
+async def test_only_a_response_of_the_team_can_be_named(
+    memory: StoredContext, room: Responses, team: str, named: str
+) -> None:
     await room.put(tenant("search"), stored())
     with pytest.raises(UnknownResponse, match=f"'{named}' not found"):
         await memory.recall(ask(previous_response_id=named), tenant(team))
 
 
-async def test_references_become_the_items_that_they_name(memory: Memory, room: Responses) -> None:
+async def test_references_become_the_items_that_they_name(memory: StoredContext, room: Responses) -> None:
     await room.put(tenant("search"), stored())
     items: list[Any] = [{"type": "item_reference", "id": "msg_1"}, {"role": "user", "content": "?"}, {"id": "msg_1"}]
     request = ask(input=items)
@@ -104,7 +106,7 @@ async def test_references_become_the_items_that_they_name(memory: Memory, room: 
 
 
 @pytest.mark.parametrize("storing", [True, False])
-async def test_a_reference_to_what_is_not_stored_is_refused(memory: Memory, storing: bool) -> None:
+async def test_a_reference_to_what_is_not_stored_is_refused(memory: StoredContext, storing: bool) -> None:
     items = [{"role": "user", "content": "?"}, {"type": "item_reference", "id": "msg_9"}]
     with pytest.raises(BadRequest, match="msg_9") as caught:
         await memory.recall(ask(input=items), tenant(storing=storing))
@@ -123,7 +125,7 @@ async def test_a_reference_to_what_is_not_stored_is_refused(memory: Memory, stor
     ],
 )
 async def test_a_conversation_is_a_session(
-    memory: Memory, room: Responses, fields: dict[str, Any], controls: Controls, session: str
+    memory: StoredContext, room: Responses, fields: dict[str, Any], controls: Controls, session: str
 ) -> None:
     await room.put(tenant("search"), stored(session="s"))
     request = ask(controls=controls, **fields)
@@ -131,7 +133,7 @@ async def test_a_conversation_is_a_session(
     assert request.controls.session == session
 
 
-async def test_a_conversation_is_known_under_its_first_response(memory: Memory, room: Responses) -> None:
+async def test_a_conversation_is_known_under_its_first_response(memory: StoredContext, room: Responses) -> None:
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), orjson.dumps({"id": "resp_a", "output": []}))
@@ -142,7 +144,7 @@ async def test_a_conversation_is_known_under_its_first_response(memory: Memory, 
 
 
 @pytest.mark.parametrize("said", [None, b"", b"[]", b'{"output": []}', b'{"id": "resp_x"}'])
-async def test_what_is_not_whole_is_not_kept(memory: Memory, room: Responses, said: bytes | None) -> None:
+async def test_what_is_not_whole_is_not_kept(memory: StoredContext, room: Responses, said: bytes | None) -> None:
     request = ask()
     await memory.recall(request, tenant())
     await memory.keep(request, tenant(), said)
@@ -150,7 +152,7 @@ async def test_what_is_not_whole_is_not_kept(memory: Memory, room: Responses, sa
 
 
 async def test_a_database_that_is_away_is_told_before_and_only_logged_afterwards(
-    memory: Memory, database: Database, caplog: pytest.LogCaptureFixture
+    memory: StoredContext, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
     await asyncio.to_thread(responses.drop, database.engine)
     with pytest.raises(Overloaded):

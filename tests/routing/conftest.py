@@ -16,7 +16,7 @@ from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 
@@ -77,8 +77,8 @@ def grader() -> Grader:
 
 
 @pytest.fixture(scope="session")
-def catalogue() -> Catalogue:
-    return Catalogue.load()
+def catalogue() -> PriceBook:
+    return PriceBook.load()
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ Decide = Callable[..., Route]
 
 
 @pytest.fixture
-def router(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> Router:
+def router(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> Router:
     return Router(lambda: grader, catalogue, fleet, [SMALL, LARGE, HOSTED])
 
 

@@ -5,14 +5,14 @@ import pytest
 from gateway.domain.policy import DataPolicy
 from gateway.domain.routing.route import ContextEstimate
 from gateway.errors import BadRequest, ContextTooLong, Forbidden, NoAdequateBackend
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.candidates import Candidate, Demand, examine, expected_cost, refusal
 from tests.routing.conftest import HOSTED, LARGE, SMALL, Fleet, backend
 
 PLAIN = Demand("openai_chat", frozenset(), ContextEstimate(1000, 1000), 200, None, DataPolicy())
 
 
-def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None) -> dict[str, tuple[str, str]]:
+def _excluded(demand: Demand, catalogue: PriceBook, down: set[str] | None = None) -> dict[str, tuple[str, str]]:
     found = examine([SMALL, LARGE, HOSTED], demand, catalogue, Fleet(down or set()))
     return {each.backend.name: (each.cause, each.excluded) for each in found}
 
@@ -36,7 +36,7 @@ def _excluded(demand: Demand, catalogue: Catalogue, down: set[str] | None = None
     ],
 )
 def test_a_backend_that_cannot_serve_is_excluded(
-    change: dict[str, object], causes: tuple[str, ...], catalogue: Catalogue
+    change: dict[str, object], causes: tuple[str, ...], catalogue: PriceBook
 ) -> None:
     found = _excluded(PLAIN._replace(**change), catalogue)  # type: ignore[arg-type]
     assert tuple(found[name][0] for name in ("small", "large", "hosted")) == causes
@@ -45,24 +45,24 @@ def test_a_backend_that_cannot_serve_is_excluded(
 @pytest.mark.parametrize(
     ("kind", "cause"), [("openai", ""), ("local", ""), ("anthropic", "dialect"), ("litellm", "dialect")]
 )
-def test_who_cannot_be_asked_for_vectors_is_excluded(kind: str, cause: str, catalogue: Catalogue) -> None:
+def test_who_cannot_be_asked_for_vectors_is_excluded(kind: str, cause: str, catalogue: PriceBook) -> None:
     demand = PLAIN._replace(dialect="openai_embeddings")
     (found,) = examine([backend("one", "large", "1", kind=kind)], demand, catalogue, Fleet())
     assert found.cause == cause
 
 
-def test_a_resting_backend_is_excluded_with_its_reason(catalogue: Catalogue) -> None:
+def test_a_resting_backend_is_excluded_with_its_reason(catalogue: PriceBook) -> None:
     assert _excluded(PLAIN, catalogue, {"large"})["large"] == ("health", "resting after 5 failures")
 
 
-def test_a_backend_without_a_region_is_outside_every_region(catalogue: Catalogue) -> None:
+def test_a_backend_without_a_region_is_outside_every_region(catalogue: PriceBook) -> None:
     nowhere = backend("nowhere", "large", "1")
     demand = PLAIN._replace(data=DataPolicy(regions=("eu",)))
     (found,) = examine([nowhere], demand, catalogue, Fleet())
     assert found.excluded == "no region is given for it; the policy allows eu"
 
 
-def test_the_cost_counts_the_whole_input_and_the_expected_output(catalogue: Catalogue) -> None:
+def test_the_cost_counts_the_whole_input_and_the_expected_output(catalogue: PriceBook) -> None:
     assert expected_cost(LARGE, PLAIN, catalogue) == 1000 * 1_000_000 + 200 * 4_000_000
     short = backend("short", "large", "1", max_output_tokens=50)
     assert expected_cost(short, PLAIN, catalogue) == 1000 * 1_000_000 + 50 * 4_000_000
@@ -102,7 +102,7 @@ def test_names_that_nobody_has_are_no_data_rule() -> None:
     assert isinstance(refusal([], ["gone"]), NoAdequateBackend)
 
 
-def test_a_model_that_no_endpoint_of_this_kind_serves_is_the_clients_mistake(catalogue: Catalogue) -> None:
+def test_a_model_that_no_endpoint_of_this_kind_serves_is_the_clients_mistake(catalogue: PriceBook) -> None:
     """Not a 503, which SDKs would try again."""
     demand = PLAIN._replace(dialect="openai_embeddings")
     far = backend("far", "hosted", "1", kind="anthropic", base_url="https://example.com/v1")

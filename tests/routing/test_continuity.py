@@ -15,8 +15,8 @@ from gateway.domain.protocols import BackendState
 from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.ledger.prices.price_book import Catalogue
-from gateway.routing.affinity.continuity import Continuity
+from gateway.ledger.prices.price_book import PriceBook
+from gateway.routing.affinity.continuity import Affinity
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 from tests.routing.conftest import EASY, backend, record, request, tenant
@@ -61,9 +61,9 @@ Build = Callable[..., Router]
 
 
 @pytest.fixture
-def build(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> Build:
+def build(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> Build:
     def build(*backends: Backend, **more: Any) -> Router:
-        continuity = Continuity(backends, fleet, **more)
+        continuity = Affinity(backends, fleet, **more)
         return Router(lambda: grader, catalogue, fleet, backends, continuity=continuity)
 
     return build

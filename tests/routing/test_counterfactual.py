@@ -10,7 +10,7 @@ import pytest
 from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls, Turn
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.counterfactual import boundary
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
@@ -35,7 +35,7 @@ def number_in(told: tuple[str, ...], words: str) -> tuple[float, str]:
 
 
 @pytest.fixture
-def router(grader: Grader, catalogue: Catalogue, fleet: Fleet) -> Router:
+def router(grader: Grader, catalogue: PriceBook, fleet: Fleet) -> Router:
     return Router(lambda: grader, catalogue, fleet, [SMALL, LARGE])
 
 
@@ -79,7 +79,7 @@ def of_three(text: str) -> tuple[Any, Any, ContextEstimate]:
 
 
 def test_who_could_not_be_asked_and_would_have_been(
-    router: Router, fleet: Fleet, grader: Grader, catalogue: Catalogue
+    router: Router, fleet: Fleet, grader: Grader, catalogue: PriceBook
 ) -> None:
     fleet.down.add("small")
     resting = "resting after 5 failures"

@@ -9,7 +9,7 @@ import pytest
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.route import ContextEstimate, Route
 from gateway.domain.tenant import Key, Tenant
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.router import Router
 from gateway.routing.strategy.plan import Plan
@@ -36,7 +36,7 @@ def taught() -> Taught:
 
 
 @pytest.fixture
-def router(grader: Grader, catalogue: Catalogue, taught: Taught) -> Router:
+def router(grader: Grader, catalogue: PriceBook, taught: Taught) -> Router:
     return Router(lambda: grader, catalogue, Fleet(), [SMALL, LARGE], evidence=taught)
 
 
@@ -74,7 +74,7 @@ def single(model: str, quality: float, usd: float) -> Strategy:
     return Strategy("one backend", model, quality, usd, {((), ()): State(model, {model: (1.0,)})}, (model,))
 
 
-def test_a_plan_asks_nobody_who_was_found_wanting(grader: Grader, catalogue: Catalogue, taught: Taught) -> None:
+def test_a_plan_asks_nobody_who_was_found_wanting(grader: Grader, catalogue: PriceBook, taught: Taught) -> None:
     singles = (single("small", 0.95, 0.001), single("large", 0.95, 0.01))
     router = Router(
         lambda: grader,

@@ -15,8 +15,8 @@ from gateway.cli.main import cli
 from gateway.domain.backend import Backend
 from gateway.domain.request import Turn
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.domain.routing.strategy import Answered
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.domain.routing.strategy import StrategyAnswer
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.fit.evaluation import DataError
@@ -128,7 +128,7 @@ def test_replay_knows_models_that_the_plan_does_not(plan: Plan, tmp_path: Path) 
     assert [each.called for each in replay(strangers, plan, 0.9)] == [("y",)]
 
 
-def serving(plan: Plan | None, catalogue: Catalogue, grader: Grader, down: frozenset[str] = frozenset()) -> Router:
+def serving(plan: Plan | None, catalogue: PriceBook, grader: Grader, down: frozenset[str] = frozenset()) -> Router:
     backends = [backend(f"b-{model}", TIERS[model], str(POOL[model][0]), model=model) for model in MODELS]
     return Router(lambda: grader, catalogue, Fleet(set(down)), backends, plan=plan)
 
@@ -139,7 +139,7 @@ def decided(router: Router, text: str = EASY, quality: float = 1.0, **more: Any)
 
 
 def test_serving_and_replay_begin_with_the_same_code(
-    plan: Plan, recorded: Outcomes, catalogue: Catalogue, grader: Grader, monkeypatch: pytest.MonkeyPatch
+    plan: Plan, recorded: Outcomes, catalogue: PriceBook, grader: Grader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun: list[tuple[str, float]] = []
     original = plan_module.Plan.begin
@@ -155,17 +155,17 @@ def test_serving_and_replay_begin_with_the_same_code(
 
 
 def test_a_route_carries_the_strategy_in_the_names_of_backends(
-    plan: Plan, catalogue: Catalogue, grader: Grader
+    plan: Plan, catalogue: PriceBook, grader: Grader
 ) -> None:
     route = decided(serving(plan, catalogue, grader))
     assert route.asking is not None
     assert route.strategy.startswith("cascade")
     first = route.asking.next([])
     assert first == (route.backends[0].name,)
-    (second,) = route.asking.next([Answered(first[0], "7")])
+    (second,) = route.asking.next([StrategyAnswer(first[0], "7")])
     names = {each.name for each in route.backends}
     assert second in names
-    assert route.asking.next([Answered(first[0], "7"), Answered(second, "7")]) == ()
+    assert route.asking.next([StrategyAnswer(first[0], "7"), StrategyAnswer(second, "7")]) == ()
     assert names == {f"b-{model}" for model in MODELS}
     assert route.escalate_to is None
 
@@ -179,31 +179,31 @@ def test_a_route_carries_the_strategy_in_the_names_of_backends(
     ],
 )
 def test_a_request_of_another_kind_follows_the_grader(
-    plan: Plan, catalogue: Catalogue, grader: Grader, text: str, more: dict[str, Any]
+    plan: Plan, catalogue: PriceBook, grader: Grader, text: str, more: dict[str, Any]
 ) -> None:
     route = decided(serving(plan, catalogue, grader), text, **more)
     assert (route.asking, route.strategy) == (None, "")
 
 
-def test_a_lower_quality_is_served_by_one_backend(plan: Plan, catalogue: Catalogue, grader: Grader) -> None:
+def test_a_lower_quality_is_served_by_one_backend(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
     route = decided(serving(plan, catalogue, grader), quality=0.5)
     assert (route.asking, route.backends[0].name) == (None, "b-tiny")
     assert route.strategy == "one backend: tiny"
 
 
-def test_a_strategy_does_without_whom_nobody_can_ask(plan: Plan, catalogue: Catalogue, grader: Grader) -> None:
+def test_a_strategy_does_without_whom_nobody_can_ask(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
     route = decided(serving(plan, catalogue, grader, frozenset({"b-tiny", "b-mini"})))
     assert route.backends[0].name in ("b-midi", "b-grand")
 
 
-def test_without_the_reference_in_the_plan_the_grader_decides(plan: Plan, catalogue: Catalogue, grader: Grader) -> None:
+def test_without_the_reference_in_the_plan_the_grader_decides(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
     others: list[Backend] = [backend("b-tiny", "small", "0.05", model="tiny"), backend("other", "hosted", "3")]
     router = Router(lambda: grader, catalogue, Fleet(), others, plan=plan)
     route = router.decide(request(), tenant(), ContextEstimate(50, 50))
     assert (route.asking, route.strategy) == (None, "")
 
 
-def test_observing_tells_whom_the_strategy_would_ask(plan: Plan, catalogue: Catalogue, grader: Grader) -> None:
+def test_observing_tells_whom_the_strategy_would_ask(plan: Plan, catalogue: PriceBook, grader: Grader) -> None:
     rule = {"auto": {"quality": 1.0, "reference": "b-grand"}}
     router = serving(plan, catalogue, grader)
     route = router.decide(request(), tenant(models=rule, mode="observe"), ContextEstimate(50, 50))

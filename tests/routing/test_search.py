@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.routing.fit.cascades import Cascade, run, states, try_all
 from gateway.routing.fit.frontier import build, plain
 from gateway.routing.fit.search import Evidence, Settings, affordable, decode, encode, learn, play, prices
 from gateway.routing.fit.shrink import real_share, shrunken
 from gateway.routing.strategy.hull import corners
-from gateway.routing.strategy.strategy import Strategy, Underway
+from gateway.routing.strategy.strategy import RunState, Strategy
 from tests.routing.recorded import outcomes, rows
 
 
@@ -52,10 +52,10 @@ def test_a_cascade_plays_as_its_states_do(tmp_path: Path) -> None:
         quality, usd = run(known, cascade.members, cascade.agree, level)
         strategy = Strategy("", "", 0.0, 0.0, states(cascade, found.models), ranking)
         for row in range(len(found)):
-            asking = Underway(strategy, (1.0,), {model: model for model in found.models})
-            answers: list[Answered] = []
+            asking = RunState(strategy, (1.0,), {model: model for model in found.models})
+            answers: list[StrategyAnswer] = []
             while wanted := asking.next(answers):
-                answers += [Answered(model, found.votes[row][found.models.index(model)]) for model in wanted]
+                answers += [StrategyAnswer(model, found.votes[row][found.models.index(model)]) for model in wanted]
             places = [found.models.index(each.backend) for each in answers]
             assert known.quality[row, places[asking.serves(answers)]] == quality[row]
             assert known.usd[row, places].sum() == pytest.approx(usd[row])

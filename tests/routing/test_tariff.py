@@ -15,8 +15,8 @@ from gateway.domain.protocols import BackendState
 from gateway.domain.request import Controls
 from gateway.domain.routing.load import Load
 from gateway.domain.routing.route import ContextEstimate, Route
-from gateway.domain.routing.strategy import Answered
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.domain.routing.strategy import StrategyAnswer
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.routing.difficulty.grader import Grader
 from gateway.routing.fit.outcomes import Outcomes
 from gateway.routing.fit.plan import fit_plan
@@ -24,7 +24,7 @@ from gateway.routing.fit.replay import replay
 from gateway.routing.router import Router
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.plan_file import load_plan, save_plan
-from gateway.routing.strategy.strategy import Asks, Pattern, State, Strategy
+from gateway.routing.strategy.strategy import Pattern, State, Step, Strategy
 from gateway.routing.strategy.tariff import STEP, repriced_usd, steps
 from tests.routing.conftest import EASY, Fleet, backend, request, tenant
 from tests.routing.recorded import POOL, rows, write
@@ -66,7 +66,7 @@ def pool(**changed: Backend) -> list[Backend]:
 
 
 def decide(
-    plan: Plan, grader: Grader, catalogue: Catalogue, backends: list[Backend], fleet: Fleet | None = None, id: str = "1"
+    plan: Plan, grader: Grader, catalogue: PriceBook, backends: list[Backend], fleet: Fleet | None = None, id: str = "1"
 ) -> Route:
     router = Router(lambda: grader, catalogue, fleet or Fleet(), backends, plan=plan)
     asked = request(EASY, controls=Controls(session=id))
@@ -77,11 +77,11 @@ def asked_in_any_case(route: Route) -> set[str]:
     """By a cascade until two agree: its first two."""
     assert route.asking is not None
     (first,) = route.asking.next([])
-    return {first, *route.asking.next([Answered(first, "7")])}
+    return {first, *route.asking.next([StrategyAnswer(first, "7")])}
 
 
 def test_at_the_prices_of_the_fit_serving_begins_as_replay_does(
-    fit: tuple[Plan, Outcomes], grader: Grader, catalogue: Catalogue
+    fit: tuple[Plan, Outcomes], grader: Grader, catalogue: PriceBook
 ) -> None:
     plan, outcomes = fit
     played = list(replay(outcomes, plan, plan.quality_of("grand")))
@@ -92,7 +92,7 @@ def test_at_the_prices_of_the_fit_serving_begins_as_replay_does(
 
 
 def test_a_machine_is_asked_while_it_has_room_and_left_when_it_is_full(
-    plan: Plan, grader: Grader, catalogue: Catalogue
+    plan: Plan, grader: Grader, catalogue: PriceBook
 ) -> None:
     hour = PriceEntry(machine_hour_usd=Decimal(6), tokens_per_second=1000)
     machine = priced("midi", POOL["midi"]).model_copy(update={"price": hour})
@@ -102,7 +102,7 @@ def test_a_machine_is_asked_while_it_has_room_and_left_when_it_is_full(
     assert "midi" not in asked_in_any_case(full)
 
 
-def test_a_model_that_became_cheap_is_asked_alone(plan: Plan, grader: Grader, catalogue: Catalogue) -> None:
+def test_a_model_that_became_cheap_is_asked_alone(plan: Plan, grader: Grader, catalogue: PriceBook) -> None:
     before = decide(plan, grader, catalogue, pool())
     after = decide(plan, grader, catalogue, pool(grand=priced("grand", (0.03, 0.05))))
     assert before.strategy.startswith("cascade")
@@ -110,7 +110,7 @@ def test_a_model_that_became_cheap_is_asked_alone(plan: Plan, grader: Grader, ca
     assert after.reason.endswith("; prices differ from the fit's: grand")
 
 
-def test_one_price_that_falls_by_little_changes_nothing(plan: Plan, grader: Grader, catalogue: Catalogue) -> None:
+def test_one_price_that_falls_by_little_changes_nothing(plan: Plan, grader: Grader, catalogue: PriceBook) -> None:
     before = decide(plan, grader, catalogue, pool())
     after = decide(plan, grader, catalogue, pool(midi=priced("midi", (0.195, 0.59))))
     assert (before.strategy, before.reason) == (after.strategy, after.reason)
@@ -132,7 +132,7 @@ def test_what_it_asks_is_in_the_file_and_adds_up(plan: Plan, tmp_path: Path) -> 
 
 
 def test_an_older_file_is_followed_at_the_prices_of_its_fit(
-    plan: Plan, grader: Grader, catalogue: Catalogue, tmp_path: Path
+    plan: Plan, grader: Grader, catalogue: PriceBook, tmp_path: Path
 ) -> None:
     save_plan(plan, tmp_path / "plan.json")
     content = orjson.loads((tmp_path / "plan.json").read_bytes())
@@ -146,13 +146,13 @@ def test_an_older_file_is_followed_at_the_prices_of_its_fit(
     assert decide(load_plan(tmp_path / "plan.json"), grader, catalogue, cheap).strategy.startswith("cascade")
 
 
-def strategy(name: str, quality: float, asks: Mapping[str, Asks]) -> Strategy:
+def strategy(name: str, quality: float, asks: Mapping[str, Step]) -> Strategy:
     states: dict[Pattern, State] = {((), ()): State("", dict.fromkeys(asks, (1.0,)))}
     return Strategy("", name, quality, sum(each.usd for each in asks.values()), states, (), asks)
 
 
 def test_a_cost_is_its_parts_at_their_prices() -> None:
-    both = strategy("both", 0.9, {"a": Asks(1.0, 2e-4), "b": Asks(0.25, 8e-4)})
+    both = strategy("both", 0.9, {"a": Step(1.0, 2e-4), "b": Step(0.25, 8e-4)})
     assert repriced_usd(both, {}) == pytest.approx(1e-3)
     change = steps(3.0, 1.0)
     assert change is not None
@@ -161,7 +161,7 @@ def test_a_cost_is_its_parts_at_their_prices() -> None:
 
 
 def test_what_was_free_and_costs_now_counts_by_its_calls() -> None:
-    half = strategy("half", 0.9, {"free": Asks(0.5, 0.0), "b": Asks(1.0, 1e-3)})
+    half = strategy("half", 0.9, {"free": Step(0.5, 0.0), "b": Step(1.0, 1e-3)})
     assert steps(0.0, 0.0) is None
     change = steps(4e-3, 0.0)
     assert change is not None
@@ -170,8 +170,8 @@ def test_what_was_free_and_costs_now_counts_by_its_calls() -> None:
 
 def test_what_was_measured_less_carefully_is_not_believed_to_be_better() -> None:
     """A reserve that looks lucky beats nobody for a price that moved by a hair; with its models cheap, it does."""
-    cheap, dear = strategy("cheap", 0.8, {"a": Asks(1, 1e-4)}), strategy("dear", 0.9, {"b": Asks(1, 1e-2)})
-    lucky = strategy("lucky", 0.99, {"c": Asks(1, 1e-2)})
+    cheap, dear = strategy("cheap", 0.8, {"a": Step(1, 1e-4)}), strategy("dear", 0.9, {"b": Step(1, 1e-2)})
+    lucky = strategy("lucky", 0.99, {"c": Step(1, 1e-2)})
     plan = Plan(("a", "b", "c"), (cheap, dear), (), (lucky,))
     able = {name: name for name in "abc"}
 

@@ -195,9 +195,11 @@ async def test_sentinel_leads_to_the_master_and_to_its_successor(serve: Serve, d
     await to_second.open()
     await to_second.call("SET", to_second.key("a"), "second")
     sentinels = State(f"redis://127.0.0.1:{sentinel}", namespace="s")
-    door = await sentinels.dial()
-    await door.exchange((("SENTINEL", "REMOVE", "main"), ("SENTINEL", "MONITOR", "main", "127.0.0.1", second, 1)), 1.0)
-    await door.aclose()
+    transport = await sentinels.dial()
+    await transport.exchange(
+        (("SENTINEL", "REMOVE", "main"), ("SENTINEL", "MONITOR", "main", "127.0.0.1", second, 1)), 1.0
+    )
+    await transport.aclose()
     old = await State(f"redis://127.0.0.1:{first}").dial()
     await old.exchange((("REPLICAOF", "127.0.0.1", second),), 1.0)  # as a failover demotes it
     await old.aclose()

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from gateway.errors import StateUnavailable
-from gateway.state.leases.counter import Lease, Short
+from gateway.state.leases.counter import Lease, NotEnough
 from gateway.state.leases.leases import Leases
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
@@ -66,7 +66,7 @@ async def test_two_workers_together_grant_exactly_the_limit(state: State) -> Non
         granted = await asyncio.gather(takes(one, rate(one, 100), 150), takes(two, rate(two, 100), 150))
         assert sum(granted) == 100
         short = await one.take([(rate(one, 100), 1)])
-        assert isinstance(short, Short)
+        assert isinstance(short, NotEnough)
         assert short.retry_after_s is not None
         assert 58 < short.retry_after_s <= 60
 

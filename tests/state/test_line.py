@@ -19,8 +19,8 @@ async def connections(state: State) -> int:
 
 async def test_a_cancelled_caller_of_a_line_of_its_own_ends_the_connection(own: State, until: Until) -> None:
     before = await connections(own)
-    door = await own.dial()
-    reading = asyncio.get_running_loop().create_task(door.exchange([("BLPOP", own.key("list"), 0)], 10.0))
+    transport = await own.dial()
+    reading = asyncio.get_running_loop().create_task(transport.exchange([("BLPOP", own.key("list"), 0)], 10.0))
     await until(lambda: not reading.done())
     while b"cmd=blpop" not in await own.call("CLIENT", "LIST", "TYPE", "normal"):
         await asyncio.sleep(0.01)
@@ -28,7 +28,7 @@ async def test_a_cancelled_caller_of_a_line_of_its_own_ends_the_connection(own: 
     with pytest.raises(asyncio.CancelledError):
         await reading
     with pytest.raises(StateUnavailable, match="closed"):
-        await door.exchange([("PING",)], 1.0)
+        await transport.exchange([("PING",)], 1.0)
     while await connections(own) > before:
         await asyncio.sleep(0.01)
     again = await own.dial()
@@ -38,21 +38,21 @@ async def test_a_cancelled_caller_of_a_line_of_its_own_ends_the_connection(own: 
 
 
 async def test_a_late_reply_ends_a_line(own: State) -> None:
-    door = await own.dial()
+    transport = await own.dial()
     with pytest.raises(StateUnavailable, match="no reply in time"):
-        await door.exchange([("BLPOP", own.key("list"), 0)], 0.05)
+        await transport.exchange([("BLPOP", own.key("list"), 0)], 0.05)
     with pytest.raises(StateUnavailable, match="closed"):
-        await door.exchange([("PING",)], 1.0)
+        await transport.exchange([("PING",)], 1.0)
 
 
 async def test_a_refused_command_leaves_its_neighbours_and_the_line_whole(own: State) -> None:
-    door = await own.dial()
-    first, refused, last = await door.exchange([("ECHO", "1"), ("NONSENSE",), ("ECHO", "2")], 1.0)
+    transport = await own.dial()
+    first, refused, last = await transport.exchange([("ECHO", "1"), ("NONSENSE",), ("ECHO", "2")], 1.0)
     assert (first, last) == (b"1", b"2")
     assert str(refused).startswith("ERR unknown command")
-    assert await door.exchange([("PING",)], 1.0) == [b"PONG"]
-    await door.aclose()
-    await door.aclose()
+    assert await transport.exchange([("PING",)], 1.0) == [b"PONG"]
+    await transport.aclose()
+    await transport.aclose()
 
 
 async def test_a_caller_cancelled_in_the_middle_of_its_own_pipeline_disturbs_nobody(own: State) -> None:
@@ -67,11 +67,11 @@ async def test_a_caller_cancelled_in_the_middle_of_its_own_pipeline_disturbs_nob
 
 
 async def test_a_server_that_hangs_up_is_noticed_at_once_even_by_nobody(own: State, until: Until) -> None:
-    door = await own.dial()
-    await door.exchange([("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")], 1.0)
+    transport = await own.dial()
+    await transport.exchange([("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")], 1.0)
     await until(lambda: own.stats()["connects"] == 2)
     assert await own.call("PING") == b"PONG"
-    await door.aclose()
+    await transport.aclose()
 
 
 async def test_a_server_that_answers_what_nobody_asked_counts_as_down(directory: Path, until: Until) -> None:

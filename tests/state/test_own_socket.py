@@ -70,5 +70,5 @@ def test_a_server_of_this_user_is_accepted_and_no_other(shared: Path, monkeypatc
         client.connect(path)
         own_socket.check_peer(client, path)
         monkeypatch.setattr(os, "geteuid", lambda: 4711)
-        with pytest.raises(own_socket.NotOurs, match="listens there, not the gateway's 4711"):
+        with pytest.raises(own_socket.ForeignSocket, match="listens there, not the gateway's 4711"):
             own_socket.check_peer(client, path)

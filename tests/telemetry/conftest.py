@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import HistogramDataPoint, Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from gateway.domain.backend import Backend
@@ -125,15 +126,30 @@ class Receiver:
     def points(self, name: str) -> dict[tuple[tuple[str, Any], ...], float]:
         """The last value of every series of a metric, by its sorted attributes."""
         found = {}
-        for post in self.metrics:
-            for group in post.resource_metrics:
-                for scope in group.scope_metrics:
-                    for metric in scope.metrics:
-                        if metric.name == name:
-                            for point in (*metric.sum.data_points, *metric.gauge.data_points):
-                                value = point.as_double if point.HasField("as_double") else point.as_int
-                                found[tuple(sorted(attributes(point.attributes).items()))] = value
+        for metric in self.metrics_named(name):
+            for point in (*metric.sum.data_points, *metric.gauge.data_points):
+                value = point.as_double if point.HasField("as_double") else point.as_int
+                found[tuple(sorted(attributes(point.attributes).items()))] = value
         return found
+
+    def histograms(self, name: str) -> dict[tuple[tuple[str, Any], ...], HistogramDataPoint]:
+        """The last point of every series of a histogram, by its sorted attributes."""
+        return {
+            tuple(sorted(attributes(point.attributes).items())): point
+            for metric in self.metrics_named(name)
+            for point in metric.histogram.data_points
+        }
+
+    def metrics_named(self, name: str) -> list[Metric]:
+        """As they were posted, one after the other."""
+        return [
+            metric
+            for post in self.metrics
+            for group in post.resource_metrics
+            for scope in group.scope_metrics
+            for metric in scope.metrics
+            if metric.name == name
+        ]
 
     def close(self) -> None:
         self._server.shutdown()

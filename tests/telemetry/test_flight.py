@@ -13,13 +13,13 @@ from gateway.domain.record import Record
 from gateway.domain.routing.route import Considered, Grade, Route
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
-from gateway.telemetry.flight import KEEP_S, MOST, RECENT, Flights, flight
+from gateway.telemetry.flight import KEEP_S, MOST, RECENT, FlightRecords, flight
 from tests.fakes.house import until
 from tests.telemetry.conftest import LARGE, SMALL, attempted, record, served
 
 
 async def test_it_is_there_as_soon_as_the_request_has_ended(state: State) -> None:
-    flights = Flights(state)
+    flights = FlightRecords(state)
     seen = served()
     assert await flights.find(seen.request_id, "search") is None
     flights.add(seen)
@@ -29,7 +29,7 @@ async def test_it_is_there_as_soon_as_the_request_has_ended(state: State) -> Non
 
 
 async def test_another_team_does_not_see_it(state: State) -> None:
-    flights, elsewhere = Flights(state), Flights(state)
+    flights, elsewhere = FlightRecords(state), FlightRecords(state)
     seen = served("search", error="odd")
     flights.add(seen)
     await flights.flush()
@@ -39,7 +39,7 @@ async def test_another_team_does_not_see_it(state: State) -> None:
 
 
 async def test_another_worker_reads_it_through_the_state(state: State) -> None:
-    flights, elsewhere = Flights(state), Flights(state)
+    flights, elsewhere = FlightRecords(state), FlightRecords(state)
     seen = served(trimmed_tokens=3, cost_pico=1)
     flights.add(seen)
     assert await elsewhere.find(seen.request_id, "search") is None
@@ -48,7 +48,7 @@ async def test_another_worker_reads_it_through_the_state(state: State) -> None:
 
 
 async def test_it_is_kept_for_an_hour(state: State) -> None:
-    flights = Flights(state)
+    flights = FlightRecords(state)
     seen = served(error="odd")
     flights.add(seen)
     await flights.flush()
@@ -81,7 +81,7 @@ def retried() -> Record:
     ],
 )
 async def test_the_state_keeps_only_what_the_ledgers_rows_do_not_tell(state: State, seen: Record, kept: bool) -> None:
-    flights, elsewhere = Flights(state), Flights(state)
+    flights, elsewhere = FlightRecords(state), FlightRecords(state)
     flights.add(seen)
     await flights.flush()
     assert (await elsewhere.find(seen.request_id, "search") is not None) == kept
@@ -91,7 +91,7 @@ async def test_the_state_keeps_only_what_the_ledgers_rows_do_not_tell(state: Sta
 
 
 async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: State) -> None:
-    flights = Flights(state)
+    flights = FlightRecords(state)
     records = [served(error="odd") for _ in range(RECENT + 40)]
     for number, seen in enumerate(records):
         flights.add(seen)
@@ -104,7 +104,7 @@ async def test_the_oldest_leave_this_workers_memory_but_not_the_state(state: Sta
 
 
 async def test_of_very_many_a_sample_is_kept_and_what_went_wrong_before_what_went_well(state: State) -> None:
-    flights, elsewhere = Flights(state), Flights(state)
+    flights, elsewhere = FlightRecords(state), FlightRecords(state)
     decided = [served(trimmed_tokens=0, cache="semantic") for _ in range(MOST + 5)]
     failed = [served(error="all_backends_failed") for _ in range(MOST - 4)]
     for seen in (*decided, *failed):
@@ -131,7 +131,7 @@ class Shelf:
 async def test_the_archive_is_asked_for_what_is_neither_recent_nor_in_the_state(state: State) -> None:
     plain, failed = served(), served(error="odd")
     shelf = Shelf(plain.request_id, "search")
-    flights, elsewhere = Flights(state, shelf), Flights(state, shelf)
+    flights, elsewhere = FlightRecords(state, shelf), FlightRecords(state, shelf)
     for seen in (plain, failed):
         flights.add(seen)
     await flights.flush()
@@ -152,8 +152,8 @@ async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path)
     await state.open()
     try:
         before, after = served(error="odd"), served(error="odd")
-        flights, elsewhere = Flights(state), Flights(state)
-        archived = Flights(state, Shelf(before.request_id, "search"))
+        flights, elsewhere = FlightRecords(state), FlightRecords(state)
+        archived = FlightRecords(state, Shelf(before.request_id, "search"))
         flights.add(before)
         await flights.flush()
         await asyncio.to_thread(server.kill)
@@ -169,14 +169,14 @@ async def test_while_the_state_is_away_recent_ones_are_in_memory(tmp_path: Path)
 
 
 async def test_a_fact_of_an_odd_type_stops_neither_its_record_nor_the_next(state: State) -> None:
-    flights = Flights(state)
+    flights = FlightRecords(state)
     odd, fine = served(error="odd"), served(error="odd")
     odd.note("odd", value=object())
     flights.add(odd)
     flights.add(fine)
     await flights.flush()
     for seen in (odd, fine):
-        assert await Flights(state).find(seen.request_id, "search") is not None
+        assert await FlightRecords(state).find(seen.request_id, "search") is not None
 
 
 def test_it_tells_what_was_decided_and_why() -> None:

@@ -131,19 +131,19 @@ def test_an_ended_workers_page_is_kept_until_its_sum_is_written(
 ) -> None:
     with voices(tmp_path, said(3)):
         pass
-    plain = page.Page.write
+    plain = page.MetricsFile.write
 
-    def refuse(self: page.Page, data: bytes) -> None:
+    def refuse(self: page.MetricsFile, data: bytes) -> None:
         if self.name == host.PAST:
             raise OSError("the disk is full")
         plain(self, data)
 
-    monkeypatch.setattr(page.Page, "write", refuse)
+    monkeypatch.setattr(page.MetricsFile, "write", refuse)
     for _ in range(2):
         with pytest.raises(OSError, match="full"):
             archive.write({})
         assert requests(tmp_path) == 3
-    monkeypatch.setattr(page.Page, "write", plain)
+    monkeypatch.setattr(page.MetricsFile, "write", plain)
     archive.write({})
     assert requests(tmp_path) == 3
     assert page.names(tmp_path) == [host.PAST, host.SUPERVISOR]
@@ -152,12 +152,12 @@ def test_an_ended_workers_page_is_kept_until_its_sum_is_written(
 def test_a_worker_whose_disk_refuses_shows_what_it_showed_and_says_so_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def refuse(self: page.Page, data: bytes) -> None:
+    def refuse(self: page.MetricsFile, data: bytes) -> None:
         raise OSError("the disk is full")
 
     with voices(tmp_path, said(3)) as (voice,):
         with monkeypatch.context() as patch, caplog.at_level(logging.ERROR):
-            patch.setattr(page.Page, "write", refuse)
+            patch.setattr(page.MetricsFile, "write", refuse)
             voice.say(said(4))
             voice.say(said(5))
         assert requests(tmp_path) == 3

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from gateway.telemetry import page
-from gateway.telemetry.page import Page
+from gateway.telemetry.page import MetricsFile
 
 
 def test_the_newest_edition_is_read(tmp_path: Path) -> None:
-    written = Page(tmp_path, "one")
+    written = MetricsFile(tmp_path, "one")
     assert page.read(tmp_path, "one") is None
     for data in (b"first", b"second, longer", b"3", b"x" * 100_000, b""):
         written.write(data)
@@ -27,7 +27,7 @@ def test_the_newest_edition_is_read(tmp_path: Path) -> None:
 
 
 def test_an_edition_that_was_torn_is_passed_over_for_the_last_whole_one(tmp_path: Path) -> None:
-    written = Page(tmp_path, "one")
+    written = MetricsFile(tmp_path, "one")
     written.write(b"first")
     written.write(b"second")
     (side,) = [side for side in page.SIDES if b"second" in (tmp_path / f"one{side}").read_bytes()]
@@ -41,8 +41,8 @@ def test_an_edition_that_was_torn_is_passed_over_for_the_last_whole_one(tmp_path
 
 def test_its_process_is_alive_until_it_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from gateway.telemetry.page import Page; "
-        "page = Page(Path(sys.argv[1]), 'other'); page.write(b'hello'); print('on', flush=True); time.sleep(15)"
+        "import sys, time; from pathlib import Path; from gateway.telemetry.page import MetricsFile; "
+        "page = MetricsFile(Path(sys.argv[1]), 'other'); page.write(b'hello'); print('on', flush=True); time.sleep(15)"
     )
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -59,7 +59,7 @@ def test_its_process_is_alive_until_it_is_killed(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full_does_not_stop_what_has_its_place(tmp_path: Path) -> None:
-    written = Page(tmp_path, "one")
+    written = MetricsFile(tmp_path, "one")
     written.write(b"before")
     full = sum((tmp_path / f"one{side}").stat().st_size for side in page.SIDES) // 2
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -82,5 +82,5 @@ def test_a_disk_that_is_full_does_not_stop_what_has_its_place(tmp_path: Path) ->
 def test_a_page_that_cannot_be_made_leaves_no_descriptor(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(FileNotFoundError):
-        Page(tmp_path / "missing", "one")
+        MetricsFile(tmp_path / "missing", "one")
     assert len(os.listdir("/proc/self/fd")) == before

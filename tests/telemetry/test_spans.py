@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
+from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Record
 from gateway.settings.gateway import TelemetrySettings
@@ -47,10 +48,11 @@ async def test_a_request_is_a_span_under_the_conventions_names(receiver: Receive
     assert span.name == "chat auto"
     assert attributes(span.attributes) == {
         "gen_ai.operation.name": "chat",
-        "gen_ai.provider.name": "openai",
+        "gen_ai.provider.name": "_OTHER",
         "gen_ai.request.model": "auto",
         "gen_ai.response.model": "tiny",
         "gen_ai.response.finish_reasons": ["stop"],
+        "gen_ai.usage.cache_read.input_tokens": 5,
         "gen_ai.usage.input_tokens": 15,
         "gen_ai.usage.output_tokens": 20,
         "thriftgate.backend": "small",
@@ -84,9 +86,42 @@ async def test_each_attempt_is_a_child_with_its_true_times(receiver: Receiver, s
     assert second.events[0].time_unix_nano == pytest.approx((AT + 0.54) * 1e9, abs=1e3)
     assert (first.status.code, first.status.message) == (Status.STATUS_CODE_ERROR, "backend_failed")
     assert not first.events
-    told = attributes(second.attributes)
-    assert (told["thriftgate.backend"], told["thriftgate.outcome"]) == ("large", "ok")
-    assert (told["gen_ai.provider.name"], told["gen_ai.usage.output_tokens"]) == ("anthropic", 3)
+    assert attributes(first.attributes)["error.type"] == "backend_failed"
+    assert attributes(second.attributes) == {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.provider.name": "_OTHER",
+        "gen_ai.request.model": "big",
+        "gen_ai.usage.input_tokens": 8,
+        "gen_ai.usage.output_tokens": 3,
+        "thriftgate.backend": "large",
+        "thriftgate.outcome": "ok",
+        "thriftgate.tier": "large",
+    }
+
+
+async def test_the_provider_is_whose_the_backend_is_and_not_the_dialect_that_it_speaks(
+    receiver: Receiver, send: Send
+) -> None:
+    hosted = Backend(name="mistral", kind="openai", base_url="https://api.mistral.ai/v1", model="mistral-small-latest")
+    await send(served(backend=hosted), sample=1.0)
+    assert [attributes(span.attributes)["gen_ai.provider.name"] for span in receiver.spans] == ["mistral_ai"] * 2
+
+
+async def test_parts_of_the_input_and_the_output_are_told_beside_the_sums(receiver: Receiver, send: Send) -> None:
+    seen = record()
+    used = Usage(10, 100, cache_write_5m_tokens=30, cache_write_1h_tokens=7, output_tokens=5, reasoning_tokens=40)
+    attempted(seen, usage=used)
+    await send(seen, sample=1.0)
+    for span in receiver.spans:
+        found = attributes(span.attributes)
+        assert {name: value for name, value in found.items() if name.startswith("gen_ai.usage.")} == {
+            "gen_ai.usage.input_tokens": 147,
+            "gen_ai.usage.cache_read.input_tokens": 100,
+            "gen_ai.usage.cache_write.input_tokens": 37,
+            "gen_ai.usage.cache_creation.input_tokens": 37,
+            "gen_ai.usage.output_tokens": 45,
+            "gen_ai.usage.reasoning.output_tokens": 40,
+        }
 
 
 def slow(record: Record) -> Record:

@@ -1,1 +1,1 @@
-"""Who is told, and how."""
+"""Delivery of alerts to receivers."""

@@ -1,4 +1,4 @@
-"""Alerts in SQL: written once, a letter to each receiver, claimed by one process, acknowledged or escalated."""
+"""Alerts and deliveries in SQL: an alert is stored once, with one delivery per receiver, which one process claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _REST: dict[str, str | int | None] = {"tries": 0, "next_try_at": 0, "last_error"
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class DeliveryResult:
     """An alert (its `target` is empty), or its letter to one receiver."""
 
     id: str
@@ -43,7 +43,7 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class Delivery:
     """One to be delivered now."""
 
     id: str
@@ -64,15 +64,15 @@ def write(
     row = (alert.id, team, now, payload, "", now, *facts, escalate_at)
     if insert_once(connection, alerts, _FIELDS, [row], _REST) == 0:
         return False
-    letters = [
+    deliveries = [
         (alert.addressed(target), team, now, payload, target, None, *facts, None)
         for target in targets(receivers, alert.severity)
     ]
-    insert_once(connection, alerts, _FIELDS, letters, _REST)
+    insert_once(connection, alerts, _FIELDS, deliveries, _REST)
     return True
 
 
-def claim(connection: Connection, now: float, busy_s: float) -> list[Letter]:
+def claim(connection: Connection, now: float, busy_s: float) -> list[Delivery]:
     """What this process shall deliver; others leave it alone for `busy_s` and the wait after a failure."""
     table = alerts.c
     waiting = connection.execute(
@@ -89,7 +89,7 @@ def claim(connection: Connection, now: float, busy_s: float) -> list[Letter]:
             .values(tries=tries + 1, next_try_at=now + busy_s + wait_s(tries + 1))
         )
         if mine.rowcount == 1:
-            claimed.append(Letter(id, target, payload.encode(), tries + 1, created_at))
+            claimed.append(Delivery(id, target, payload.encode(), tries + 1, created_at))
     return claimed
 
 
@@ -98,19 +98,21 @@ def wait_s(tries: int) -> float:
     return min(2.0 ** min(tries, 20), LONGEST_WAIT_S)
 
 
-def delivered(connection: Connection, letter: Letter, now: float) -> None:
-    connection.execute(update(alerts).where(alerts.c.id == letter.id).values(delivered_at=now, last_error=""))
+def delivered(connection: Connection, delivery: Delivery, now: float) -> None:
+    connection.execute(update(alerts).where(alerts.c.id == delivery.id).values(delivered_at=now, last_error=""))
 
 
-def refused(connection: Connection, letter: Letter, now: float, why: str) -> bool:
+def refused(connection: Connection, delivery: Delivery, now: float, why: str) -> bool:
     """To be tried again later, unless it is too old for that: then it is dead, which is answered."""
-    dead = now - letter.created_at >= GIVE_UP_S
-    values = {"last_error": why[:300], "next_try_at": now + wait_s(letter.tries), "dead_at": now if dead else None}
-    connection.execute(update(alerts).where(alerts.c.id == letter.id, alerts.c.delivered_at.is_(None)).values(**values))
+    dead = now - delivery.created_at >= GIVE_UP_S
+    values = {"last_error": why[:300], "next_try_at": now + wait_s(delivery.tries), "dead_at": now if dead else None}
+    connection.execute(
+        update(alerts).where(alerts.c.id == delivery.id, alerts.c.delivered_at.is_(None)).values(**values)
+    )
     return dead
 
 
-def dead(connection: Connection, team: str | None, limit: int) -> list[Sent]:
+def dead(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
     """Letters that are not tried any more, the latest first."""
     return _rows(connection, limit, alerts.c.dead_at.is_not(None), *_of(team))
 
@@ -167,7 +169,7 @@ def _severity(text: str) -> Severity:
     return "critical" if text == "critical" else "warning" if text == "warning" else "info"
 
 
-def latest(connection: Connection, team: str | None, limit: int) -> list[Sent]:
+def latest(connection: Connection, team: str | None, limit: int) -> list[DeliveryResult]:
     """Alerts and letters, newest first."""
     return _rows(connection, limit, *_of(team))
 
@@ -176,7 +178,10 @@ def _of(team: str | None) -> list[Any]:
     return [] if team is None else [alerts.c.team == team]
 
 
-def _rows(connection: Connection, limit: int, *which: Any) -> list[Sent]:
-    columns = [alerts.c[name] for name in Sent.__slots__]
+def _rows(connection: Connection, limit: int, *which: Any) -> list[DeliveryResult]:
+    columns = [alerts.c[name] for name in DeliveryResult.__slots__]
     query = select(*columns).where(*which).order_by(alerts.c.created_at.desc(), alerts.c.id).limit(limit)
-    return [Sent(**{**row._mapping, "payload": orjson.loads(row.payload)}) for row in connection.execute(query).all()]
+    return [
+        DeliveryResult(**{**row._mapping, "payload": orjson.loads(row.payload)})
+        for row in connection.execute(query).all()
+    ]

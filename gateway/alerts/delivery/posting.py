@@ -1,4 +1,4 @@
-"""One HTTP client for all receivers that are posted to; what goes wrong comes back in words that hide addresses."""
+"""The HTTP client of webhook receivers. Its errors do not show addresses."""
 
 from __future__ import annotations
 

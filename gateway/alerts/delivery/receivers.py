@@ -1,4 +1,4 @@
-"""Who can be told: a target of a policy → the kind of receiver that delivers there."""
+"""Maps a policy's alert target to the receiver that delivers to it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.alerts.delivery.posting import TIMEOUT_S, Poster
 from gateway.alerts.delivery.slack import Slack
 from gateway.alerts.delivery.smtp import Smtp
 from gateway.alerts.delivery.webhooks import Webhooks
-from gateway.settings.receivers import Addresses, Refused
+from gateway.settings.receivers import Addresses, ReceiverRefused
 
 __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
 
@@ -68,7 +68,7 @@ class Receivers:
             return Answer(False, "the gateway is stopping")
         try:
             kind, reference = self._addresses.kind_and_reference(target)
-        except Refused as error:
+        except ReceiverRefused as error:
             return Answer(False, str(error))
         receiver = self._kinds.get(kind)
         if receiver is None:
@@ -76,6 +76,6 @@ class Receivers:
         accepted, said = await receiver.deliver(reference, id, payload)
         return Answer(accepted, said if reference.startswith("env:") else said.replace(reference, target))
 
-    async def deliver_all(self, letters: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
+    async def deliver_all(self, deliveries: Sequence[tuple[str, str, bytes]]) -> list[Answer]:
         """(target, id, payload) several at once, so that one receiver that hangs keeps no other waiting."""
-        return list(await asyncio.gather(*(self.deliver(*letter) for letter in letters)))
+        return list(await asyncio.gather(*(self.deliver(*letter) for letter in deliveries)))

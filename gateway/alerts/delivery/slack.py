@@ -1,4 +1,4 @@
-"""Alerts as messages for an incoming webhook of Slack, or of what reads the same (Mattermost, Rocket.Chat, Discord)."""
+"""Formats alerts for incoming webhooks of Slack and of compatible servers (Mattermost, Rocket.Chat, Discord)."""
 
 from __future__ import annotations
 

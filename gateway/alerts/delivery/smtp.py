@@ -1,4 +1,4 @@
-"""Alerts as mail, through the SMTP server that the operator's environment names."""
+"""Sends alerts as mail through the SMTP server that the operator's environment names."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Smtp:
         if encryption not in PORTS or not port.isdecimal():
             return False, "THRIFTGATE_SMTP_TLS must be starttls, tls or none, and THRIFTGATE_SMTP_PORT a number"
         try:
-            mail = letter(orjson.loads(payload), id, server["from"] or f"thriftgate@{server['host']}", recipients)
+            mail = delivery(orjson.loads(payload), id, server["from"] or f"thriftgate@{server['host']}", recipients)
         except ValueError:
             return False, f"{reference} or THRIFTGATE_SMTP_FROM is no mail address"
         return await self._send(mail, server, int(port), encryption)
@@ -76,7 +76,7 @@ class Smtp:
         return True, f"accepted for {len(mail['to'].addresses)} recipient(s): {said}"[:200]
 
 
-def letter(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
+def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[str]) -> EmailMessage:
     """Raises ValueError for what is no address."""
     if any("@" not in parseaddr(address)[1] for address in (sender, *recipients)):
         raise ValueError("no mail address")

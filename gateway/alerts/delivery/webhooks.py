@@ -1,4 +1,4 @@
-"""Posts alerts to a URL as they are, signed as Standard Webhooks has it where the operator set a secret.
+"""Posts alerts as JSON to a URL, signed by the Standard Webhooks scheme if the operator set a secret.
 
 https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
 """

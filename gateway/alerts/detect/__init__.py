@@ -1,1 +1,1 @@
-"""When an alert is due."""
+"""Detection of alerts that are due."""

@@ -1,4 +1,4 @@
-"""When a team's last hours are unlike its own past: pure decisions on hourly figures.
+"""Detects hours of a team that differ from its own past: pure decisions on hourly figures.
 
 A figure is compared by its modified z-score, 0.6745 (x - median) / MAD, where MAD is the median of the absolute
 deviations from the median: unlike mean and standard deviation, half of the past may be odd itself and neither moves

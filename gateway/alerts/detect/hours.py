@@ -1,4 +1,4 @@
-"""A team's hours as anomalies are looked for in them: spend, answers from the cache, rows that lack a cost."""
+"""Hourly figures of a team for anomaly detection: spend, cache hits, rows without a cost."""
 
 from __future__ import annotations
 

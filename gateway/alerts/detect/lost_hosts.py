@@ -1,4 +1,4 @@
-"""When budgets hold money for a host that is gone: the alert about it."""
+"""The alert about a host that is gone while budgets hold money for it."""
 
 from __future__ import annotations
 

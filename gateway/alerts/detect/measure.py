@@ -1,4 +1,4 @@
-"""What has been used of a budget, as the ledger says: by all who share it, or by each who has one of their own."""
+"""Use of a budget according to the ledger: by all who share it, or by each of its holders."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, and_, case, literal, select
 
-from gateway.alerts.detect.thresholds import Account
+from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.forecast import Forecast, Point, forecast
 from gateway.ledger.reports.points import spend_points
@@ -39,7 +39,7 @@ def used_by_each(
 
 
 def ahead(
-    connection: Connection, policy: Policy, account: Account, spent: int, window: tuple[float, float], now: float
+    connection: Connection, policy: Policy, account: BudgetWindow, spent: int, window: tuple[float, float], now: float
 ) -> Forecast | None:
     """The forecast of a budget that all share."""
     known = points(connection, policy, account, window, now)
@@ -47,7 +47,7 @@ def ahead(
 
 
 def points(
-    connection: Connection, policy: Policy, account: Account, window: tuple[float, float], now: float
+    connection: Connection, policy: Policy, account: BudgetWindow, window: tuple[float, float], now: float
 ) -> list[Point]:
     """How much of a budget that all share was used when, as far back as a forecast of `window` looks."""
     budget = account.budget

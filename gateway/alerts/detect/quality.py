@@ -1,4 +1,4 @@
-"""When a backend's measured quality is below what routing promised of it: the alert about it."""
+"""The alert about a backend whose measured quality is below what routing promised."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an alert of each kind looks like, to try receivers with; nothing of it happened."""
+"""A sample alert of each kind, to test receivers with."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.alerts.detect import lost_hosts
 from gateway.alerts.detect.anomalies import ENOUGH_HOURS, LEAST_LOOKUPS, found
 from gateway.alerts.detect.hours import HOUR_S, Backend, Hour
 from gateway.alerts.detect.quality import told
-from gateway.alerts.detect.thresholds import Account, due, due_ahead
+from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget
 from gateway.domain.routing.standing import Judged, standing
@@ -32,7 +32,7 @@ def sample(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _budget(kind: Kind, team: str, now: float) -> Alert:
-    account = Account(team, Budget(limit_usd=Decimal(100), alerts=(1.0,)))
+    account = BudgetWindow(team, Budget(limit_usd=Decimal(100), alerts=(1.0,)))
     window = window_bounds("month", "UTC", now)
     if kind == "threshold":
         return due(account, 100 * PICO_PER_USD, window, now)[0]

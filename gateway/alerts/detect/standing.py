@@ -1,4 +1,4 @@
-"""How every budget stands: spent, limit and forecast, as JSON values for reports."""
+"""Each budget's spend, limit and forecast as JSON values for reports."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from gateway.alerts.detect import measure
-from gateway.alerts.detect.thresholds import Account, told
+from gateway.alerts.detect.thresholds import BudgetWindow, told
 from gateway.domain.money.windows import iso, window_bounds
 from gateway.domain.policy import Budget, Policy
 from gateway.ledger.reports.formats import dollars
@@ -44,19 +44,19 @@ def _of_team(connection: Connection, team: str, policy: Policy, now: float) -> I
             continue
         window = window_bounds(budget.window, budget.timezone, now)
         for subject, spent in measure.used_by_each(connection, team, policy, budget, window)[:MOST_SUBJECTS]:
-            yield {**_standing(Account(team, budget, subject), policy, spent, window), "forecast": None}
+            yield {**_standing(BudgetWindow(team, budget, subject), policy, spent, window), "forecast": None}
 
 
 def _shared(connection: Connection, team: str, policy: Policy, budget: Budget, now: float) -> dict[str, Any]:
     window = window_bounds(budget.window, budget.timezone, now)
-    account = Account(team, budget)
+    account = BudgetWindow(team, budget)
     spent = measure.used(connection, team, policy, budget, window)
     ahead = measure.ahead(connection, policy, account, spent, window, now)
     forecast = None if ahead is None else told(ahead, usd=budget.limit_usd is not None)
     return {**_standing(account, policy, spent, window), "forecast": forecast}
 
 
-def _standing(account: Account, policy: Policy, spent: int, window: tuple[float, float]) -> dict[str, Any]:
+def _standing(account: BudgetWindow, policy: Policy, spent: int, window: tuple[float, float]) -> dict[str, Any]:
     budget, limit = account.budget, account.limit
     unit = "tokens" if budget.limit_usd is None else "usd"
     spent_, limit_, left = (amount if unit == "tokens" else dollars(amount) for amount in (spent, limit, limit - spent))

@@ -1,4 +1,4 @@
-"""When a budget's alerts are due and what they say: pure decisions on integers, pico-dollars or tokens as it counts."""
+"""Decides when a budget's alerts are due and words them: pure, on integers (pico-dollars or tokens)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EFFECTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class BudgetWindow:
     """Whose part of a budget it is: of `subject`, a key's id, where each key has its own, else of all who share it."""
 
     team: str
@@ -69,12 +69,12 @@ class Account:
         return f"{_ADJECTIVES[budget.window]} budget{f' {budget.name!r}' if budget.name else ''} of {limit}{each}"
 
 
-def least(account: Account, threshold: float) -> int:
+def least(account: BudgetWindow, threshold: float) -> int:
     """What must have been spent, in pico-dollars or tokens, to reach a share of the limit."""
     return max(math.ceil(Decimal(str(threshold)) * account.limit), 1)
 
 
-def due(account: Account, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
+def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
     """The thresholds that `spent` in `window` has reached; most of them will have been told before."""
     reached = []
     for threshold in account.budget.alerts:
@@ -87,7 +87,7 @@ def due(account: Account, spent: int, window: tuple[float, float], now: float) -
 
 
 def due_ahead(
-    account: Account, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
+    account: BudgetWindow, spent: int, ahead: Forecast | None, window: tuple[float, float], now: float
 ) -> list[Alert]:
     """The alert that the limit, not yet reached, will more likely than not be reached before the window ends."""
     if ahead is None or ahead.exhausted_at is None or spent >= account.limit:
@@ -128,7 +128,7 @@ def told(ahead: Forecast, *, usd: bool) -> dict[str, Any]:
 
 
 def _alert(
-    account: Account,
+    account: BudgetWindow,
     window: tuple[float, float],
     threshold: str,
     severity: Severity,
@@ -156,7 +156,7 @@ def _alert(
     return alert(_id(account, start, threshold), kind, severity, account.team, facts)
 
 
-def _id(account: Account, start: float, threshold: str) -> str:
+def _id(account: BudgetWindow, start: float, threshold: str) -> str:
     """A budget that changed is another budget: its thresholds may be told again."""
     budget = account.budget
     limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else _plain(budget.limit_usd)
@@ -166,13 +166,13 @@ def _id(account: Account, start: float, threshold: str) -> str:
     return f"{account.team}/{budget.window}/{iso(start)}/{threshold}/{digest(' '.join(parts), 12)}"
 
 
-def _amounts(account: Account, spent: int) -> dict[str, Any]:
+def _amounts(account: BudgetWindow, spent: int) -> dict[str, Any]:
     if account.budget.limit_usd is None:
         return {"spent_tokens": spent, "limit_tokens": account.limit}
     return {"spent_usd": _plain(pico_to_usd(spent)), "limit_usd": _plain(account.budget.limit_usd)}
 
 
-def _reached(account: Account, window: tuple[float, float], share: str, spent: int) -> str:
+def _reached(account: BudgetWindow, window: tuple[float, float], share: str, spent: int) -> str:
     until = _runs_until(window, account.budget)
     if spent < account.limit:
         return f"{account.whose} has spent {account.amount(spent)}, {share} or more of its {account.name}{until}."

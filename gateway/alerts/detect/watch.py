@@ -1,4 +1,4 @@
-"""Looks at what is new on the ledger and writes down the alerts that are due. Any number may share one database."""
+"""Reads new ledger rows and stores the alerts that are due. Several processes may share one database."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from types import MappingProxyType
 from gateway.alerts.alert import Alert
 from gateway.alerts.delivery import deliveries
 from gateway.alerts.detect import anomalies, hours, lost_hosts, measure, quality
-from gateway.alerts.detect.thresholds import Account, due, due_ahead, least
+from gateway.alerts.detect.thresholds import BudgetWindow, due, due_ahead, least
 from gateway.domain.money.windows import window_bounds
 from gateway.domain.policy import AlertsPolicy, Budget, Policy
 from gateway.domain.protocols import Clock
@@ -156,7 +156,7 @@ class Watch:
     def _look_at_budget(self, team: str, policy: Policy, budget: Budget, window: Window, now: float) -> list[Alert]:
         if not measure.shared(policy, budget):
             return self._look_at_each(team, policy, budget, window, now)
-        account = Account(team, budget)
+        account = BudgetWindow(team, budget)
         countable = budget.per == "team" and budget.limit_usd is not None
         spent = self._at_most(team, window) if countable else None
         if spent is None or self._calls(account, spent, window, now):
@@ -175,14 +175,14 @@ class Watch:
         with self._database.read() as connection:
             each = measure.used_by_each(connection, team, policy, budget, window)
         if window[0] <= now < window[1]:
-            self._note(Account(team, budget), each[0][1] if each else 0, window)
+            self._note(BudgetWindow(team, budget), each[0][1] if each else 0, window)
         found: list[Alert] = []
         if budget.per == "key":
             for key, spent in each:
-                found += due(Account(team, budget, key), spent, window, now)
+                found += due(BudgetWindow(team, budget, key), spent, window, now)
         else:
             for threshold in (share for share in budget.alerts if share != "forecast"):
-                one = Account(team, budget.model_copy(update={"alerts": (threshold,)}))
+                one = BudgetWindow(team, budget.model_copy(update={"alerts": (threshold,)}))
                 enough = least(one, threshold)
                 if far := [name for name, spent in each if spent >= enough]:
                     found += due(replace(one, subjects=far), each[0][1], window, now)
@@ -219,7 +219,7 @@ class Watch:
         self._rests[team, what] = now + every_s
         return True
 
-    def _note(self, account: Account, spent: int, window: Window) -> None:
+    def _note(self, account: BudgetWindow, spent: int, window: Window) -> None:
         budget = account.budget
         limit = f"{budget.limit_usd.normalize():f}" if budget.limit_usd is not None else f"{budget.limit_tokens} tokens"
         label = budget.window if budget.per == "team" else f"{budget.window} per {budget.per.replace('_', ' ')}"
@@ -233,7 +233,7 @@ class Watch:
         known = self._summed.get((team, window))
         return None if known is None else known[0] + self._heard.get(team, 0) - known[1]
 
-    def _calls(self, account: Account, at_most: int, window: Window, now: float) -> bool:
+    def _calls(self, account: BudgetWindow, at_most: int, window: Window, now: float) -> bool:
         """Might it call for a new alert to have spent `at_most`, or less?"""
         return self._summed[account.team, window][0] < account.limit <= at_most or any(
             alert.id not in self._known for alert in due(account, at_most, window, now)

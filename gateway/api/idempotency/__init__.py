@@ -1,1 +1,1 @@
-"""One answer per `Idempotency-Key`."""
+"""Idempotent requests (`Idempotency-Key`)."""

@@ -1,4 +1,4 @@
-"""One answer per `Idempotency-Key`: whoever asks again, here or at another worker, gets the first one's."""
+"""One answer per `Idempotency-Key`: a repeated request gets the first one's answer, on any worker."""
 
 from __future__ import annotations
 

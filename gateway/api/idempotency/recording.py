@@ -1,4 +1,4 @@
-"""An answer that is written down while it is given, and played to any number of callers, live or later."""
+"""Records an answer while it is sent, and replays it to any number of callers, during the call or after it."""
 
 from __future__ import annotations
 

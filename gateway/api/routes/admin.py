@@ -1,4 +1,4 @@
-"""/admin/*: keys, policies and the fleet over HTTP; closed unless the operator opens it, then for admin keys only."""
+"""`/admin/*`: keys, policies and backends over HTTP. Closed unless the operator opens it; needs an admin key."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
-from gateway.api.routes.usage import Spend, told
+from gateway.api.auth import Authenticator, json_response
+from gateway.api.routes.usage import UsageFigures, told
 from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
@@ -28,9 +28,11 @@ LONGEST_S = 100 * 365 * 86400
 class Admin:
     """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
 
-    def __init__(self, *, door: Door, fleet: Fleet, database: Database, policies: Policies, spend: Spend) -> None:
+    def __init__(
+        self, *, authenticator: Authenticator, fleet: Fleet, database: Database, policies: Policies, spend: UsageFigures
+    ) -> None:
         self._fleet, self._database, self._policies, self._spend = fleet, database, policies, spend
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/fleet", admin(self.fleet)),
             Route("/admin/usage", admin(self.usage)),

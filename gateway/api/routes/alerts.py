@@ -1,4 +1,4 @@
-"""/admin/alerts: what people were told, acknowledged from afar; closed unless the operator opens the admin API."""
+"""`/admin/alerts`: lists and acknowledges alerts. Closed unless the operator opens the admin API."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from gateway.alerts.delivery import deliveries
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import whole_number
 from gateway.api.server.asgi import read_object
 from gateway.domain.protocols import Clock
@@ -25,9 +25,9 @@ MOST = 1000
 class AlertRoutes:
     """What `thriftgate alerts list`, `acknowledge` and `dead-letters` do on the machine."""
 
-    def __init__(self, *, door: Door, database: Database, clock: Clock) -> None:
+    def __init__(self, *, authenticator: Authenticator, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/alerts", admin(self.listing)),
             Route("/admin/alerts", admin(self.change), methods=["POST"]),

@@ -12,12 +12,12 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import refuse, whole_number
 from gateway.api.server.asgi import by_name, read_object
 from gateway.api.server.multipart import receive_form
 from gateway.api.server.upload import Uploads
-from gateway.batches.batch import EACH_TIME, Batch, Once
+from gateway.batches.batch import EACH_TIME, Batch, BatchFields
 from gateway.batches.files import MAX_BYTES, Files, Page, StoredFile
 from gateway.batches.jobs import Jobs
 from gateway.batches.options import LONGEST_S, seconds
@@ -100,7 +100,7 @@ def common_headers(request: Request) -> dict[str, str]:
     return {name.decode("latin-1"): headers[name].decode("latin-1") for name in sorted(kept)}
 
 
-def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> Once:
+def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> BatchFields:
     """What the `Idempotency-Key` of a request with this fingerprint is good for. Raises BadRequest."""
     key = request.headers.get("idempotency-key")
     if key is None:
@@ -108,7 +108,7 @@ def asked_once(request: Request, tenant: Tenant, fingerprint: str) -> Once:
     if not 0 < len(key) <= KEY_CHARACTERS:
         raise BadRequest(f"Idempotency-Key must have 1 to {KEY_CHARACTERS} characters.", param="Idempotency-Key")
     whose = "\0".join((tenant.team, tenant.key.lineage, request.url.path.removeprefix("/v1"), key))
-    return Once(blake2b(whose.encode(), digest_size=32).hexdigest(), fingerprint)
+    return BatchFields(blake2b(whose.encode(), digest_size=32).hexdigest(), fingerprint)
 
 
 def asked_page(request: Request, default: int, most: int) -> Page:
@@ -123,9 +123,9 @@ def asked_page(request: Request, default: int, most: int) -> Page:
 class BatchRoutes:
     """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
-    def __init__(self, *, door: Door, files: Files, jobs: Jobs, uploads: Uploads) -> None:
+    def __init__(self, *, authenticator: Authenticator, files: Files, jobs: Jobs, uploads: Uploads) -> None:
         self._files, self._jobs, self._uploads = files, jobs, uploads
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             route
             for prefix in ("/v1", "")  # some clients leave it out, since OpenAI's base URL has it

@@ -1,4 +1,4 @@
-"""Anthropic's route that counts the tokens of a prompt without asking a model."""
+"""Anthropic's `count_tokens`: counts a prompt's tokens without calling a model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.server.asgi import Pace, by_name, check_json, check_length, decoded, read_body
 from gateway.api.server.caller import AsgiLine, unless_gone
 from gateway.backends.fleet import Fleet
@@ -36,7 +36,7 @@ class MessageRoutes:
     def __init__(
         self,
         *,
-        door: Door,
+        authenticator: Authenticator,
         counter: Counter,
         fleet: Fleet,
         limits: RequestLimits,
@@ -46,7 +46,7 @@ class MessageRoutes:
         self._counter, self._fleet, self._limits = counter, fleet, limits
         self._off_loop, self._decoding = off_loop or OffLoop(), decoding or OffLoop()
         self._pace, self._watchers = Pace.of(limits), Tasks()
-        count = door.needs("inference")(self.count_tokens)
+        count = authenticator.needs("inference")(self.count_tokens)
         self.routes = [Route("/v1/messages/count_tokens", count, methods=["POST"])]
 
     def _parse(self, body: bytes, headers: Mapping[bytes, bytes], policy: Policy) -> CompletionRequest:

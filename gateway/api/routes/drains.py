@@ -1,4 +1,4 @@
-"""/admin/backends/NAME/drain: a backend gets no new requests, on all workers; closed unless the admin API is open."""
+"""`/admin/backends/NAME/drain`: stops new requests to a backend, on all workers. Needs the admin API."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.server.asgi import read_object
 from gateway.backends.fleet import Fleet
 from gateway.backends.resilience.drain import LONGEST_S, USUAL_S
@@ -25,9 +25,9 @@ MOST_WORDS = 200
 class DrainRoutes:
     """For whoever is about to stop a machine, and for the machine itself when it hears of its end."""
 
-    def __init__(self, *, door: Door, fleet: Fleet, database: Database) -> None:
+    def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database
-        admin = door.needs("admin")
+        admin = authenticator.needs("admin")
         self.routes = [
             Route("/admin/backends/{name:path}/drain", admin(self.drain), methods=["POST"]),
             Route("/admin/backends/{name:path}/undrain", admin(self.undrain), methods=["POST"]),

@@ -1,4 +1,4 @@
-"""The one hot endpoint, ahead of the Starlette application: behind our own protocol, or any ASGI server."""
+"""The inference endpoint, the only hot one: served by our own protocol, or by any ASGI server."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from functools import lru_cache
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.admission.load_shedding import Overload
+from gateway.admission.load_shedding import LoadShedder
 from gateway.api.idempotency.idempotency import Idempotency
 from gateway.api.response_headers import of_error, of_id, of_record
 from gateway.api.server.asgi import Headers, Pace, by_name, check_json, check_length, decoded, secret
@@ -18,6 +18,7 @@ from gateway.api.server.caller import AsgiCaller, Caller, HangUp, unless_gone
 from gateway.api.server.envelope import Envelope
 from gateway.dialects.clients import PASSED_THROUGH, PATHS, ClientDialect
 from gateway.dialects.controls import parse_controls
+from gateway.dialects.facts import FACTS
 from gateway.dialects.passthrough.form import is_form
 from gateway.dialects.requests.body_extent import check_extent
 from gateway.dialects.requests.forwarding import check_forwarding
@@ -28,7 +29,7 @@ from gateway.domain.tenant import Tenant
 from gateway.errors import Forbidden, GatewayError, MethodNotAllowed, NotFound
 from gateway.pipeline import Pipeline, Reply
 from gateway.policy.tenants import Tenants
-from gateway.responses.memory import Memory
+from gateway.responses.memory import StoredContext
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
 from gateway.runtime.tasks import Tasks
 from gateway.settings.gateway import RequestLimits
@@ -56,10 +57,10 @@ class Inference:
         pipeline: Pipeline,
         telemetry: Telemetry,
         limits: RequestLimits,
-        overload: Overload,
+        overload: LoadShedder,
         envelope: Envelope,
         idempotency: Idempotency,
-        memory: Memory | None = None,
+        memory: StoredContext | None = None,
         decoding: OffLoop | None = None,
     ) -> None:
         """`memory`: of stored responses; without it every request has to stand alone. `decoding`: of encoded bodies."""
@@ -102,7 +103,7 @@ class Inference:
                     request = dialect.parse(body, request_id, controls, headers)
                     check_forwarding(request, tenant.policy)
                 request.query = caller.query
-                if request.dialect == "openai_responses" and self._memory is not None:
+                if FACTS[request.dialect].answers_have_ids and self._memory is not None:
                     await self._memory.recall(request, tenant)
             except ConnectionResetError:
                 return
@@ -168,6 +169,7 @@ class Inference:
             request.stream,
             tags=dict(controls.tags),
             session=controls.session,
+            trace=request.headers,
         )
         task = asyncio.current_task(loop)
         assert task is not None
@@ -232,7 +234,7 @@ class Inference:
         record = reply.record
         caller.begin([*_of_type(reply.answer.content_type), *of_record(record)])
         record.first_byte_ms = (time.perf_counter() - record.started) * 1000
-        while await reply.pour(caller.put):
+        while await reply.pipe_to(caller.put):
             await caller.drain()
         if request.store and self._memory is not None:
             await self._memory.keep(request, record.tenant, reply.answer.completion())

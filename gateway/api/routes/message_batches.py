@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.batches import asked_once, common_headers
 from gateway.api.routes.query import whole_number
 from gateway.api.server.asgi import by_name, check_json
@@ -79,10 +79,10 @@ class MessageBatchRoutes:
     """Ordinary Starlette endpoints; a key sees what it made, and what its team shares."""
 
     def __init__(
-        self, *, door: Door, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int
+        self, *, authenticator: Authenticator, files: Files, jobs: MessageJobs, uploads: Uploads, max_request_bytes: int
     ) -> None:
         self._files, self._jobs, self._uploads, self._max_request_bytes = files, jobs, uploads, max_request_bytes
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             Route(PATH, inference(self.create), methods=["POST"]),
             Route(PATH, inference(self.list_batches)),

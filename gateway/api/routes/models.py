@@ -1,4 +1,4 @@
-"""What a client asks before it asks anything: whether somebody is there, and for which models."""
+"""`GET /` and `/v1/models`: the models that a key may use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import whole_number
 from gateway.backends.fleet import Fleet
 from gateway.domain.backend import Backend
@@ -54,12 +54,12 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
     return {"id": name, "object": "model", "created": 0, "owned_by": owner}
 
 
-class Root:
+class ModelRoutes:
     """`GET /` is open; the models are those of the key. Who sends `anthropic-version` sees them as Anthropic's."""
 
-    def __init__(self, *, door: Door, fleet: Fleet) -> None:
+    def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             Route("/", self.root),
             *(Route(f"{prefix}/models", inference(self.models)) for prefix in ("/v1", "")),

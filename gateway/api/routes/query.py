@@ -1,4 +1,4 @@
-"""Parameters of a URL's query, each with what it must be."""
+"""Parses URL query parameters."""
 
 from __future__ import annotations
 

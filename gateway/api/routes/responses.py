@@ -1,4 +1,4 @@
-"""OpenAI's routes for stored responses: look at one, at what it was given, delete it."""
+"""OpenAI's routes for stored responses: get, list input items, delete."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.query import whole_number
 from gateway.dialects.openai_responses.request import RESULTS, kind_of
 from gateway.domain.tenant import Tenant
@@ -66,9 +66,9 @@ def page(items: list[Item], asked: Any) -> dict[str, Any]:
 class ResponseRoutes:
     """Ordinary Starlette endpoints; a key sees its own, and what its team shares."""
 
-    def __init__(self, *, door: Door, responses: Responses) -> None:
+    def __init__(self, *, authenticator: Authenticator, responses: Responses) -> None:
         self._responses = responses
-        inference = door.needs("inference")
+        inference = authenticator.needs("inference")
         self.routes = [
             route
             for path in ("/v1/responses/{id}", "/responses/{id}")

@@ -1,4 +1,4 @@
-"""The routes around inference: flight records, usage, health, metrics."""
+"""Routes beside inference: flight records, feedback, usage, health, metrics."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.api.auth import Door, json_response
+from gateway.api.auth import Authenticator, json_response
 from gateway.api.routes.models import visible_backends
-from gateway.api.routes.usage import Spend, told
+from gateway.api.routes.usage import UsageFigures, told
 from gateway.api.server.asgi import read_object
-from gateway.api.server.shutdown import Drain
+from gateway.api.server.shutdown import ShutdownFlag
 from gateway.backends.fleet import Fleet
 from gateway.domain.tenant import Tenant
 from gateway.errors import NotFound, StateUnavailable
 from gateway.learning.feedback import Feedback, parse
-from gateway.policy.keys import KeyRing
+from gateway.policy.keys import Keys
 from gateway.policy.load import Policies
 from gateway.state.redis.connection import State
 from gateway.telemetry.observe import Telemetry
@@ -28,21 +28,21 @@ from gateway.telemetry.observe import Telemetry
 log = logging.getLogger(__name__)
 
 
-class Service:
+class ServiceRoutes:
     """Ordinary Starlette endpoints; nothing here is hot."""
 
     def __init__(
         self,
         *,
-        door: Door,
+        authenticator: Authenticator,
         fleet: Fleet,
         telemetry: Telemetry,
         state: State,
-        ring: KeyRing,
+        ring: Keys,
         policies: Policies,
-        drain: Drain,
+        drain: ShutdownFlag,
         feedback: Feedback,
-        spend: Spend,
+        spend: UsageFigures,
         cache_wrong: Callable[[str, str], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
@@ -51,14 +51,14 @@ class Service:
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._troubles = cache_wrong, troubles
-        figures, admin = door.needs("usage", "admin"), door.needs("admin")
-        asked = door.needs("inference", "admin")
+        figures, admin = authenticator.needs("usage", "admin"), authenticator.needs("admin")
+        asked = authenticator.needs("inference", "admin")
         self.routes = [
             Route("/v1/requests/{id}", asked(self.flight)),
             Route("/v1/requests/{id}/feedback", asked(self.feedback), methods=["POST"]),
             Route("/v1/usage", figures(self.usage)),
             Route("/metrics", admin(self.metrics)),
-            Route("/health", door.knows(self.health)),
+            Route("/health", authenticator.knows(self.health)),
             Route("/health/live", self.live),
             Route("/health/ready", self.ready),
         ]

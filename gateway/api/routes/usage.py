@@ -1,5 +1,4 @@
-"""One answer to "what was spent": the report, how budgets and credits stand, what routing saved, and how often the
-cache was wrong."""
+"""Answers `/v1/usage`: report, budgets, credits, savings and cache error rate."""
 
 from __future__ import annotations
 
@@ -20,8 +19,8 @@ from gateway.domain.money.price import Price
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import Clock
 from gateway.errors import BadRequest
-from gateway.ledger.prices.discounts import Drawn, drawn
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.discounts import CreditUse, drawn
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus, savings
 from gateway.ledger.reports.dimensions import dimensions
 from gateway.ledger.reports.formats import as_object, dollars
@@ -33,7 +32,7 @@ from gateway.state.sql.database import Database
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class UsageQuery:
     """`team` None: all; `since` and `until` in Unix seconds; `by` as `dimensions` reads it."""
 
     by: str = "model"
@@ -63,7 +62,7 @@ class Spent:
         return orjson.dumps(self.as_object(), option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-async def told(spend: Spend, query: Mapping[str, str], team: str | None) -> Response:
+async def told(spend: UsageFigures, query: Mapping[str, str], team: str | None) -> Response:
     """The answer to `?since=7d&until=&by=model&savings=true`, of `team` or of all. Raises BadRequest."""
     now = time.time()
     since, until = _moment(query, "since", now), _moment(query, "until", now)
@@ -71,7 +70,7 @@ async def told(spend: Spend, query: Mapping[str, str], team: str | None) -> Resp
     if savings not in ("true", "false"):
         raise BadRequest("savings must be true or false.", param="savings")
     try:
-        found = await spend.read(Asked(query.get("by", "model"), team, since, until, savings == "true"))
+        found = await spend.read(UsageQuery(query.get("by", "model"), team, since, until, savings == "true"))
     except ValueError as error:
         raise BadRequest(f"by: {error}", param="by") from error
     return Response(found.as_json(), media_type="application/json")
@@ -84,13 +83,13 @@ def _moment(query: Mapping[str, str], name: str, now: float) -> float | None:
         raise BadRequest(f"{name}: {error}", param=name) from error
 
 
-class Spend:
+class UsageFigures:
     """Reads the ledger, whoever asks; nothing of it changes."""
 
     def __init__(
         self,
         database: Database,
-        prices: Catalogue,
+        prices: PriceBook,
         *,
         policy_of: Callable[[str], Policy],
         backends: Callable[[], Sequence[Backend]],
@@ -101,16 +100,16 @@ class Spend:
         self._database, self._prices, self._policy_of, self._backends = database, prices, policy_of, backends
         self._organisations, self._terms, self._clock = organisations, terms, clock
 
-    async def read(self, asked: Asked) -> Spent:
+    async def read(self, asked: UsageQuery) -> Spent:
         """Raises ValueError for what cannot be grouped by, SQLAlchemyError."""
         by = dimensions(asked.by)
         return await asyncio.to_thread(self._read, by, asked)
 
-    async def focus(self, asked: Asked) -> list[dict[str, Any]]:
+    async def focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
         """FOCUS rows of the same attempts. Raises SQLAlchemyError."""
         return await asyncio.to_thread(self._focus, asked)
 
-    def _read(self, by: tuple[str, ...], asked: Asked) -> Spent:
+    def _read(self, by: tuple[str, ...], asked: UsageQuery) -> Spent:
         period = {"since": asked.since, "until": asked.until}
         with snapshot(self._database) as connection:
             (report,) = read_usage(connection, [by], team=asked.team, prices=self._prices, **period)
@@ -141,7 +140,7 @@ class Spend:
     def _providers(self) -> dict[str, str]:
         return {backend.name: self._prices.provider(backend) for backend in self._backends()}
 
-    def _focus(self, asked: Asked) -> list[dict[str, Any]]:
+    def _focus(self, asked: UsageQuery) -> list[dict[str, Any]]:
         with snapshot(self._database) as connection:
             found: Iterable[dict[str, Any]] = focus.rows(
                 connection, self._providers(), team=asked.team, since=asked.since, until=asked.until
@@ -149,7 +148,7 @@ class Spend:
             return list(found)
 
 
-def _credit(one: Drawn) -> dict[str, Any]:
+def _credit(one: CreditUse) -> dict[str, Any]:
     credit = one.credit
     return {
         "name": credit.name,

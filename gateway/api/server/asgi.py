@@ -1,4 +1,4 @@
-"""Raw ASGI: read a body within its limits, send a reply."""
+"""Raw ASGI: reads a body within its limits, sends a reply."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP/1.1 protocol with bounds on what is no body: the target, and what frames a body in chunks."""
+"""uvicorn's HTTP/1.1 protocol with bounds on the request target and on chunk framing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who asks, as the inference endpoint sees it: a request to read, an answer to write, and a line that may go dead."""
+"""The caller of an inference request: body to read, answer to write, disconnect to notice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which content coding an answer gets, and a caller that gets it."""
+"""Chooses an answer's content coding, and encodes it."""
 
 from __future__ import annotations
 

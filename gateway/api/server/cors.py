@@ -1,4 +1,4 @@
-"""Which web pages a browser lets read what the gateway answers."""
+"""CORS: which origins may read answers in a browser."""
 
 from __future__ import annotations
 

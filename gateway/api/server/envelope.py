@@ -1,4 +1,4 @@
-"""What every answer gets, whoever made it: the request's id, what browsers ask for, and the coding that is wanted."""
+"""Headers that each answer gets: request id, CORS, content coding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A multipart form with one file, written to where it belongs while it still arrives."""
+"""Streams a multipart form with one file to its destination while it arrives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request's head may be: within limits, of one host, and with a path that can be written in one way only."""
+"""Validates a request's head: size limits, one host, canonical path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a worker leaves its connections, so that no client writes into one that is just being closed."""
+"""Closes a worker's client connections so that no client writes into a closing one."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LAST_ANSWER: Headers = [(b"connection", b"close")]
 
 
 @dataclass(slots=True)
-class Drain:
+class ShutdownFlag:
     """Shared by readiness and shutdown. Requests are served all the same: whoever did not hear yet is no worse off."""
 
     draining: bool = False

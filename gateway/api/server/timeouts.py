@@ -1,4 +1,4 @@
-"""A client's connection with patience that ends: for a head that never comes whole, for a client that stops reading."""
+"""Timeouts of client connections: incomplete heads, and clients that stop reading."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import asyncio
 from typing import ClassVar
 
 from gateway.api.server.request_head import MAX_HEAD_BYTES, too_large
-from gateway.api.server.uvicorn_protocol import DirectProtocol
+from gateway.api.server.uvicorn_protocol import InferenceProtocol
 from gateway.errors import RequestTimeout
-from gateway.runtime.write_batcher import Outgoing
+from gateway.runtime.write_batcher import WriteBatcher
 
 
-class GuardedProtocol(DirectProtocol):
+class GuardedProtocol(InferenceProtocol):
     """Costs nothing for a request that arrives in one piece and is read as fast as it is written.
 
     A client that reads slowly fills one transport buffer; then writing waits, and with it whoever reads from the
@@ -99,5 +99,5 @@ class GuardedProtocol(DirectProtocol):
 
 def guarded(*, head_timeout_s: float, stall_s: float) -> type[GuardedProtocol]:
     """What one server of uvicorn's makes for every connection."""
-    own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": Outgoing()}
+    own = {"head_timeout_s": head_timeout_s, "stall_s": stall_s, "outgoing": WriteBatcher()}
     return type("Protocol", (GuardedProtocol,), own)

@@ -1,4 +1,4 @@
-"""A large body, handed on while it still arrives."""
+"""Receives a large body and passes it on while it arrives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STALL_S = 30.0
 PIECE = 2**20
 """Bytes that are taken at once, off the loop."""
 
-Take = Callable[[bytes], object]
+Sink = Callable[[bytes], object]
 
 
 class Uploads:
@@ -30,7 +30,7 @@ class Uploads:
         self._pace, self._decoding = pace, decoding or OffLoop()
         self._watchers = Tasks()
 
-    async def receive(self, request: Request, take: Take, limit: int, frame: int = 0) -> None:
+    async def receive(self, request: Request, take: Sink, limit: int, frame: int = 0) -> None:
         """Hand `take` the body without its coding, off the loop. Of it `frame` bytes do not count.
 
         Raises BodyTooLarge above `limit` bytes, RequestTimeout when it comes too slowly, BadRequest when it breaks off,
@@ -62,7 +62,7 @@ class Uploads:
 
 
 class _Reading:
-    def __init__(self, decoder: Decoder | None, take: Take, limit: int, frame: int, decoding: OffLoop) -> None:
+    def __init__(self, decoder: Decoder | None, take: Sink, limit: int, frame: int, decoding: OffLoop) -> None:
         self._decoder, self._decoding = decoder, decoding
         self._take, self._limit, self._left = take, limit, limit + frame
 

@@ -1,4 +1,4 @@
-"""Serving a strategy: backends are asked in its order, their answers shown to it, until it says which one is given."""
+"""Runs a strategy: calls backends in its order, shows it their answers, and serves the one it chooses."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from gateway.backends.attempts import Attempts, Errand, together
-from gateway.backends.cascade.stream_gate import Held
+from gateway.backends.attempts import Attempts, CallContext, together
+from gateway.backends.cascade.stream_gate import StreamGate
 from gateway.backends.cascade.weak_signals import Reader
 from gateway.backends.relay import Relayed, Whole
 from gateway.dialects.openai_chat import logprobs
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
-from gateway.domain.routing.strategy import FAILED, Answered, Asking
+from gateway.domain.routing.strategy import FAILED, RunningStrategy, StrategyAnswer
 from gateway.errors import (
     BackendRefused,
     BudgetExhausted,
@@ -26,7 +26,7 @@ from gateway.errors import (
 
 log = logging.getLogger(__name__)
 
-Served = Relayed | Whole | Held
+Served = Relayed | Whole | StreamGate
 Obstacle = GatewayError | TimeoutError
 """What keeps anybody else from being asked; TimeoutError: a stream may not be kept back for longer."""
 
@@ -39,21 +39,21 @@ _OVER = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
 
 
 class _Careful:
-    """Implements `Asking` over another one, whose own mistakes must not fail a request."""
+    """Implements `RunningStrategy` over another one, whose own mistakes must not fail a request."""
 
     __slots__ = ("_asking",)
 
-    def __init__(self, asking: Asking) -> None:
+    def __init__(self, asking: RunningStrategy) -> None:
         self._asking = asking
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         try:
             return self._asking.next(answers)
         except Exception:
             log.exception("a strategy failed to say whom to ask next; what there is must do")
             return ()
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         try:
             return self._asking.serves(answers)
         except Exception:
@@ -69,14 +69,14 @@ class Cascade:
     streams. What the client has seen the first byte of is never taken back.
     """
 
-    def __init__(self, attempts: Attempts, asking: Asking, route: Route, errand: Errand) -> None:
+    def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
         """With `route.escalate_below`, answers are weak whose tokens were less probable than that."""
-        self._attempts, self._asking, self._route, self._errand = attempts, _Careful(asking), route, errand
+        self._attempts, self._asking, self._route, self._call_context = attempts, _Careful(asking), route, call_context
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
-        self._reader = Reader(errand.request)
-        self._rules = errand.record.tenant.policy.streams
-        self._told: list[Answered] = []
+        self._reader = Reader(call_context.request)
+        self._rules = call_context.record.tenant.policy.streams
+        self._told: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
         """Beside each of `_told`: None where there is nothing to serve, or no longer."""
         self._errors: list[GatewayError] = []
@@ -86,20 +86,20 @@ class Cascade:
         """Raises what `Attempts.first_of` raises, when there is no answer at all."""
         served: Served | None = None
         try:
-            served = await (self._streamed() if self._errand.request.stream else self._settled())
+            served = await (self._streamed() if self._call_context.request.stream else self._settled())
         finally:
-            self._errand.record.answers = tuple(self._told)
+            self._call_context.record.answers = tuple(self._told)
             left = [answer for answer in self._answers if answer is not None and answer is not served]
             for answer in left:  # all of them before anything that a cancellation could come between
-                self._attempts.bill(self._errand, answer, "escalated")
+                self._attempts.bill(self._call_context, answer, "escalated")
             for answer in left:
                 await answer.aclose()
-        record = self._errand.record
+        record = self._call_context.record
         record.weak = any(
             answer is served and told.weak for told, answer in zip(self._told, self._answers, strict=True)
         )
         if len(record.attempts) > 1:
-            self._errand.hold.follow(served.attempt)
+            self._call_context.hold.follow(served.attempt)
             record.escalated = any(attempt.outcome == "escalated" for attempt in record.attempts)
             self._attempts.totals.escalated += record.escalated
         return served
@@ -140,12 +140,12 @@ class Cascade:
             return False
         if self._by_beginnings(names) and not (self._rules.hold_tokens and self._rules.hold_for):
             return True
-        told = [*self._told, Answered(names[0], None, "refusal")]
+        told = [*self._told, StrategyAnswer(names[0], None, "refusal")]
         return not self._asking.next(told) and self._asking.serves(told) == len(self._told)
 
     def _by_beginnings(self, names: Sequence[str]) -> bool:
         """Would the strategy be content with a sound answer of this one, whatever it comes down to?"""
-        told = [*self._told, Answered(names[0], None, confidence=1.0)]
+        told = [*self._told, StrategyAnswer(names[0], None, confidence=1.0)]
         return len(names) == 1 and not self._asking.next(told) and self._asking.serves(told) == len(self._told)
 
     def _expected_s(self, names: Sequence[str]) -> float:
@@ -154,7 +154,7 @@ class Cascade:
         seconds = 0.0
         while names:
             seconds += max(self._usual_s(name) for name in names)
-            told += [Answered(name, "agreed", confidence=1.0) for name in names]
+            told += [StrategyAnswer(name, "agreed", confidence=1.0) for name in names]
             names = [] if len(told) > len(self._backends) else self._asking.next(told)
         return seconds
 
@@ -171,7 +171,7 @@ class Cascade:
     async def _reference(self, why: str) -> Served:
         """The reference's stream at once, instead of whatever the strategy wanted."""
         reference = self._route.reference or self._route.backends[-1]
-        self._errand.record.note("strategy left", why=why, to=reference.name)
+        self._call_context.record.note("strategy left", why=why, to=reference.name)
         for told, answer in zip(self._told, self._answers, strict=True):
             if told.backend == reference.name and answer is not None and not told.weak:
                 return answer
@@ -190,16 +190,16 @@ class Cascade:
         names = tuple(dict.fromkeys(wanted))
         if not names or all(answer is None for answer in self._answers):
             return names
-        if self._errand.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
-            self._errand.record.note("strategy stopped", why=DeadlineExceeded.code)
+        if self._call_context.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
+            self._call_context.record.note("strategy stopped", why=DeadlineExceeded.code)
             return ()
         told, answer = self._told[-1], self._answers[-1]
-        self._errand.record.note(
+        self._call_context.record.note(
             "asking on", after=told.backend, to=names, why=told.weak or "not settled", confidence=told.confidence
         )
         if answer is not None and not answer.complete:
             self._answers[-1] = None
-            await self._attempts.drop(self._errand, answer, "escalated", told.weak)
+            await self._attempts.drop(self._call_context, answer, "escalated", told.weak)
         return names
 
     @property
@@ -210,22 +210,24 @@ class Cascade:
     def _usual_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
-    def _later(self) -> Errand:
+    def _later(self) -> CallContext:
         """With some time to spare, once there is an answer that could be served instead."""
         if all(answer is None for answer in self._answers):
-            return self._errand
-        spare_s = min(_MOST_SPARE_S, _SPARE * (self._errand.deadline - self._clock()))
-        return replace(self._errand, deadline=self._errand.deadline - spare_s)
+            return self._call_context
+        spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))
+        return replace(self._call_context, deadline=self._call_context.deadline - spare_s)
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
         """Ask them, all at once if they are several; returns what keeps anybody else from being asked, too."""
-        errand = self._later()
+        call_context = self._later()
         if len(names) == 1:
-            return await self._one(self._backends[names[0]], errand, tokens, within_s)
-        errand = replace(errand, turn=asyncio.Lock())
+            return await self._one(self._backends[names[0]], call_context, tokens, within_s)
+        call_context = replace(call_context, turn=asyncio.Lock())
         obstacle = None
         async with asyncio.TaskGroup() as group:
-            asking = {group.create_task(self._one(self._backends[name], errand, tokens, within_s)) for name in names}
+            asking = {
+                group.create_task(self._one(self._backends[name], call_context, tokens, within_s)) for name in names
+            }
             while asking:
                 done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
                 obstacle = next((found for task in done if (found := task.result())), obstacle)
@@ -235,27 +237,29 @@ class Cascade:
                     break
         return obstacle
 
-    async def _one(self, backend: Backend, errand: Errand, tokens: float, within_s: float) -> Obstacle | None:
+    async def _one(
+        self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
+    ) -> Obstacle | None:
         """Ask one and keep what it says; a stream up to `tokens`, and `within_s` of its beginning, or whole."""
         tells = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
-        muted = tells and logprobs.can_tell(errand.request)
+        muted = tells and logprobs.can_tell(call_context.request)
         if muted:
-            errand = replace(errand, request=logprobs.sounded(errand.request))
+            call_context = replace(call_context, request=logprobs.sounded(call_context.request))
         whole = tokens == math.inf
         try:
             async with asyncio.timeout(within_s if whole and within_s < math.inf else None):
                 answer = await self._attempts.first_of(
-                    (backend,), errand, unsure=backend if tells else None, last_resort=False
+                    (backend,), call_context, unsure=backend if tells else None, last_resort=False
                 )
                 if isinstance(answer, Whole) and _curtailed(answer):
-                    self._keep(Answered(backend.name, None), answer)
+                    self._keep(StrategyAnswer(backend.name, None), answer)
                 elif isinstance(answer, Whole):
                     told = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
                     self._keep(told, answer)
-                elif errand.request.stream:
-                    await self._begun(Held(answer, muted=muted), errand, tokens, within_s)
+                elif call_context.request.stream:
+                    await self._begun(StreamGate(answer, muted=muted), call_context, tokens, within_s)
                 else:  # neither a stream nor whole: only its content type told
-                    self._keep(Answered(backend.name, None), answer)
+                    self._keep(StrategyAnswer(backend.name, None), answer)
         except TimeoutError as late:  # too late to be compared; the request itself has time left
             return late
         except _OVER as obstacle:
@@ -265,37 +269,39 @@ class Cascade:
             return error if isinstance(error, BackendRefused) and not any(self._answers) else None
         return None
 
-    async def _begun(self, held: Held, errand: Errand, tokens: float, within_s: float) -> None:
+    async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
         """Keep a stream back, and stop it as soon as what it says is reason enough."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
             until = self._clock() + within_s
-            why = await held.hold(tokens, until, errand.hold, lambda said: self._reader.beginning(said, thinks=thinks))
+            why = await held.hold(
+                tokens, until, call_context.hold, lambda said: self._reader.beginning(said, thinks=thinks)
+            )
         except BudgetExhausted as spent:
             if any(self._answers):
-                await self._attempts.drop(self._errand, held, "interrupted", spent.code)
+                await self._attempts.drop(self._call_context, held, "interrupted", spent.code)
             else:  # how far it may go is the policy's to say, where it is relayed
-                self._keep(Answered(name, None, confidence=held.confidence), held)
+                self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
             raise
         except BaseException as error:
             code = error.code if isinstance(error, GatewayError) else type(error).__name__
-            await self._attempts.drop(self._errand, held, "interrupted", code)
+            await self._attempts.drop(self._call_context, held, "interrupted", code)
             raise
         if why:
-            self._keep(Answered(name, None, why, held.confidence), None)
-            await self._attempts.drop(self._errand, held, "escalated", why)
+            self._keep(StrategyAnswer(name, None, why, held.confidence), None)
+            await self._attempts.drop(self._call_context, held, "escalated", why)
         elif held.complete and _curtailed(held):
-            self._keep(Answered(name, None), held)
-        elif held.complete and (said := held.said(errand.request.dialect)):
+            self._keep(StrategyAnswer(name, None), held)
+        elif held.complete and (said := held.said(call_context.request.dialect)):
             self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
-            await self._attempts.drop(self._errand, held, "interrupted", "too_slow")
+            await self._attempts.drop(self._call_context, held, "interrupted", "too_slow")
             raise TimeoutError
         else:
-            self._keep(Answered(name, None, confidence=held.confidence), held)
+            self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
 
-    def _keep(self, told: Answered, answer: Served | None) -> None:
+    def _keep(self, told: StrategyAnswer, answer: Served | None) -> None:
         if not told.weak and told.confidence is not None and told.confidence < self._route.escalate_below:
             told = replace(told, weak="unsure")
         self._told.append(told)
@@ -303,15 +309,15 @@ class Cascade:
 
     def _failed(self, backend: Backend, error: GatewayError) -> None:
         self._errors.append(error)
-        self._keep(Answered(backend.name, None, FAILED), None)
-        self._errand.record.note("member failed", backend=backend.name, code=error.code)
+        self._keep(StrategyAnswer(backend.name, None, FAILED), None)
+        self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
         """Nobody else can be asked: what there is must do. Raises `obstacle` where there is nothing."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
-        self._errand.record.note("strategy stopped", why=why)
+        self._call_context.record.note("strategy stopped", why=why)
 
     async def _choice(self) -> Served:
         """The answer that is given; where there is none, that of whoever stands by."""
@@ -329,11 +335,11 @@ class Cascade:
         asked = {told.backend for told in self._told}
         stopped = [self._backends[told.backend] for told in self._told if told.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped
-        if not rest and not self._errand.record.attempts:
+        if not rest and not self._call_context.record.attempts:
             rest = [self._backends[told.backend] for told in self._told]  # all of them rest: one may be tried
         if not rest:
             raise together(self._errors)
-        return await self._attempts.first_of(rest, self._errand)
+        return await self._attempts.first_of(rest, self._call_context)
 
 
 def _curtailed(answer: Served) -> bool:

@@ -1,11 +1,11 @@
-"""Escalation as a strategy of two: a stronger backend answers where the first one's answer is too weak to show."""
+"""Escalation as a strategy of two backends: the stronger one answers if the first answer is too weak."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gateway.domain.routing.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,10 +15,10 @@ class Escalation:
     first: str
     stronger: str
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         if not answers:
             return (self.first,)
         return (self.stronger,) if len(answers) == 1 and answers[0].weak not in ("", FAILED) else ()
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         return max(index for index, answer in enumerate(answers) if index == 0 or answer.weak != FAILED)

@@ -1,4 +1,4 @@
-"""Which of English, Spanish and Portuguese a text is in, by its small words; abstains when it cannot tell."""
+"""Detects English, Spanish and Portuguese by function words; None if it cannot tell."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A number as people and models write it → one canonical form, so that equal answers look equal."""
+"""Normalises numbers in answers to one form, so that equal answers compare equal."""
 
 from __future__ import annotations
 

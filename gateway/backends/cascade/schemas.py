@@ -1,4 +1,4 @@
-"""Does an answer keep to the JSON that was asked for? What a request's schemas say, checked without any network."""
+"""Validates an answer against the JSON schema that the request gave, without network access."""
 
 from __future__ import annotations
 

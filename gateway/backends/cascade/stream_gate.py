@@ -1,4 +1,4 @@
-"""A stream whose beginning is kept back until somebody has decided that the client may see it."""
+"""Holds back the beginning of a stream until it is decided that the client gets it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.backends.relay import Relayed
 from gateway.dialects.clients import DIALECTS
 from gateway.dialects.openai_chat import logprobs
 from gateway.dialects.openai_chat.plain import without_logprobs
-from gateway.domain.answer import Take, delivered_at_most, pieces
+from gateway.domain.answer import Sink, delivered_at_most, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Hold
 from gateway.domain.record import Attempt
@@ -25,7 +25,7 @@ _MOST_KEPT = 2**20
 """Bytes; what is longer is let go."""
 
 
-class Held:
+class StreamGate:
     """Implements `Answer` over a relayed stream: what was kept back is poured first, as the pieces that came.
 
     `muted`: log-probabilities were asked for on the gateway's behalf alone, and are taken out.
@@ -67,13 +67,13 @@ class Held:
             if not more or attempt.chunks >= tokens or clock() >= until or self._size > _MOST_KEPT:
                 return ""
 
-    async def _read(self, keep: Take, until: float) -> bool:
+    async def _read(self, keep: Sink, until: float) -> bool:
         """May there be more?"""
         if self.attempt.backend.kind == "litellm":  # its stream does not survive being interrupted
-            return await self._relayed.pour(keep)
+            return await self._relayed.pipe_to(keep)
         try:
             async with asyncio.timeout_at(until):
-                return await self._relayed.pour(keep)
+                return await self._relayed.pipe_to(keep)
         except TimeoutError:
             return not self._relayed.complete
 
@@ -104,16 +104,16 @@ class Held:
         body = self._relayed.completion()
         return [] if body is None else DIALECTS[dialect].choices(orjson.loads(body))
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         if self._muted:
             take = _muting(take)
         while self._kept:
             if not take(self._kept.popleft()):
                 return True
-        return await self._relayed.pour(take)
+        return await self._relayed.pipe_to(take)
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         body = self._relayed.completion()
@@ -136,5 +136,5 @@ class Held:
         await self._relayed.aclose()
 
 
-def _muting(take: Take) -> Take:
+def _muting(take: Sink) -> Sink:
     return lambda piece: take(logprobs.without(piece))

@@ -1,4 +1,4 @@
-"""What an answer comes down to: a number, a choice, JSON or a short string, written so that equal answers are equal.
+"""Reduces an answer to a comparable value: a number, a choice, JSON or a short string.
 
 Generic patterns only. An answer that comes down to nothing in particular has no vote.
 """

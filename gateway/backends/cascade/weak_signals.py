@@ -1,4 +1,4 @@
-"""What an answer shows of itself: its vote, and why it should not be shown if a better one can be had."""
+"""Signs of a weak answer, and its vote: what a cascade decides on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.backends.cascade.languages import asked_in, foreign_script, languag
 from gateway.backends.cascade.schemas import Expected
 from gateway.backends.cascade.votes import vote
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.domain.text.declining import begins_declining, declines
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Reader:
 
     def answered(
         self, backend: str, choices: Sequence[Mapping[str, Any]], finish: str, confidence: float | None
-    ) -> Answered:
+    ) -> StrategyAnswer:
         """What a whole answer amounts to. `choices`: as in a chat completion; the first one counts."""
         message = choices[0].get("message") if choices else None
         message = message if type(message) is dict else {}
@@ -47,8 +47,8 @@ class Reader:
             found = None if weak else vote(message, json_wanted=self._expected.json, spoken=self._spoken)
         except Exception:  # an answer that cannot be judged is one without a vote, and may be shown
             log.exception("an answer of %s could not be judged", backend)
-            return Answered(backend, None, confidence=confidence)
-        return Answered(backend, found, weak, confidence)
+            return StrategyAnswer(backend, None, confidence=confidence)
+        return StrategyAnswer(backend, found, weak, confidence)
 
     def _weakness(self, message: Mapping[str, Any], finish: str) -> str:
         calls = message.get("tool_calls")

@@ -1,4 +1,4 @@
-"""The same client on aiohttp, for what ours does not do: proxies. Imported only where one is needed.
+"""The HTTP client on aiohttp, for proxies. Imported only where one is configured.
 
 It opens a connection per request: aiohttp takes bytes that an idle connection received unasked for the next answer.
 """
@@ -15,9 +15,9 @@ from typing import Any, Self
 import aiohttp
 from yarl import URL
 
-from gateway.backends.http.coding import Unpacking
+from gateway.backends.http.coding import DecodedBody
 from gateway.backends.http.wire import MAX_HEAD_BYTES, Origin, check_head
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 
 _CONNECT_S = 10.0
@@ -42,12 +42,12 @@ class AiohttpResponse:
         self._deadline = deadline
         self._stall_s = stall_timeout
         self.whole = False
-        self._unpacking: Unpacking | None = None
+        self._unpacking: DecodedBody | None = None
         self._pieces: list[bytes] = []
 
     def unpack(self) -> None:
         """As `http_response.Response.unpack`."""
-        self._unpacking = Unpacking(self.headers, self._name)
+        self._unpacking = DecodedBody(self.headers, self._name)
 
     def header(self, name: bytes) -> bytes | None:
         """The first value of `name` (lower case)."""
@@ -99,7 +99,7 @@ class AiohttpResponse:
                 if loop.time() >= self._limit:
                     raise
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """As `http_response.Response.pour`."""
         async for piece in self:
             if not take(piece):

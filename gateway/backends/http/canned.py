@@ -1,8 +1,8 @@
-"""Responses that did not come over the gateway's own HTTP client: made here, or by a library that speaks for us."""
+"""Responses that did not come over the gateway's own HTTP client: made here or by a library."""
 
 from __future__ import annotations
 
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 
 
 class Canned:
@@ -17,7 +17,7 @@ class Canned:
     def header(self, name: bytes) -> bytes | None:
         return dict(self.headers).get(name)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         body, self._body = self._body, b""
         return bool(body) and not take(body)
 

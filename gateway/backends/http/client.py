@@ -1,4 +1,4 @@
-"""The room's HTTP client: what the kinds of backend see of it, and which implementation a base URL gets."""
+"""Interface of the HTTP client, and the implementation that a base URL gets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Protocol
 
 from gateway.backends.http.pool import PooledClient
 from gateway.backends.http.wire import Origin
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.settings.environment import proxy_for
 
 IDLE_TIMEOUT_S = 30.0
@@ -31,7 +31,7 @@ class Response(Protocol):
         """Body pieces as they arrive. Raises StreamBroken (cut), BackendTimeout, BackendGarbage."""
         ...
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """The same without waking the reading task: `take` is handed each piece until it wants no more now (returns
         True) or the body ends (False).
         """

@@ -1,4 +1,4 @@
-"""A response body that came encoded though identity was asked for: read all the same, and told as what it then is."""
+"""Decodes a response body that came encoded although identity was asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CPU_S = 0.25
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
-class Unpacking:
+class DecodedBody:
     """One body. Takes the headers that speak of the coded bytes out of `headers`."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:

@@ -1,4 +1,4 @@
-"""One connection to a backend and the one response under way on it."""
+"""One connection to a backend and the response in progress on it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httptools
 from gateway.backends.http.response import Response
 from gateway.backends.http.wire import MAX_HEAD_BYTES, check_head
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
-from gateway.runtime.write_batcher import Outgoing
+from gateway.runtime.write_batcher import WriteBatcher
 
 _ONE_WRITE_BYTES = 64 * 1024
 """Up to here copying head and body together is cheaper than handing both to the kernel."""
@@ -25,7 +25,7 @@ class Owner(Protocol):
     """The pool, as a connection sees it."""
 
     name: str
-    outgoing: Outgoing
+    outgoing: WriteBatcher
 
     def release(self, connection: Connection) -> None:
         """Its response is whole and it can serve again."""

@@ -1,4 +1,4 @@
-"""The pooled HTTP/1.1 client of one backend: who gets which connection, who waits, and when time is up."""
+"""The pooled HTTP/1.1 client of one backend: connections, waiting callers, timeouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gateway.backends.http.connection import Connection, Stale
 from gateway.backends.http.response import Response
 from gateway.backends.http.wire import Origin
 from gateway.errors import BackendTimeout, BackendUnreachable
-from gateway.runtime.write_batcher import Outgoing
+from gateway.runtime.write_batcher import WriteBatcher
 
 _CONNECT_S = 10.0
 """A connection that takes longer to open is not coming."""
@@ -39,7 +39,7 @@ class PooledClient:
         self, origin: Origin, *, concurrent: int, name: str, tls: ssl.SSLContext | None, idle_timeout_s: float
     ) -> None:
         self.name = name
-        self.outgoing = Outgoing()
+        self.outgoing = WriteBatcher()
         self._origin = origin
         self._concurrent = concurrent
         self._tls = tls

@@ -1,12 +1,12 @@
-"""The body of a response on its way from the connection that reads it to the task that consumes it."""
+"""A response body between the connection that reads it and the task that consumes it."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Protocol, Self
 
-from gateway.backends.http.coding import Unpacking
-from gateway.domain.answer import Take
+from gateway.backends.http.coding import DecodedBody
+from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _BUFFER_BYTES = 64 * 1024
@@ -33,7 +33,7 @@ class Source(Protocol):
 
 
 class Response:
-    """An HTTP response whose body is still coming. Iterate, `pour` or `read` it, in one task; always `aclose` it."""
+    """An HTTP response whose body is still coming. Iterate, `pipe_to` or `read` it, in one task; always `aclose` it."""
 
     __slots__ = (
         "_failure",
@@ -60,8 +60,8 @@ class Response:
         self._name = source.name
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
-        self._take: Take | None = None
-        self._unpacking: Unpacking | None = None
+        self._take: Sink | None = None
+        self._unpacking: DecodedBody | None = None
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
@@ -88,7 +88,7 @@ class Response:
             raise StopAsyncIteration
         return self._taken()
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` what arrives, as it arrives and without waking this task, until it wants no more now.
 
         Returns whether there may be more; False: the body has ended. Raises what iterating raises, and what `take`
@@ -157,7 +157,7 @@ class Response:
 
     def unpack(self) -> None:
         """The body is encoded. Raises BackendGarbage."""
-        self._unpacking = Unpacking(self.headers, self._name)
+        self._unpacking = DecodedBody(self.headers, self._name)
 
     def push(self, data: bytes) -> bool:
         """Body bytes arrived. Returns whether too many are waiting."""
@@ -176,7 +176,7 @@ class Response:
             self._wake()
         return size >= _BUFFER_BYTES
 
-    def _hand_on(self, data: bytes, take: Take) -> None:
+    def _hand_on(self, data: bytes, take: Sink) -> None:
         try:
             if take(data):
                 return
@@ -186,7 +186,7 @@ class Response:
         self._take = None
         self._wake()
 
-    def _unpacked(self, data: bytes, unpacking: Unpacking) -> bytes:
+    def _unpacked(self, data: bytes, unpacking: DecodedBody) -> bytes:
         try:
             return unpacking.feed(data)
         except BackendGarbage as error:

@@ -1,4 +1,4 @@
-"""What goes over the wire: where to, the head of a request, and what the head of a response must satisfy."""
+"""HTTP/1.1 request heads, and checks of response heads."""
 
 from __future__ import annotations
 

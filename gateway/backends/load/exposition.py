@@ -1,4 +1,4 @@
-"""What model servers say of themselves at `/metrics`: llama.cpp, vLLM and SGLang, in Prometheus' text form."""
+"""Parses `/metrics` of llama.cpp, vLLM and SGLang (Prometheus text format)."""
 
 from __future__ import annotations
 

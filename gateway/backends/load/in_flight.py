@@ -1,4 +1,4 @@
-"""How busy each backend is: what its server says, else what this worker has in flight there."""
+"""Load of each backend: as its server reports it, else this worker's calls in progress."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from gateway.backends.load.scrape import Scrape, watched
 from gateway.backends.resilience.breaker import Health
-from gateway.backends.resilience.drain import Drains
+from gateway.backends.resilience.drain import BackendDrains
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import BackendState
 from gateway.domain.routing.load import Load
@@ -16,10 +16,10 @@ GUESSED_S = 5.0
 """What an answer takes, before any has been timed."""
 
 
-class Loads:
+class InFlight:
     """One per worker. Completes a backend's state with its load, and with the reason for which it is drained."""
 
-    def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: Drains) -> None:
+    def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: BackendDrains) -> None:
         self._healths, self.drains = healths, drains
         self._scrapes = {name: Scrape(backend, drains) for name, (backend, _) in healths.items() if watched(backend)}
         self._capacities = {name: _capacity(backend) for name, (backend, _) in healths.items()}

@@ -1,4 +1,4 @@
-"""Looks at a server's `/metrics` in the background, while somebody is interested: off every request's path.
+"""Scrapes a server's `/metrics` in the background while its load is asked for.
 
 Only the configured address is asked: its scheme, host and port, redirects not followed.
 """
@@ -13,7 +13,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from gateway.backends.http.client import HttpClient, connect
 from gateway.backends.load.exposition import Reading, read
-from gateway.backends.resilience.drain import USUAL_S, Drains
+from gateway.backends.resilience.drain import USUAL_S, BackendDrains
 from gateway.domain.backend import Backend
 from gateway.domain.routing.load import Load
 from gateway.errors import BackendError, BackendUnreachable, StateUnavailable
@@ -68,7 +68,7 @@ class Scrape:
     def __init__(
         self,
         backend: Backend,
-        drains: Drains,
+        drains: BackendDrains,
         *,
         monotonic: Callable[[], float] = time.monotonic,
         every_s: float = EVERY_S,

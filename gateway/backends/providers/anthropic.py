@@ -1,4 +1,4 @@
-"""Backends that speak Anthropic's messages dialect."""
+"""Kind `anthropic`: backends that speak Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Anthropic(OverHttp):
         until = asyncio.get_running_loop().time() + _COUNT_S
         body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
         try:
-            headers = MessagesToMessages().headers(request, self._key)
+            headers = self.headers(request, MessagesToMessages())
             upstream = await self._client.request(
                 "POST", "/messages/count_tokens", headers, body, deadline=until, first_byte_timeout=_COUNT_S
             )

@@ -1,4 +1,4 @@
-"""What every kind of backend looks like to the rest of the room: something to send a call to, and what comes back."""
+"""Interface of a provider: takes a call, returns a response."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from gateway.dialects.base import Wire
-from gateway.domain.answer import Take
+from gateway.dialects.base import Translator
+from gateway.domain.answer import Sink
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
@@ -19,7 +19,7 @@ class Call:
     """One call of one backend, its body already in the backend's dialect. Nobody changes it once it is sent."""
 
     request: CompletionRequest
-    wire: Wire
+    wire: Translator
     body: bytes
     deadline: float
     """Loop time."""
@@ -55,7 +55,7 @@ class Call:
 
 
 class Upstream(Protocol):
-    """A response as it arrives. `pour` and `read` raise BackendErrors; `aclose` is safe to call twice."""
+    """A response as it arrives. `pipe_to` and `read` raise BackendErrors; `aclose` is safe to call twice."""
 
     status: int
     whole: bool
@@ -68,7 +68,7 @@ class Upstream(Protocol):
 
     def header(self, name: bytes) -> bytes | None: ...
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the body, piece by piece as it arrives, until it wants no more now, or the body has ended.
 
         Returns whether there may be more. Raises what `take` raises, too.

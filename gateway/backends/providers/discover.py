@@ -1,4 +1,4 @@
-"""What there is to call when gateway.yaml names no backends: keys in the environment, servers on this machine."""
+"""Finds backends if gateway.yaml names none: API keys in the environment, servers on this machine."""
 
 from __future__ import annotations
 

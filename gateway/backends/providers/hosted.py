@@ -1,4 +1,4 @@
-"""Hosted providers as they are used when only their key is known: where, in which dialect, which models."""
+"""Known hosted providers: address, dialect and default models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one door to litellm: providers whose dialect the gateway does not speak itself."""
+"""Kind `litellm`: providers whose API the gateway does not speak itself. The only importer of litellm."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import orjson
 
 from gateway.backends.http.canned import Canned
 from gateway.backends.providers.base import Call, Upstream
-from gateway.domain.answer import Take
+from gateway.domain.answer import Sink
 from gateway.domain.backend import Backend
 from gateway.domain.request import DialectName
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
@@ -143,7 +143,7 @@ class _Chunks:
     def header(self, name: bytes) -> bytes | None:
         return dict(self.headers).get(name)
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         while not self.whole:
             if self._next is None:
                 self._next = await self._another()
@@ -175,7 +175,7 @@ class _Chunks:
             pieces.append(piece)
             return True
 
-        await self.pour(keep)
+        await self.pipe_to(keep)
         return b"".join(pieces)[:limit]
 
     def arrived(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Backends that speak OpenAI's chat dialect, on the other side of the world or on this machine."""
+"""Kinds `openai` and `local`: servers that speak OpenAI's API."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the kinds that are reached over HTTP have in common."""
+"""What providers that are reached over HTTP share."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from email.utils import parsedate_to_datetime
 
 from gateway.backends.http.client import connect
 from gateway.backends.providers.base import Call, Upstream
+from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
-from gateway.domain.request import DialectName
+from gateway.domain.request import CompletionRequest, DialectName
 
 _BETA = b"beta=true"
 """All of a query that is sent on: there might be a key in the rest."""
+_TRACE = frozenset({b"traceparent", b"tracestate"})
+"""They tell a third party which of its requests belong together, and to what; local servers continue the trace."""
 _LONGEST_NUMBER = 64
 """Characters of a `Retry-After` that are read."""
 
@@ -26,6 +29,7 @@ class OverHttp:
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self._key = backend.api_key.get_secret_value() if backend.api_key else None
+        self._conceals_traces = backend.hosted
         self._openings: dict[tuple[str, bool], bytes] = {}
         """Path and whether it streams → the head of a request whose client sends nothing of its own on."""
 
@@ -43,7 +47,7 @@ class OverHttp:
             path = wire.path or request.path
             if wire.client == wire.backend and _BETA in request.query.split(b"&"):
                 path = f"{path}?{_BETA.decode()}"
-            opening = self._client.opening(path, wire.headers(request, self._key))
+            opening = self._client.opening(path, self.headers(request, wire))
             if not special:
                 self._openings[wire.path, request.stream] = opening
         return self._client.post(
@@ -53,6 +57,13 @@ class OverHttp:
             first_byte_timeout=call.first_byte_timeout,
             stall_timeout=call.stall_timeout,
         )
+
+    def headers(self, request: CompletionRequest, wire: Translator) -> list[tuple[bytes, bytes]]:
+        """As the dialect has them, of the client's only what this backend may know."""
+        found = wire.headers(request, self._key)
+        if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
+            return [header for header in found if header[0] not in _TRACE]
+        return found
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
         """`Retry-After`, in seconds or as a date."""

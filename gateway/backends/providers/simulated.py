@@ -1,4 +1,4 @@
-"""A stand-in for a model that is not there: labelled in every answer, deterministic, without any network."""
+"""Kind `simulated`: deterministic answers without network, labelled as simulated."""
 
 from __future__ import annotations
 

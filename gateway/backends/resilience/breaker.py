@@ -1,4 +1,4 @@
-"""How one backend fares: a circuit breaker, the calls in progress, and how soon its streams begin."""
+"""Health of one backend: circuit breaker, calls in progress, time to first byte."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.backends.resilience.slots import Places
+from gateway.backends.resilience.slots import ConcurrencyLimiter
 from gateway.domain.protocols import BackendState
 from gateway.errors import BackendRateLimited
 
@@ -22,7 +22,7 @@ SHORT_PAUSE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Tripping:
+class BreakerSettings:
     """When a breaker opens, and for how long."""
 
     failures_in_a_row: int = 5
@@ -38,8 +38,8 @@ class Tripping:
 class Breaker:
     """Closed → (failures) → open → (rest over) → one probe → closed, or open for twice as long. No I/O."""
 
-    def __init__(self, tripping: Tripping | None = None) -> None:
-        self._tripping = tripping or Tripping()
+    def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
+        self._tripping = breaker_settings or BreakerSettings()
         self._in_a_row = 0
         self._half_window = -1
         self._half_ends = 0.0
@@ -139,7 +139,7 @@ class Health:
         concurrent: int,
         *,
         monotonic: Callable[[], float],
-        tripping: Tripping | None = None,
+        breaker_settings: BreakerSettings | None = None,
         queue: int = 256,
         queue_timeout_s: float = 5.0,
     ) -> None:
@@ -148,9 +148,9 @@ class Health:
         self.whole_s: float | None = None
         """From a call to its whole answer, on average."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
-        self.breaker = Breaker(tripping)
+        self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
-        self.places = Places(name, concurrent, queue, queue_timeout_s, monotonic)
+        self.places = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
         breaker = self.breaker
@@ -171,16 +171,16 @@ class Health:
         """So long for a first token, or for so long in vain."""
         self._waits.append(seconds)
 
-    def at_once(self, share: str) -> Place | None:
+    def at_once(self, share: str) -> Slot | None:
         """A place without a wait; None where there is more to it, as `enter` has it."""
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.places.take(share):
             return None
-        return Place(self, False, share)
+        return Slot(self, False, share)
 
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
-    ) -> Place | None:
+    ) -> Slot | None:
         """A place for one call, or None while the breaker is open.
 
         `last_resort`: there is no other backend to ask, so one call at a time may find out ahead of time.
@@ -203,9 +203,9 @@ class Health:
                 self.places.give_back(share)
         return None if resting else self._start(share)
 
-    def _start(self, share: str) -> Place:
+    def _start(self, share: str) -> Slot:
         breaker = self.breaker
-        return Place(self, (breaker.open or breaker.limited_until > 0) and breaker.start(), share)
+        return Slot(self, (breaker.open or breaker.limited_until > 0) and breaker.start(), share)
 
     def _barred(self, last_resort: bool) -> bool:
         return self.breaker.probing if last_resort else self._resting()
@@ -219,7 +219,7 @@ class Health:
         return bool(self.breaker.closed_to(now))
 
 
-class Place:
+class Slot:
     """One call in progress; its first verdict counts, and gives the place back."""
 
     __slots__ = ("_health", "_open", "_probe", "_share", "_started")

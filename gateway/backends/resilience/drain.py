@@ -1,4 +1,4 @@
-"""Which backends are to get no new requests: their calls in progress go on, and they come back by themselves.
+"""Drains backends: no new requests, calls in progress end. A drain ends by itself.
 
 What a person or a machine's notice decides is shared by all workers through the state; what one worker sees for itself
 (a 503, a server that is gone) is its own. While the state is away, what was last known holds, up to its end.
@@ -25,7 +25,7 @@ USUAL_S = 3600.0
 LONGEST_S = 7 * 86400.0
 
 
-class Drains:
+class BackendDrains:
     """Backend → until when (Unix seconds), and why. One per worker."""
 
     def __init__(self, state: State | None = None, *, clock: Callable[[], float] = time.time) -> None:

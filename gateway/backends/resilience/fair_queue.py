@@ -1,4 +1,4 @@
-"""Who of those that wait is next, and who has to go when too many do: interactive first, then fair between tenants."""
+"""Order of waiting requests, and which one to drop when too many wait: interactive first, fair between tenants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ BATCH_TURN = 8
 """While both classes wait, every so many turns one is batch's: it may be slow, but it never starves."""
 
 
-class Waits(Protocol):
+class Waiting(Protocol):
     """What the queue has to know of one that waits."""
 
     @property
@@ -21,7 +21,7 @@ class Waits(Protocol):
     def batch(self) -> bool: ...
 
 
-Waiter = TypeVar("Waiter", bound=Waits)
+Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):

@@ -1,4 +1,4 @@
-"""Hedging: where a stream is slow to begin, a second one is asked for; whichever begins first is served."""
+"""Hedging: if a stream is slow to begin, a second call starts; the first to begin is served, the other cancelled."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from gateway.backends.attempts import HEDGE, Attempts, Errand, together
+from gateway.backends.attempts import HEDGE, Attempts, CallContext, together
 from gateway.backends.relay import Relayed, Whole
 from gateway.domain.backend import Backend
 from gateway.domain.routing.route import Route
@@ -26,18 +26,18 @@ class Hedges:
         self._attempts = attempts
         self._earned: dict[str, float] = {}
 
-    async def answer(self, route: Route, errand: Errand) -> Relayed | Whole:
+    async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
         """As `Attempts.first_of`, with a second attempt once 95 % of the first backend's streams would have begun.
 
         Each stream earns the policy's `share` of a second attempt, and one costs 1; so they stay below that share.
         """
-        tenant = errand.record.tenant
+        tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
         self._earned[tenant.team] = earned
         slow_after_s = self._attempts.health(route.backends[0]).slow_after_s
         if slow_after_s is None or earned < 1:
-            return await self._attempts.first_of(route.backends, errand)
-        race = _Race(self._attempts, replace(errand, turn=asyncio.Lock()), partial(self._spend, tenant.team))
+            return await self._attempts.first_of(route.backends, call_context)
+        race = _Race(self._attempts, replace(call_context, turn=asyncio.Lock()), partial(self._spend, tenant.team))
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
@@ -50,10 +50,10 @@ class Hedges:
 class _Race:
     """One request's first attempt and, if need be, its second."""
 
-    def __init__(self, attempts: Attempts, errand: Errand, spend: Callable[[], bool]) -> None:
-        self._attempts, self._errand, self._spend = attempts, errand, spend
+    def __init__(self, attempts: Attempts, call_context: CallContext, spend: Callable[[], bool]) -> None:
+        self._attempts, self._call_context, self._spend = attempts, call_context, spend
         self._won: Relayed | Whole | None = None
-        self._begun: list[tuple[Errand, Relayed | Whole]] = []
+        self._begun: list[tuple[CallContext, Relayed | Whole]] = []
         self._errors: list[GatewayError] = []
 
     async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
@@ -66,54 +66,54 @@ class _Race:
             else:
                 self._won = await self._rest([backend for backend in backends if backend not in tried])
         finally:
-            for errand, answer in self._begun:
+            for call_context, answer in self._begun:
                 if answer is not self._won:
-                    errand.kind = HEDGE
-                    await self._attempts.drop(errand, answer, "interrupted", HEDGE)
-        if len(self._errand.record.attempts) > 1:
-            self._errand.hold.follow(self._won.attempt)
+                    call_context.kind = HEDGE
+                    await self._attempts.drop(call_context, answer, "interrupted", HEDGE)
+        if len(self._call_context.record.attempts) > 1:
+            self._call_context.hold.follow(self._won.attempt)
         return self._won
 
     async def _raced(self, route: Route, slow_after_s: float) -> list[Backend]:
         """Until one has begun, or both have failed → whom that was."""
         backends = route.backends
         tried = [backends[0]]
-        running: dict[asyncio.Task[None], Errand] = {}
+        running: dict[asyncio.Task[None], CallContext] = {}
         async with asyncio.TaskGroup() as group:
 
             def start(backend: Backend) -> None:
-                errand = replace(self._errand)
-                running[group.create_task(self._call(backend, errand, alone=len(backends) == 1))] = errand
+                call_context = replace(self._call_context)
+                running[group.create_task(self._call(backend, call_context, alone=len(backends) == 1))] = call_context
 
             start(backends[0])
             await asyncio.wait(running, timeout=slow_after_s)
             if not self._begun and not self._errors and (spare := self._spare(route)) and self._spend():
                 self._attempts.totals.hedged += 1
-                self._errand.record.note("hedging", backend=spare.name, after_ms=round(slow_after_s * 1000, 3))
+                self._call_context.record.note("hedging", backend=spare.name, after_ms=round(slow_after_s * 1000, 3))
                 tried.append(spare)
                 start(spare)
             while not self._begun and (going := [task for task in running if not task.done()]):
                 await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
-            for task, errand in running.items():
+            for task, call_context in running.items():
                 if not task.done():
-                    errand.kind = HEDGE
+                    call_context.kind = HEDGE
                     task.cancel()
         return tried
 
-    async def _call(self, backend: Backend, errand: Errand, *, alone: bool) -> None:
+    async def _call(self, backend: Backend, call_context: CallContext, *, alone: bool) -> None:
         try:
-            answer = await self._attempts.first_of((backend,), errand, last_resort=alone)
+            answer = await self._attempts.first_of((backend,), call_context, last_resort=alone)
         except GatewayError as error:
             self._errors.append(error)
         else:
-            self._begun.append((errand, answer))
+            self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
         """Those that stand by, unless they could not do better."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
-        return await self._attempts.first_of(backends, self._errand)
+        return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
         """Whom to ask beside the first: the next one that can take it now, else the same one again."""

@@ -1,4 +1,4 @@
-"""A backend's places: taken at once while there are any, else waited for in a bounded, fair queue."""
+"""Concurrency slots of a backend: taken at once, or awaited in a bounded, fair queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class _Waiter:
         self.share, self.batch, self.granted = share, batch, granted
 
 
-class Places:
+class ConcurrencyLimiter:
     """`concurrent` of them. A free one is never kept from anybody, so whoever waits found none."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Joining: who asks what is being answered already waits for that answer instead of buying another one."""
+"""Coalesces identical requests: a later one subscribes to the call in progress instead of buying its own."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from gateway.cache.coalescing.host_locks import Claims
-from gateway.cache.coalescing.peers import Neighbours
-from gateway.cache.coalescing.redis_locks import Markers
-from gateway.cache.coalescing.registry import Flights
-from gateway.cache.coalescing.shared_call import Flight, Followed, Form
+from gateway.cache.coalescing.host_locks import HostLocks
+from gateway.cache.coalescing.peers import Peers
+from gateway.cache.coalescing.redis_locks import RedisLocks
+from gateway.cache.coalescing.registry import SharedCalls
+from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 from gateway.cache.result import Join
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.request import CompletionRequest
@@ -30,8 +31,8 @@ MOST_JOINS = 2
 """Who has waited in vain for so many answers of others buys its own: a dead backend must not be waited for in a row."""
 
 
-class Joins:
-    """The answers under way of one worker, of its neighbours on this host, and where a policy asks for it, of all
+class Coalescer:
+    """The answers under way of one worker, of its peers on this host, and where a policy asks for it, of all
     gateways on one state server."""
 
     def __init__(
@@ -44,10 +45,10 @@ class Joins:
     ) -> None:
         """`delivered()` returns when what was stored here is with the state server. `knows(digest)`: is it stored?
         `stored(digest)` is what is. `folder`: where workers of this host find each other; None: there is but one."""
-        self._markers = Markers(state, delivered)
-        self._claims = None if folder is None else Claims(folder)
-        self._flights = Flights(self._ended)
-        self._neighbours = None if folder is None else Neighbours(folder, self._flights, stored)
+        self._redis_locks = RedisLocks(state, delivered)
+        self._host_locks = None if folder is None else HostLocks(folder)
+        self._calls = SharedCalls(self._ended)
+        self._peers = None if folder is None else Peers(folder, self._calls, stored)
         self._knows = knows
         self._claimed: set[bytes] = set()
         self._lingering: dict[bytes, float] = {}
@@ -57,28 +58,28 @@ class Joins:
 
     async def open(self) -> None:
         """A folder that refuses leaves this worker alone."""
-        if self._claims is None or self._neighbours is None:
+        if self._host_locks is None or self._peers is None:
             return
         try:
-            await asyncio.to_thread(self._claims.open)
-            await self._neighbours.open()
-            self._markers.owner = self._claims.name
+            await asyncio.to_thread(self._host_locks.open)
+            await self._peers.open()
+            self._redis_locks.owner = self._host_locks.name
         except OSError as error:
             log.error("equal requests at two workers are answered twice, the data directory refuses: %s", error)
             await self._part()
 
     async def aclose(self) -> None:
-        await self._flights.aclose()
+        await self._calls.aclose()
         await self._part()
-        await self._markers.aclose()
+        await self._redis_locks.aclose()
 
     async def _part(self) -> None:
-        """From the neighbours."""
-        claims, neighbours, self._claims, self._neighbours = self._claims, self._neighbours, None, None
+        """From the peers."""
+        claims, peers, self._host_locks, self._peers = self._host_locks, self._peers, None, None
         if self._releasing is not None:
             self._releasing.cancel()
-        if neighbours is not None:
-            await neighbours.aclose()
+        if peers is not None:
+            await peers.aclose()
         if claims is not None:
             claims.close()
 
@@ -93,14 +94,14 @@ class Joins:
         `claim`: when there is none, the other workers are told that this one will ask for it.
         """
         for _ in range(MOST_JOINS):
-            flight = self._flights.find(digest, deadline, form(request))
-            if flight is not None:
-                follower = Followed(flight, silent=not (flight.form == form(request) and _alike(request)))
-            elif not claim or (neighbour := self._claim(digest)) is None:
+            shared = self._calls.find(digest, deadline, form(request))
+            if shared is not None:
+                subscriber = Subscriber(shared, silent=not (shared.form == form(request) and _alike(request)))
+            elif not claim or (peer := self._claim(digest)) is None:
                 return None
             else:
-                follower = self._visit(neighbour, digest, request, deadline)
-            if found := await self._follow(follower, request):
+                subscriber = self._visit(peer, digest, request, deadline)
+            if found := await self._follow(subscriber, request):
                 self._counts["joined"] += 1
                 return found
             self._counts["joined_in_vain"] += 1
@@ -111,65 +112,65 @@ class Joins:
 
         True: one did, and has ended; what it stored is known here.
         """
-        return not await self._markers.take(digest, deadline)
+        return not await self._redis_locks.take(digest, deadline)
 
-    async def _follow(self, follower: Followed, request: CompletionRequest) -> Join | None:
+    async def _follow(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
         """Who wants another form of it, or an id of its own for it, waits for its end and has it replayed."""
-        if not await follower.begin():
+        if not await subscriber.begin():
             return None
-        flight = follower.flight
-        assert flight.answer is not None
-        if not follower.silent:
-            return Join(follower, flight)
-        completion = flight.answer.completion() if flight.answer.complete else None
-        await follower.aclose()
-        return None if completion is None else Join(Replayed(request, completion), flight)
+        shared = subscriber.shared
+        assert shared.answer is not None
+        if not subscriber.silent:
+            return Join(subscriber, shared)
+        completion = shared.answer.completion() if shared.answer.complete else None
+        await subscriber.aclose()
+        return None if completion is None else Join(Replayed(request, completion), shared)
 
-    def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> Flight:
+    def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
         """An answer that whoever asks for this will bring, and others may join from now on."""
         claimed = digest in self._claimed
         if claimed:
             self._claimed.remove(digest)
-        return self._flights.announce(digest, form(request), deadline, claimed=claimed)
+        return self._calls.announce(digest, form(request), deadline, claimed=claimed)
 
-    async def lead(
+    async def start_call(
         self,
         digest: bytes,
         request: CompletionRequest,
         deadline: float,
-        work: Callable[[Flight], Awaitable[None]],
+        work: Callable[[SharedCall], Awaitable[None]],
     ) -> Answer:
         """Have `work` bring an answer that others may join. Returns it with its first bytes in hand, or raises what
         kept it from coming. Until the first await it is as good as done: who asks after that finds it under way.
         """
-        follower = self._flights.launch(self.announce(digest, request, deadline), work)
-        if not await follower.begin():
-            assert follower.flight.error is not None
-            raise follower.flight.error
-        return follower
+        subscriber = self._calls.launch(self.announce(digest, request, deadline), work)
+        if not await subscriber.begin():
+            assert subscriber.shared.error is not None
+            raise subscriber.shared.error
+        return subscriber
 
-    # -- neighbours ----------------------------------------------------------------------------------------------------
+    # -- peers ----------------------------------------------------------------------------------------------------
 
     def _claim(self, digest: bytes) -> int | None:
         """None: it is ours to ask for. Else the process that does."""
-        if self._claims is None:
+        if self._host_locks is None:
             return None
-        owner = self._claims.take(digest)
+        owner = self._host_locks.take(digest)
         if owner is None:
             self._claimed.add(digest)
             self._lingering.pop(digest, None)
         return owner
 
-    def _ended(self, flight: Flight) -> None:
-        """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the neighbours have to
+    def _ended(self, shared: SharedCall) -> None:
+        """It can no longer be joined: whoever asks next may ask a backend. Of a whole answer the peers have to
         hear first; until then they ask this worker for it."""
-        self._markers.release(flight.digest)
-        if flight.claimed and self._claims is not None:
-            if flight.over and self._knows(flight.digest):
-                self._linger(flight.digest)
+        self._redis_locks.release(shared.digest)
+        if shared.claimed and self._host_locks is not None:
+            if shared.over and self._knows(shared.digest):
+                self._linger(shared.digest)
             else:
-                self._claims.release(flight.digest)
-        flight.claimed = False
+                self._host_locks.release(shared.digest)
+        shared.claimed = False
 
     def _linger(self, digest: bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -185,19 +186,19 @@ class Joins:
             due.append(digest)
         for digest in due:
             del self._lingering[digest]
-            if self._claims is not None:
-                self._claims.release(digest)
+            if self._host_locks is not None:
+                self._host_locks.release(digest)
         self._releasing = loop.call_later(LINGER_S, self._release, loop) if self._lingering else None
 
-    def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Followed:
-        """A flight of our own that brings the neighbour's answer, which others here can join in turn."""
-        assert self._neighbours is not None
+    def _visit(self, process: int, digest: bytes, request: CompletionRequest, deadline: float) -> Subscriber:
+        """A shared call of our own that brings the peer's answer, which others here can join in turn."""
+        assert self._peers is not None
         self._counts["joined_neighbours"] += 1
-        fetch = partial(self._neighbours.fetch, process, request=request, live=_alike(request), deadline=deadline)
-        return self._flights.visit(digest, form(request), deadline, fetch)
+        fetch = partial(self._peers.fetch, process, request=request, live=_alike(request), deadline=deadline)
+        return self._calls.join_remote(digest, form(request), deadline, fetch)
 
     def stats(self) -> dict[str, int | float | str]:
-        return {"under_way": len(self._flights), "under_way_bytes": self._flights.bytes, **self._counts}
+        return {"under_way": len(self._calls), "under_way_bytes": self._calls.bytes, **self._counts}
 
 
 def form(request: CompletionRequest) -> Form:
@@ -206,4 +207,4 @@ def form(request: CompletionRequest) -> Form:
 
 def _alike(request: CompletionRequest) -> bool:
     """Is the answer the same for all who ask? A Response has an id of its own for each."""
-    return request.dialect != "openai_responses"
+    return not FACTS[request.dialect].answers_have_ids

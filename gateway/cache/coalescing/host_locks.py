@@ -1,4 +1,4 @@
-"""Which of this host's workers is answering what: locks on a file, which the kernel takes back from one that dies."""
+"""File locks that tell which worker of this host answers a request; the kernel releases those of a dead worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _LOCKS_FROM = 2**20
 """Byte of the first lock; before it stand the owners. Locks need no bytes to be there."""
 
 
-class Claims:
+class HostLocks:
     """One per process: a process never is in its own way, and all its locks go when it closes the file."""
 
     def __init__(self, folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""Answers under way between the workers of one host: each tells what it is answering, on a socket of its own."""
+"""Subscribes to calls of other workers on this host, over a unix socket each."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 
 import orjson
 
-from gateway.cache.coalescing.registry import Flights
-from gateway.cache.coalescing.shared_call import Flight, Followed, Paid
+from gateway.cache.coalescing.registry import SharedCalls
+from gateway.cache.coalescing.shared_call import Paid, SharedCall, Subscriber
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.replay import Replayed
-from gateway.domain.answer import Take, pieces
+from gateway.domain.answer import Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.domain.request import CompletionRequest
@@ -31,12 +31,12 @@ _AHEAD_BYTES = 2**16
 """Written and not yet read by the other side; then it pauses."""
 
 
-class Neighbours:
+class Peers:
     """The socket of this worker, and the way to those of the others. Only this user's processes reach them."""
 
-    def __init__(self, folder: Path, flights: Flights, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
+    def __init__(self, folder: Path, flights: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
         """`stored(digest)`: a whole answer that this worker knows, of which the others may not have heard yet."""
-        self._folder, self._flights, self._stored = folder, flights, stored
+        self._folder, self._calls, self._stored = folder, flights, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
 
@@ -65,32 +65,32 @@ class Neighbours:
     # -- tell ----------------------------------------------------------------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        telling = self._tasks.spawn(self._tell(reader, writer), "answer for a neighbour")
+        telling = self._tasks.spawn(self._tell(reader, writer), "answer for a peer")
         with contextlib.suppress(asyncio.CancelledError):
             await telling
 
     async def _tell(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """What ends without an end frame has failed, or was never here."""
-        follower = None
+        subscriber = None
         try:
             digest, live, stream, usage, left_s = _ASK.unpack(await reader.readexactly(_ASK.size))
-            flight = self._flights.find(digest, asyncio.get_running_loop().time() + left_s)
-            if flight is None:
+            shared = self._calls.find(digest, asyncio.get_running_loop().time() + left_s)
+            if shared is None:
                 await self._remember(digest, writer)
                 return
-            follower = Followed(flight, silent=not live or flight.form != (stream, usage))
-            gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "neighbour's hang-up")
+            subscriber = Subscriber(shared, silent=not live or shared.form != (stream, usage))
+            gone = self._tasks.spawn(_hang_up(reader, asyncio.current_task()), "peer's hang-up")
             try:
-                if await follower.begin():
-                    await self._pass_on(flight, follower, writer)
+                if await subscriber.begin():
+                    await self._pass_on(shared, subscriber, writer)
             finally:
                 gone.cancel()
         except (OSError, EOFError, struct.error, StreamBroken, StateUnavailable):
             return
         finally:
             writer.close()
-            if follower is not None:
-                await follower.aclose()
+            if subscriber is not None:
+                await subscriber.aclose()
 
     async def _remember(self, digest: bytes, writer: asyncio.StreamWriter) -> None:
         """What has just ended is stored here already."""
@@ -100,21 +100,21 @@ class Neighbours:
             _say(writer, _END, b"".join((orjson.dumps((True, "", True, 0)), b"\n", stored.encode())))
             await writer.drain()
 
-    async def _pass_on(self, flight: Flight, follower: Followed, writer: asyncio.StreamWriter) -> None:
+    async def _pass_on(self, shared: SharedCall, subscriber: Subscriber, writer: asyncio.StreamWriter) -> None:
         def put(piece: bytes) -> bool:
             _say(writer, _PIECE, piece)
             return writer.transport.get_write_buffer_size() < _AHEAD_BYTES
 
-        live = not follower.silent
-        _say(writer, _HEAD, orjson.dumps((live, follower.stream, follower.status, follower.content_type)))
-        while live and await follower.pour(put):
+        live = not subscriber.silent
+        _say(writer, _HEAD, orjson.dumps((live, subscriber.stream, subscriber.status, subscriber.content_type)))
+        while live and await subscriber.pipe_to(put):
             await writer.drain()
-        answer, paid = flight.answer, flight.paid
+        answer, paid = shared.answer, shared.paid
         assert answer is not None
         if paid.usage is None:
             return
         completion = answer.completion() if answer.complete else None
-        ending = flight.ending if live and flight.ending != completion else b""
+        ending = shared.ending if live and shared.ending != completion else b""
         facts = orjson.dumps((answer.complete, answer.finish, completion is not None, len(ending)))
         _say(writer, _END, b"".join((facts, b"\n", ending, Stored(completion or b"", paid.usage, *paid[1:]).encode())))
         await writer.drain()
@@ -122,28 +122,28 @@ class Neighbours:
     # -- ask -----------------------------------------------------------------------------------------------------------
 
     async def fetch(
-        self, process: int, flight: Flight, request: CompletionRequest, *, live: bool, deadline: float
+        self, process: int, shared: SharedCall, request: CompletionRequest, *, live: bool, deadline: float
     ) -> None:
-        """Carry on `flight` what `process` is answering. Raises StreamBroken when that is nothing, or fails."""
+        """Carry on `shared` what `process` is answering. Raises StreamBroken when that is nothing, or fails."""
         try:
             reader, writer = await asyncio.open_unix_connection(self._path(process))
         except OSError as error:
             raise StreamBroken("The worker that was answering is gone.") from error
         try:
             left_s = min(deadline - asyncio.get_running_loop().time(), 1e9)
-            writer.write(_ASK.pack(flight.digest, live, *flight.form, left_s))
+            writer.write(_ASK.pack(shared.digest, live, *shared.form, left_s))
             told = Told(reader)
             await told.begin()
             if not told.live:
-                await told.pour(lambda _: True)
+                await told.pipe_to(lambda _: True)
                 told.replay(request)
-            await flight.carry(told)
+            await shared.publish(told)
         finally:
             writer.close()
 
 
 class Told:
-    """Implements `Answer` and `Source` over a neighbour's socket."""
+    """Implements `Answer` and `Source` over a peer's socket."""
 
     attempt: Attempt | None = None
     choices: list[dict[str, Any]] | None = None
@@ -175,10 +175,10 @@ class Told:
         except (OSError, EOFError) as error:
             raise StreamBroken("The worker that was answering gave up.") from error
 
-    async def pour(self, take: Take) -> bool:
+    async def pipe_to(self, take: Sink) -> bool:
         """As an Answer's. Raises StreamBroken."""
         if self._replayed is not None:
-            return await self._replayed.pour(take)
+            return await self._replayed.pipe_to(take)
         while not self.over:
             kind, told = await self._frame()
             if kind == _END:
@@ -205,7 +205,7 @@ class Told:
         self.finish = self.finish or again.finish
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
     def completion(self) -> bytes | None:
         return self._completion
@@ -221,7 +221,7 @@ class Told:
         return False
 
     async def aclose(self) -> None:
-        """The socket belongs to `Neighbours.fetch`."""
+        """The socket belongs to `Peers.fetch`."""
 
 
 def _say(writer: asyncio.StreamWriter, kind: bytes, what: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Which gateway on one state server is answering what: a key for each, which its owner renews while it is at it."""
+"""Redis keys that tell which gateway answers a request; the owner renews them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KNOWN_S = 0.3
 """By then whoever follows the index log knows an answer that was stored before its key went."""
 
 
-class Markers:
+class RedisLocks:
     """For policies that ask for it: one round trip before each call, where a worker's own memory knows nothing.
 
     Whoever finds a key waits until it is gone. Then the answer is stored, or it was none to be kept. A server that is
@@ -88,9 +88,9 @@ class Markers:
         """It has ended: let those who wait look for it, once it is where they look."""
         if digest in self._held:
             self._held.pop(digest)
-            self._tasks.spawn(self._let_go(digest), "marker")
+            self._tasks.spawn(self._release_pieces(digest), "marker")
 
-    async def _let_go(self, digest: bytes) -> None:
+    async def _release_pieces(self, digest: bytes) -> None:
         try:
             await self._delivered()
         finally:

@@ -1,11 +1,11 @@
-"""The answers under way of one worker, by what is asked: found, begun, and bounded in memory all together."""
+"""Calls in progress of one worker by request digest, bounded in memory."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from gateway.cache.coalescing.shared_call import Flight, Followed, Form
+from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 
 KEPT_BYTES = 2**20
 """Of one answer: for who asks later, and for who reads slowly. Beyond it nobody can join, and who lags is cut off."""
@@ -14,80 +14,82 @@ LEAST_KEPT_BYTES = 2**16
 ALL_BYTES = 32 * 2**20
 
 
-class Flights:
+class SharedCalls:
     """Those of one worker, by what is asked."""
 
-    def __init__(self, ended: Callable[[Flight], None] = lambda _: None) -> None:
+    def __init__(self, ended: Callable[[SharedCall], None] = lambda _: None) -> None:
         """`ended(flight)` when it cannot be joined any more; perhaps twice."""
         self._ended = ended
         self.bytes = 0
         """Of all pieces that are kept."""
-        self._flights: dict[bytes, Flight] = {}
+        self._calls: dict[bytes, SharedCall] = {}
         """Those that this worker pays for."""
-        self._visits: dict[tuple[bytes, Form], Flight] = {}
-        """Those that a neighbour pays for: one for each form, so that all who follow them go along."""
-        self._aloft: set[Flight] = set()
+        self._visits: dict[tuple[bytes, Form], SharedCall] = {}
+        """Those that a peer pays for: one for each form, so that all who follow them go along."""
+        self._aloft: set[SharedCall] = set()
         """All whose task runs, also those that nobody can join any more."""
 
     async def aclose(self) -> None:
         """Cancel those under way and wait until they have ended."""
-        aloft = tuple(self._aloft)
-        for flight in aloft:
-            flight.give_up()
-        for flight in aloft:
-            await flight.landed()
+        active = tuple(self._aloft)
+        for shared in active:
+            shared.give_up()
+        for shared in active:
+            await shared.finished()
 
     def __len__(self) -> int:
-        return len(self._flights) + len(self._visits)
+        return len(self._calls) + len(self._visits)
 
     @property
     def most_kept(self) -> int:
         """Of one answer."""
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
-    def find(self, digest: bytes, deadline: float, visit: Form | None = None) -> Flight | None:
+    def find(self, digest: bytes, deadline: float, join_remote: Form | None = None) -> SharedCall | None:
         """One that can be joined, and whose leader has the patience for who gives up at `deadline` (loop time).
 
-        `visit`: of those that a neighbour pays for the one of this form will do.
+        `join_remote`: of those that a peer pays for the one of this form will do.
         """
-        flight = self._flights.get(digest)
-        if flight is None and visit is not None:
-            flight = self._visits.get((digest, visit))
-        if flight is None or not flight.joinable:
+        shared = self._calls.get(digest)
+        if shared is None and join_remote is not None:
+            shared = self._visits.get((digest, join_remote))
+        if shared is None or not shared.joinable:
             return None
         now = asyncio.get_running_loop().time()
-        return flight if flight.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
+        return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
-    def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> Flight:
-        """A new flight, for others to join. Who asks for this pays, and brings the answer."""
-        flight = self._flights[digest] = Flight(self, digest, form, deadline)
-        flight.claimed = claimed
-        return flight
+    def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> SharedCall:
+        """A new shared call, for others to join. Who asks for this pays, and brings the answer."""
+        shared = self._calls[digest] = SharedCall(self, digest, form, deadline)
+        shared.claimed = claimed
+        return shared
 
-    def launch(self, flight: Flight, work: Callable[[Flight], Awaitable[None]]) -> Followed:
-        """Have `work` bring the answer of what was announced, by `Flight.carry`; the place of who asked first."""
-        return self._start(flight, work, leads=True)
+    def launch(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]]) -> Subscriber:
+        """Have `work` bring the answer of what was announced, by `SharedCall.carry`; the place of who asked first."""
+        return self._start(shared, work, leads=True)
 
-    def visit(self, digest: bytes, form: Form, deadline: float, fetch: Callable[[Flight], Awaitable[None]]) -> Followed:
-        """As `launch`, for an answer that a neighbour pays for."""
-        flight = self._visits[digest, form] = Flight(self, digest, form, deadline)
-        return self._start(flight, fetch, leads=False)
+    def join_remote(
+        self, digest: bytes, form: Form, deadline: float, fetch: Callable[[SharedCall], Awaitable[None]]
+    ) -> Subscriber:
+        """As `launch`, for an answer that a peer pays for."""
+        shared = self._visits[digest, form] = SharedCall(self, digest, form, deadline)
+        return self._start(shared, fetch, leads=False)
 
-    def _start(self, flight: Flight, work: Callable[[Flight], Awaitable[None]], *, leads: bool) -> Followed:
-        first = Followed(flight, leads=leads)
-        self._aloft.add(flight)
-        flight.start(work)
+    def _start(self, shared: SharedCall, work: Callable[[SharedCall], Awaitable[None]], *, leads: bool) -> Subscriber:
+        first = Subscriber(shared, leads=leads)
+        self._aloft.add(shared)
+        shared.start(work)
         return first
 
-    def landed(self, flight: Flight) -> None:
+    def finished(self, shared: SharedCall) -> None:
         """Whoever brought it is done with it."""
-        self._aloft.discard(flight)
-        self.forget(flight)
+        self._aloft.discard(shared)
+        self.forget(shared)
 
-    def forget(self, flight: Flight) -> None:
+    def forget(self, shared: SharedCall) -> None:
         """Nobody can join it any more."""
-        if self._flights.get(flight.digest) is flight:
-            del self._flights[flight.digest]
-        if self._visits.get((flight.digest, flight.form)) is flight:
-            del self._visits[flight.digest, flight.form]
-        self._ended(flight)
+        if self._calls.get(shared.digest) is shared:
+            del self._calls[shared.digest]
+        if self._visits.get((shared.digest, shared.form)) is shared:
+            del self._visits[shared.digest, shared.form]
+        self._ended(shared)

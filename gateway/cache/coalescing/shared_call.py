@@ -1,4 +1,4 @@
-"""Answers under way: each is asked of a backend once and handed, as it comes, to all who asked the same meanwhile."""
+"""One backend call whose answer several subscribers read while it arrives."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Generator
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from gateway.domain.answer import Answer, Take, pieces
+from gateway.domain.answer import Answer, Sink, pieces
 from gateway.domain.money.usage import Usage
 from gateway.domain.record import Attempt
 from gateway.errors import StreamBroken
 
 if TYPE_CHECKING:
-    from gateway.cache.coalescing.registry import Flights
+    from gateway.cache.coalescing.registry import SharedCalls
 
 Form = tuple[bool, bool]
 """Streamed, and with its usage? Who wants the same form gets the same bytes."""
@@ -31,10 +31,12 @@ class Paid(NamedTuple):
 
 
 class Source(Protocol):
-    """Where a flight's answer comes from: a purchase of this worker, or the flight of another one."""
+    """Where a shared call's answer comes from: a backend that this worker pays, or a shared call of another worker."""
 
     @property
-    def answer(self) -> Answer: ...
+    def answer(self) -> Answer | None:
+        """None until it has begun."""
+        ...
 
     @property
     def ending(self) -> bytes:
@@ -46,9 +48,21 @@ class Source(Protocol):
         """Exact when all is poured."""
         ...
 
-    async def pour(self, take: Take) -> bool:
-        """As `Answer.pour`."""
+    async def pipe_to(self, take: Sink) -> bool:
+        """As `Answer.pipe_to`."""
         ...
+
+
+class Purchase(Source, Protocol):
+    """An answer that its caller pays, and others may share."""
+
+    published: bool
+    """A task of its own reads and settles it; the caller reads `subscriber`."""
+    subscriber: Answer | None
+
+    async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None: ...
+
+    async def share_stream(self, buy: Callable[[], Awaitable[None]], shared: SharedCall) -> None: ...
 
 
 class _Turn:
@@ -62,13 +76,13 @@ _TURN = _Turn()
 _UNPAID = Paid(None, None, "", "")
 
 
-class Flight:
-    """One answer under way, and who follows it. It goes at the pace of its fastest follower, and ends with the last.
+class SharedCall:
+    """One call in progress and its subscribers. It advances with the fastest subscriber and ends with the last.
 
-    Belongs to one event loop. `carry` is for whoever brings the answer, `Followed` for those who want it. A stream is
-    brought in a task of its own (`start`), as its readers have a pace each, and whoever asked first is one of them. A
-    plain answer is brought by whoever asked first (`bring`, then `land`). Nearly every flight serves one alone: what is
-    the same in the beginning of all stands in the class, since it costs nothing.
+    Belongs to one event loop. The task that makes the call publishes (`publish`); each subscriber reads (`Subscriber`).
+    A stream is read in a task of its own (`start`), because its subscribers read at different speeds and the first
+    caller is one of them. A plain answer is read by the first caller (`run_call`, then `finish_call`). Nearly
+    every call has one subscriber: initial values are class attributes, which cost a call nothing.
     """
 
     error: Exception | None = None
@@ -85,13 +99,13 @@ class Flight:
     _bytes = 0
     _open = True
 
-    def __init__(self, flights: Flights, digest: bytes, form: Form, deadline: float) -> None:
+    def __init__(self, flights: SharedCalls, digest: bytes, form: Form, deadline: float) -> None:
         """`deadline`: loop time at which its leader gives up."""
         self.digest, self.form, self.deadline = digest, form, deadline
-        self.followers: set[Followed] = set()
-        self.live: dict[Followed, tuple[Take, asyncio.Future[bool]]] = {}
+        self.followers: set[Subscriber] = set()
+        self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
         """Those who have all there is and want more now."""
-        self._flights = flights
+        self._calls = flights
         self._pieces: deque[bytes] = deque()
         self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
         """Who waits for the end (True), or only for the beginning."""
@@ -113,8 +127,8 @@ class Flight:
 
     # -- bring it ------------------------------------------------------------------------------------------------------
 
-    def start(self, work: Callable[[Flight], Awaitable[None]]) -> None:
-        """`work` brings the answer by `carry`, in a task of its own, so that it outlives whoever asked first."""
+    def start(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
+        """`work` brings the answer by `publish`, in a task of its own, so that it outlives whoever asked first."""
         self._task = asyncio.get_running_loop().create_task(self._run(work), name="flight")
 
     def give_up(self) -> None:
@@ -122,7 +136,7 @@ class Flight:
         if self._task is not None:
             asyncio.get_running_loop().call_soon(self._task.cancel)  # not before its first step: its exits must run
 
-    async def _run(self, work: Callable[[Flight], Awaitable[None]]) -> None:
+    async def _run(self, work: Callable[[SharedCall], Awaitable[None]]) -> None:
         try:
             await work(self)
         except asyncio.CancelledError as end:
@@ -131,14 +145,14 @@ class Flight:
         except Exception as error:  # told to those who wait; whoever leads raises it
             self._fail(error)
         finally:
-            self.land()
+            self.finish_call()
 
-    async def bring(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
+    async def run_call(self, source: Source, buy: Callable[[], Awaitable[None]]) -> None:
         """A plain answer, by whoever asked first, in the task that serves it: all of it is there when `buy` has
-        returned. `land` has to follow, however this ends. Raises what `buy` raises."""
+        returned. `finish_call` has to follow, however this ends. Raises what `buy` raises."""
         try:
             await buy()
-            await self.carry(source)
+            await self.publish(source)
         except BaseException as error:
             self._fail(error)
             raise
@@ -151,18 +165,18 @@ class Flight:
         self._task = serving
         return True
 
-    def land(self) -> None:
+    def finish_call(self) -> None:
         """Whoever brought it is done with it, and what is to be kept of it is kept."""
-        self._flights.landed(self)
+        self._calls.finished(self)
         self._task = None  # else a circle keeps all of it until garbage is looked for
         if self._landed is not None:
             _resolve(self._landed, None)
-        self._let_go()
+        self._release_pieces()
 
-    async def carry(self, source: Source) -> None:
+    async def publish(self, source: Source) -> None:
         """All of it to all who want it. Raises what `source` raises."""
         self._source = source
-        while await source.pour(self._put):
+        while await source.pipe_to(self._put):
             await self._wanted()
         self.ending, self.over = source.ending, True
         if self.followers:
@@ -174,41 +188,41 @@ class Flight:
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
-        self._flights.bytes += len(piece)
-        if self._bytes > self._flights.most_kept:
+        self._calls.bytes += len(piece)
+        if self._bytes > self._calls.most_kept:
             self._shed()
         if self._waiting:
             self._tell()
         live = self.live
-        for follower, (take, paused) in tuple(live.items()):
-            follower.at = self.count
+        for subscriber, (take, paused) in tuple(live.items()):
+            subscriber.at = self.count
             try:
                 wants = take(piece)
             except Exception as error:  # one client's trouble is not the others'
-                del live[follower]
+                del live[subscriber]
                 _fail(paused, error)
                 continue
             if not wants:
-                del live[follower]
+                del live[subscriber]
                 _resolve(paused, True)
-        return bool(live) or any(follower.silent for follower in self.followers)
+        return bool(live) or any(subscriber.silent for subscriber in self.followers)
 
     def _shed(self) -> None:
         """Keep only what some follower still needs, and not even that beyond the bound."""
         self._open = False
         needed = min((each.at for each in self.followers if not each.silent), default=self.count)
-        most = self._flights.most_kept
+        most = self._calls.most_kept
         while self._pieces and (self.first < needed or self._bytes > most):
             self._drop()
 
     def _drop(self) -> None:
         size = len(self._pieces.popleft())
         self._bytes -= size
-        self._flights.bytes -= size
+        self._calls.bytes -= size
 
     async def _wanted(self) -> None:
         """Wait until a follower wants more."""
-        if not self.live and not any(follower.silent for follower in self.followers):
+        if not self.live and not any(subscriber.silent for subscriber in self.followers):
             self._demand = asyncio.get_running_loop().create_future()
             await self._demand
             self._demand = None
@@ -221,7 +235,7 @@ class Flight:
     def _fail(self, error: BaseException) -> None:
         if not self.over:
             self.error = error if isinstance(error, Exception) else StreamBroken("The gateway gave up this answer.")
-            self._flights.forget(self)  # at once: whoever asks again begins anew
+            self._calls.forget(self)  # at once: whoever asks again begins anew
             self._tell()
 
     def _tell(self) -> None:
@@ -255,22 +269,22 @@ class Flight:
             self._waiting.append((whole, news))
             await news
 
-    def leave(self, follower: Followed) -> None:
+    def leave(self, subscriber: Subscriber) -> None:
         """One less; the last one ends it."""
-        self.followers.discard(follower)
-        self.live.pop(follower, None)
+        self.followers.discard(subscriber)
+        self.live.pop(subscriber, None)
         if self.followers:
             return
         task = self._task
         if task is None:
-            self._let_go()
+            self._release_pieces()
         elif not self.over and self.error is None:
-            self._flights.forget(self)
+            self._calls.forget(self)
             self.give_up()
         else:
             self.want()
 
-    async def landed(self) -> None:
+    async def finished(self) -> None:
         """Wait until whoever brought it is done with it."""
         if self.over:
             await _TURN  # which nearly always is enough
@@ -279,15 +293,15 @@ class Flight:
                 self._landed = asyncio.get_running_loop().create_future()
             await asyncio.shield(self._landed)
 
-    def _let_go(self) -> None:
+    def _release_pieces(self) -> None:
         """Nobody needs the pieces any more."""
         if not self.followers:
             while self._pieces:
                 self._drop()
 
 
-class Followed:
-    """Implements `Answer` for one who follows a flight: from its beginning, at a pace of its own."""
+class Subscriber:
+    """Implements `Answer` for one who follows a shared call: from its beginning, at a pace of its own."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
@@ -297,35 +311,35 @@ class Followed:
     ending = b""
     complete = False
 
-    def __init__(self, flight: Flight, *, leads: bool = False, silent: bool = False) -> None:
+    def __init__(self, shared: SharedCall, *, leads: bool = False, silent: bool = False) -> None:
         """`silent`: it waits for the end and takes no pieces."""
-        self.flight, self.silent = flight, silent
+        self.shared, self.silent = shared, silent
         self.at = 0
         """Pieces taken."""
         self._leads = leads
-        flight.followers.add(self)
+        shared.followers.add(self)
 
     async def begin(self) -> bool:
         """Wait for its first bytes, or, if silent, for its end. False: it failed before, and nothing was told yet."""
-        flight = self.flight
+        shared = self.shared
         try:
-            await flight.ready(self.silent)
+            await shared.ready(self.silent)
         except BaseException:
             await self.aclose()
             raise
-        if flight.error is not None:
+        if shared.error is not None:
             await self.aclose()
             return False
-        assert flight.answer is not None
-        self._answer = answer = flight.answer
+        assert shared.answer is not None
+        self._answer = answer = shared.answer
         self.stream, self.status, self.content_type = answer.stream, answer.status, answer.content_type
-        if flight.over and not flight.count:
+        if shared.over and not shared.count:
             self._end()
         return True
 
     @property
     def over(self) -> bool:
-        return self.flight.over and self.at >= self.flight.count
+        return self.shared.over and self.at >= self.shared.count
 
     @property
     def finish(self) -> str:
@@ -336,33 +350,33 @@ class Followed:
         return self._answer.choices
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return pieces(self.pour)
+        return pieces(self.pipe_to)
 
-    async def pour(self, take: Take) -> bool:
-        """First what was missed, then each piece as it comes. Raises what the flight met: StreamBroken for who joined,
+    async def pipe_to(self, take: Sink) -> bool:
+        """First what was missed, then each piece as it comes. Raises what the call met: StreamBroken for who joined,
         and for who reads so slowly that what comes next for it is no longer here."""
-        flight = self.flight
+        shared = self.shared
         while True:
-            if self.at < flight.first:
-                flight.leave(self)
+            if self.at < shared.first:
+                shared.leave(self)
                 raise StreamBroken("This client read its answer too slowly beside others that share it; ask again.")
-            for piece in flight.pieces_from(self.at):
+            for piece in shared.pieces_from(self.at):
                 self.at += 1
                 if not take(piece):
                     return True
-            if flight.error is not None:
-                raise self._told(flight.error)
-            if flight.over:
+            if shared.error is not None:
+                raise self._told(shared.error)
+            if shared.over:
                 self._end()
                 return False
             paused: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-            flight.live[self] = take, paused
-            flight.want()
+            shared.live[self] = take, paused
+            shared.want()
             try:
                 if await paused:
                     return True
             finally:
-                flight.live.pop(self, None)
+                shared.live.pop(self, None)
 
     def _told(self, error: Exception) -> Exception:
         """What ended the leader's answer is the leader's own affair."""
@@ -371,7 +385,7 @@ class Followed:
         return StreamBroken("The answer that this request shared with another one broke off; ask again.")
 
     def _end(self) -> None:
-        self.ending, self.complete = self.flight.ending, self._answer.complete
+        self.ending, self.complete = self.shared.ending, self._answer.complete
 
     def completion(self) -> bytes | None:
         return self._answer.completion()
@@ -388,10 +402,10 @@ class Followed:
 
     async def aclose(self) -> None:
         """Leave; the last one waits until all is closed behind it."""
-        flight = self.flight
-        flight.leave(self)
-        if not flight.followers:
-            await flight.landed()
+        shared = self.shared
+        shared.leave(self)
+        if not shared.followers:
+            await shared.finished()
 
 
 def _resolve(news: asyncio.Future[Any], value: Any) -> None:

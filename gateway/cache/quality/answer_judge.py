@@ -1,4 +1,4 @@
-"""Do two answers say the same? Cheap, and undecided where that cannot be told."""
+"""Compares two answers cheaply: same, different, or undecided."""
 
 from __future__ import annotations
 

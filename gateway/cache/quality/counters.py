@@ -1,4 +1,4 @@
-"""What checks of hits by meaning found, of each team and quarter of an hour, in SQL: for `usage` and the page."""
+"""Counts of checked semantic hits per team and quarter of an hour, in SQL."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _ADD = text(
 
 
 @dataclass(slots=True)
-class Told:
+class CheckCounts:
     """Of one team in one period."""
 
     measured: Measured = field(default_factory=Measured)
@@ -46,13 +46,13 @@ class Told:
         return {**self.measured.as_object(), "called_wrong": self.called_wrong}
 
 
-class Measures:
+class HitCounters:
     """Counts on the loop, writes in a thread. Figures of a team hold what that team asked for, whoever shares its
     answers: what others' hits were like is not its business."""
 
     def __init__(self, database: Database, *, clock: Clock = time) -> None:
         self._database, self._clock = database, clock
-        self._waiting: dict[tuple[str, int], Told] = {}
+        self._waiting: dict[tuple[str, int], CheckCounts] = {}
 
     def looked(self, team: str, *, hit: bool) -> None:
         measured = self._now(team).measured
@@ -70,13 +70,13 @@ class Measures:
     def called_wrong(self, team: str) -> None:
         self._now(team).called_wrong += 1
 
-    def _now(self, team: str) -> Told:
+    def _now(self, team: str) -> CheckCounts:
         name = team, int(self._clock.time() // QUARTER_S) * QUARTER_S
         told = self._waiting.get(name)
         if told is None:
             if len(self._waiting) >= _MOST:
                 del self._waiting[next(iter(self._waiting))]
-            told = self._waiting[name] = Told()
+            told = self._waiting[name] = CheckCounts()
         return told
 
     async def write(self) -> None:
@@ -97,10 +97,10 @@ class Measures:
             log.info("what checks of cached answers found waits for the database: %s", error)
             self._keep(taken)
 
-    def _keep(self, taken: dict[tuple[str, int], Told]) -> None:
+    def _keep(self, taken: dict[tuple[str, int], CheckCounts]) -> None:
         newer, self._waiting = self._waiting, taken
         for name, told in newer.items():
-            old = self._waiting.setdefault(name, Told())
+            old = self._waiting.setdefault(name, CheckCounts())
             old.measured.add(told.measured.figures)
             old.called_wrong += told.called_wrong
         while len(self._waiting) > _MOST:
@@ -116,7 +116,7 @@ class Measures:
 
 def read(
     connection: Connection, *, team: str | None = None, since: float | None = None, until: float | None = None
-) -> dict[str, Told]:
+) -> dict[str, CheckCounts]:
     """Team → what was found in the quarters of an hour that `[since, until)` (Unix seconds) touches; None: no bound.
 
     Teams without a look-up by meaning are not in it.
@@ -132,9 +132,9 @@ def read(
     return {row[0]: _told(dict(zip(_NAMES, row[1:], strict=True))) for row in rows}
 
 
-def _told(sums: dict[str, Any]) -> Told:
+def _told(sums: dict[str, Any]) -> CheckCounts:
     found: dict[str, Any] = {  # PostgreSQL adds whole numbers up to decimals
         name: float(value) if name.startswith("weight") else int(value) for name, value in sums.items()
     }
     called_wrong = found.pop("called_wrong")
-    return Told(Measured(**found), called_wrong)
+    return CheckCounts(Measured(**found), called_wrong)

@@ -1,4 +1,4 @@
-"""What every threshold on the verifier's score would have let through: for pairs that somebody has labelled."""
+"""For labelled pairs: hits and wrong hits at each threshold of the verifier's score."""
 
 from __future__ import annotations
 

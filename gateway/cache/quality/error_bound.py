@@ -1,4 +1,4 @@
-"""How many hits are wrong, as far as checked ones tell, and with what certainty; pure arithmetic on counts."""
+"""Upper confidence bounds on the rate of wrong hits; pure arithmetic on counts."""
 
 from __future__ import annotations
 

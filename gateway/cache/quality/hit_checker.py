@@ -1,4 +1,4 @@
-"""Hits by meaning as look-ups get them: sure enough for their scope, some of them checked behind the client's back."""
+"""Finds semantic hits that are sure enough, and checks a share of them against fresh answers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import orjson
 from gateway.cache.entry import Found, Judged, encode_judged
 from gateway.cache.keys import Question, scope
 from gateway.cache.quality.answer_judge import Judgement, judge
-from gateway.cache.quality.counters import Measures
-from gateway.cache.quality.threshold import Trust
-from gateway.cache.semantic.service import Look, Semantic
+from gateway.cache.quality.counters import HitCounters
+from gateway.cache.quality.threshold import Thresholds
+from gateway.cache.semantic.service import Semantic, SemanticResult
 from gateway.cache.store.bodies import Stored
 from gateway.dialects.clients import DIALECTS
-from gateway.domain.protocols import Shadow
+from gateway.domain.protocols import FreshAnswerSource
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.tenant import Tenant
 from gateway.errors import EmbedderUnavailable, StateUnavailable
@@ -35,7 +35,7 @@ _REMEMBERED = 4096
 Recall = Callable[[bytes], Awaitable[Stored | None]]
 
 
-class Near(NamedTuple):
+class SemanticHit(NamedTuple):
     """What a miss leaves behind: the candidate whose answer the fresh one is compared with."""
 
     scope: str
@@ -51,15 +51,15 @@ class _Given:
     key: str
 
 
-class Guard:
+class HitChecker:
     """Between look-ups and `Semantic`. Whatever fails here costs a check or a hit, never a request."""
 
-    def __init__(self, semantic: Semantic, trust: Trust, recall: Recall) -> None:
+    def __init__(self, semantic: Semantic, trust: Thresholds, recall: Recall) -> None:
         """`recall(digest)`: the stored answer, None if it is gone; may raise StateUnavailable."""
         self._semantic, self._trust, self._recall = semantic, trust, recall
-        self.shadow: Shadow | None = None
+        self.shadow: FreshAnswerSource | None = None
         """Who buys fresh answers; without it only what is told counts."""
-        self.measures: Measures | None = None
+        self.measures: HitCounters | None = None
         """Where what is found is written down by team; without it only workers know."""
         self._given: OrderedDict[str, _Given] = OrderedDict()
         self._tasks = Tasks()
@@ -71,11 +71,11 @@ class Guard:
         if self.measures is not None:
             await self.measures.aclose()
 
-    async def find(self, question: Question, tenant: Tenant) -> tuple[Look, Near | None]:
+    async def find(self, question: Question, tenant: Tenant) -> tuple[SemanticResult, SemanticHit | None]:
         """As `Semantic.find`, at the bar of the tenant's scope; and, without a hit, what came near."""
         name, max_error = scope(tenant), tenant.policy.cache.semantic.max_error
         if not self._trust.pays(name):
-            return Look(), None
+            return SemanticResult(), None
         look = await self._semantic.find(question, name, max_error, self._trust.bar(name, max_error))
         if look.vector is None:
             return look, None
@@ -83,7 +83,7 @@ class Guard:
         self._trust.looked(name, best.score if best else None, hit=look.found is not None, cpu_s=look.cpu_s)
         if self.measures is not None:
             self.measures.looked(tenant.team, hit=look.found is not None)
-        near = Near(name, look.near, look.accepted) if look.found is None and look.near is not None else None
+        near = SemanticHit(name, look.near, look.accepted) if look.found is None and look.near is not None else None
         return look, near
 
     def gave(self, found: Found, stored: Stored, request: CompletionRequest, tenant: Tenant) -> None:
@@ -109,7 +109,7 @@ class Guard:
         if self.measures is not None:
             self.measures.called_wrong(team)
 
-    def missed(self, near: Near, fresh: bytes, dialect: DialectName) -> None:
+    def missed(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
         """The `fresh` answer that a miss brought says what its best candidate's would have been worth."""
         if self._place():
             self._tasks.spawn(self._compare(near, fresh, dialect), "cache-near")
@@ -143,7 +143,7 @@ class Guard:
         finally:
             self._under_way -= 1
 
-    async def _compare(self, near: Near, fresh: bytes, dialect: DialectName) -> None:
+    async def _compare(self, near: SemanticHit, fresh: bytes, dialect: DialectName) -> None:
         try:
             stored = await self._recall(near.found.digest)
             if stored is not None:

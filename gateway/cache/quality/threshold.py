@@ -1,5 +1,4 @@
-"""How sure the verifier has to be, per scope, so that wrong hits stay below what the policy allows; and whether looking
-pays at all."""
+"""The verifier's threshold per scope, raised until wrong hits stay below what the policy allows."""
 
 from __future__ import annotations
 
@@ -84,7 +83,7 @@ class Scope:
     rest_s: float = _REST_S
 
 
-class Trust:
+class Thresholds:
     """Decides on figures alone; whoever looks up tells them. On the loop: microseconds."""
 
     def __init__(

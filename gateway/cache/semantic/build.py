@@ -1,4 +1,4 @@
-"""Any sentence-transformers model → one ONNX file in int8 that says nearly the same; needs the extra `st`."""
+"""Exports a sentence-transformers model to an int8 ONNX file; needs the extra `st`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An encoder that `thriftgate embedder build` made: a folder of weights, tokenizer and facts."""
+"""An encoder made by `thriftgate embedder build`: a folder of weights, tokenizer and facts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model as the event loop sees it: loaded when somebody needs it, worked in a thread of its own, remembered."""
+"""Asynchronous wrapper of an embedding model: loaded on first use, run in its own thread, with a memo."""
 
 from __future__ import annotations
 

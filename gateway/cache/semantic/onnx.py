@@ -1,4 +1,4 @@
-"""A text encoder on one ONNX thread: text → unit vector; the only file that imports onnxruntime and tokenizers."""
+"""A text encoder on one ONNX thread: text to unit vector. The only importer of onnxruntime and tokenizers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions by meaning: one vector index per partition, and the verifier's word on every candidate."""
+"""The semantic index: one vector index per partition; the verifier checks each candidate."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from gateway.cache.entry import Entry, Found
 from gateway.cache.keys import Question
 from gateway.cache.packing import BYTES_PER_DIMENSION, Vector
-from gateway.cache.semantic.vector_index import Draft, VectorIndex
+from gateway.cache.semantic.vector_index import IndexBuild, VectorIndex
 from gateway.cache.verifier.verify import Verifier
 
 CANDIDATES = 4
@@ -28,7 +28,7 @@ _PIECE_S = 0.02
 """Notes are applied for so long at a time, so that look-ups wait for no more."""
 
 
-class Sought(NamedTuple):
+class Query(NamedTuple):
     """What a look-up found: a hit, or else the candidate that came nearest to being one."""
 
     found: Found | None = None
@@ -43,7 +43,7 @@ class Build:
 
     partition: bytes
     index: VectorIndex
-    draft: Draft
+    draft: IndexBuild
 
 
 @dataclass(slots=True)
@@ -57,7 +57,7 @@ class _Partition:
         return self.index.memory + self.text_bytes + len(self.entries) * ENTRY_BYTES
 
 
-class Meanings:
+class SemanticIndex:
     """`add` and `remove` may be called from anywhere and only take note; all else belongs to one thread."""
 
     def __init__(
@@ -116,13 +116,13 @@ class Meanings:
                 while self.bytes > self._max_bytes and len(self._places) > 1:
                     self._evict()
 
-    def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Sought:
+    def seek(self, question: Question, vector: Vector, *, max_error: float, now: float, bar: float = 0.0) -> Query:
         """The nearest earlier question whose answer serves this one too, and what came nearest to serving. Blocking: a
         few milliseconds at most. `bar`: how sure the verifier has to be, beyond its own bar."""
         self.apply(_PIECE_S)
         partition = self._partitions.get(question.partition)
         if partition is None or self._verifier.timely(question.text):
-            return Sought()
+            return Query()
         near, accepted = None, False
         for entry, cosine in self._candidates(partition, vector):
             if entry.expires_at <= now or entry.question is None:
@@ -131,10 +131,10 @@ class Meanings:
             found = Found(entry.digest, verdict.score, cosine)
             if verdict.accepted and verdict.score >= bar:
                 self._places.move_to_end(entry.digest)
-                return Sought(found)
+                return Query(found)
             if (verdict.accepted, verdict.score) > (accepted, near.score if near else 0.0):
                 near, accepted = found, verdict.accepted
-        return Sought(None, near, accepted)
+        return Query(None, near, accepted)
 
     def _candidates(self, partition: _Partition, vector: Vector) -> Iterator[tuple[Entry, float]]:
         for number, found in partition.index.search(vector, CANDIDATES):

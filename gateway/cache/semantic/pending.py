@@ -1,4 +1,4 @@
-"""Answers that are stored while the embedder still loads: without this they would never be found by meaning."""
+"""Questions stored while the embedder loads; they are embedded afterwards."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT = 256
 """The newest so many wait for the embedder; what is older stays known to the letter only."""
 
 
-class Early:
+class PendingQuestions:
     def __init__(self, semantic: Semantic, mean: Callable[[Ticket, Entry, Question], Awaitable[None]]) -> None:
         """`mean` makes one answer findable by meaning; it is called for one at a time, in the order of storing."""
         self._semantic, self._mean = semantic, mean

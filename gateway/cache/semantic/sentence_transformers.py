@@ -1,4 +1,4 @@
-"""Another embedder: any sentence-transformers model, for the extra `st`; the only file that imports that library."""
+"""An embedder from any sentence-transformers model (extra `st`). The only importer of that library."""
 
 from __future__ import annotations
 

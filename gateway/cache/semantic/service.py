@@ -1,4 +1,4 @@
-"""The semantic level as the event loop sees it: loaded when somebody needs it, worked in a thread of its own."""
+"""Asynchronous interface of the semantic index: loaded on first use, run in its own thread."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.domain.protocols import Embedder
 from gateway.runtime.tasks import Tasks
 
 if TYPE_CHECKING:  # they bring NumPy, faiss and the verifier's words
-    from gateway.cache.semantic.partitions import Meanings, Sought
+    from gateway.cache.semantic.partitions import Query, SemanticIndex
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ _SWITCH_S = 0.0005
 """A thread that computes in Python lets the event loop have its turn after so long; Python's own 5 ms are too long."""
 
 
-class Look(NamedTuple):
+class SemanticResult(NamedTuple):
     """What there was of a question."""
 
     vector: Vector | None = None
@@ -61,7 +61,7 @@ class Semantic:
         """`kept`: the entries that are known when it has loaded."""
         self._embedder = embedder
         self._max_bytes, self._kept = max_bytes, kept
-        self._meanings: Meanings | None = None
+        self._meanings: SemanticIndex | None = None
         self._begun = False
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="meanings")
         self._builder = ThreadPoolExecutor(1, thread_name_prefix="index-build")
@@ -81,15 +81,15 @@ class Semantic:
     async def _load(self, embedder: Embedder) -> None:
         try:
             knots = getattr(embedder, "knots", ())
-            meanings = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
+            semantic_index = await self._in_thread(_meanings, embedder.dimensions, self._max_bytes, knots)
         except (OSError, ValueError, KeyError) as error:
             self._failed = True
             log.error("the verifier could not be loaded (%r); the semantic cache is off", error)
             return
         for entry in self._kept():
             if entry.vector is not None:
-                meanings.add(entry)
-        self._meanings = meanings
+                semantic_index.add(entry)
+        self._meanings = semantic_index
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
@@ -161,31 +161,33 @@ class Semantic:
             return None
         return vector
 
-    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> Look:
+    async def find(self, question: Question, owner: str, max_error: float, bar: float = 0.0) -> SemanticResult:
         """The question's vector, and the earlier question that it repeats; `bar`: how sure that has to be, at least.
         `owner`: who shares answers."""
         if not self.ready or self._meanings is None:
             self.begin()
-            return Look()
+            return SemanticResult()
         if self._resting:
-            return Look()
+            return SemanticResult()
         self._counts["asked"] += 1
         vector, embedded_s = None, self._embedded_s
         try:
             async with asyncio.timeout(DEADLINE_S):
                 vector = await self.vector(question, owner)
                 if vector is None:
-                    return Look()
+                    return SemanticResult()
                 sought, search_s = await self._in_thread(
                     _seek, self._meanings, question, vector, max_error, bar, time.time()
                 )
         except TimeoutError:
             self._counts["late"] += 1
             self._trouble(f"no vector within {DEADLINE_S:g} s")
-            return Look(vector)
+            return SemanticResult(vector)
         self._well()
         self._counts["found"] += sought.found is not None
-        return Look(vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s)
+        return SemanticResult(
+            vector, sought.found, sought.near, sought.accepted, search_s + self._embedded_s - embedded_s
+        )
 
     @property
     def _embedded_s(self) -> float:
@@ -211,47 +213,47 @@ class Semantic:
 
     async def train(self) -> None:
         """Lists for the partition that has most outgrown its index, in a thread that no look-up waits for."""
-        meanings = self._meanings
-        build = await self._in_thread(meanings.outgrown) if meanings is not None else None
-        if meanings is None or build is None:
+        semantic_index = self._meanings
+        build = await self._in_thread(semantic_index.outgrown) if semantic_index is not None else None
+        if semantic_index is None or build is None:
             return
         try:
             await asyncio.get_running_loop().run_in_executor(self._builder, build.draft.build)
         finally:
-            await self._in_thread(meanings.adopt, build)
+            await self._in_thread(semantic_index.adopt, build)
 
     async def _in_thread(self, function: Callable[..., T], *args: object) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *args)
 
     def stats(self) -> dict[str, int | float | str]:
-        meanings = self._meanings
+        semantic_index = self._meanings
         return {
             "semantic_ready": int(self.ready),
-            "semantic_questions": len(meanings) if meanings else 0,
-            "semantic_partitions": meanings.partitions if meanings else 0,
-            "semantic_bytes": meanings.bytes if meanings else 0,
-            "semantic_evicted": meanings.evicted if meanings else 0,
-            "semantic_trained": meanings.trained if meanings else 0,
+            "semantic_questions": len(semantic_index) if semantic_index else 0,
+            "semantic_partitions": semantic_index.partitions if semantic_index else 0,
+            "semantic_bytes": semantic_index.bytes if semantic_index else 0,
+            "semantic_evicted": semantic_index.evicted if semantic_index else 0,
+            "semantic_trained": semantic_index.trained if semantic_index else 0,
             **{f"semantic_{name}": count for name, count in self._counts.items()},
         }
 
 
 def _seek(
-    meanings: Meanings, question: Question, vector: Vector, max_error: float, bar: float, now: float
-) -> tuple[Sought, float]:
+    semantic_index: SemanticIndex, question: Question, vector: Vector, max_error: float, bar: float, now: float
+) -> tuple[Query, float]:
     """And the processor time that it took, in seconds."""
     began = time.thread_time()
-    sought = meanings.seek(question, vector, max_error=max_error, now=now, bar=bar)
+    sought = semantic_index.seek(question, vector, max_error=max_error, now=now, bar=bar)
     return sought, time.thread_time() - began
 
 
-def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> Meanings:
+def _meanings(dimensions: int, max_bytes: int, knots: Sequence[tuple[float, float]]) -> SemanticIndex:
     """With the packaged words and weights; reads files. Brings faiss too: its library takes longer to load than a
     look-up may."""
-    from gateway.cache.semantic.partitions import Meanings
+    from gateway.cache.semantic.partitions import SemanticIndex
     from gateway.cache.semantic.vector_index import single_threaded
     from gateway.cache.verifier.verify import Verifier
 
     single_threaded()
     sys.setswitchinterval(_SWITCH_S)
-    return Meanings(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)
+    return SemanticIndex(Verifier.load(), dimensions, max_bytes=max_bytes, knots=knots)

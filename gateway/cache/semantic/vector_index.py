@@ -1,4 +1,4 @@
-"""Vectors of one partition and their nearest neighbours; the only file that imports faiss."""
+"""Nearest neighbours of one partition's vectors. The only importer of faiss."""
 
 from __future__ import annotations
 
@@ -151,12 +151,12 @@ class VectorIndex:
             return False
         return not self._trained_on or not self._trained_on / _OUTGROWN < len(self) < self._trained_on * _OUTGROWN
 
-    def draft(self) -> Draft:
+    def draft(self) -> IndexBuild:
         """What lists are to be drawn up for; from now on changes are noted for `adopt`."""
         self._drafted, self._since = True, []
-        return Draft(self._dimensions, dict(self._vectors))
+        return IndexBuild(self._dimensions, dict(self._vectors))
 
-    def adopt(self, draft: Draft) -> None:
+    def adopt(self, draft: IndexBuild) -> None:
         """Search the lists that were drawn up, brought up to date; nothing if the index has shrunk below codes."""
         if not self._drafted or draft.codes is None:
             return
@@ -172,7 +172,7 @@ class VectorIndex:
 
 
 @dataclass(slots=True)
-class Draft:
+class IndexBuild:
     """Lists in the making. `build` may run in any one thread: nothing here changes but by it."""
 
     dimensions: int

@@ -1,4 +1,4 @@
-"""The stored answers themselves: bundles of them in the state server, the hottest kept at hand while that is safe."""
+"""Bodies of stored answers: bundled in the state server, the most used ones also in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a flush leaves on disk, removed: questions in the index log, and answers in the server's append-only file."""
+"""Removes flushed content from disk: index log and the state server's append-only file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 _MOST_DUE = 1000
 
 
-class Scrub:
+class DiskErasure:
     """Of the one worker of a host that does it."""
 
     def __init__(self, state: State, log: IndexLog) -> None:

@@ -1,4 +1,4 @@
-"""Which answers exist, as the index log tells it: by digest, bounded per team, forgotten by flush, age or worth."""
+"""The exact index, built from the index log: by digest, with quotas per team, flush, expiry and eviction."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Shelf:
         self.bytes = 0
 
 
-class Known:
+class ExactIndex:
     """Who stores an answer decides what has to go for it, and tells: what is asked for most each worker sees for
     itself, so two would not agree."""
 

@@ -1,4 +1,4 @@
-"""Forgetting stored answers before their time: flushes, and those that people call wrong."""
+"""Invalidates stored answers: flushes, and answers reported as wrong."""
 
 from __future__ import annotations
 
@@ -8,23 +8,28 @@ from collections.abc import Callable
 
 from gateway.cache.entry import Entry, Flush, Gone, Wrong, encode_flush, encode_wrong
 from gateway.cache.store.bodies import Bodies
-from gateway.cache.store.exact import Known
-from gateway.cache.store.write_behind import Outbox
+from gateway.cache.store.exact import ExactIndex
+from gateway.cache.store.write_behind import WriteBehind
 from gateway.state.redis.log import IndexLog
 
 REMEMBERED = 4096
 """Of the answers that were given again, so many can still be called wrong by the request that got them."""
 
 
-class Forget:
+class Invalidation:
     """What one worker forgets, all do: it goes over the index log."""
 
     def __init__(
-        self, log: IndexLog, known: Known, bodies: Bodies, outbox: Outbox, flushed: Callable[[Flush], None]
+        self,
+        log: IndexLog,
+        known: ExactIndex,
+        bodies: Bodies,
+        write_behind: WriteBehind,
+        flushed: Callable[[Flush], None],
     ) -> None:
         """`flushed`: told of every flush that took place."""
         self._flushed = flushed
-        self._log, self._known, self._bodies, self._outbox = log, known, bodies, outbox
+        self._log, self._known, self._bodies, self._write_behind = log, known, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
         self._counts = {"flushed": 0, "called_wrong": 0}
 
@@ -59,7 +64,7 @@ class Forget:
         self._counts["called_wrong"] += 1
         if (entry := self._known.get(digest, time.time())) is not None:
             self._known.remove(digest)
-            self._outbox.discard([entry])
+            self._write_behind.discard([entry])
         return True
 
     def apply(self, change: Flush | Gone | Wrong) -> None:

@@ -1,4 +1,4 @@
-"""What a worker knows of stored answers, in a file of its host: after a restart only the log's tail is read."""
+"""Snapshots the index to a file, so that after a restart only the log's tail is read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any, Literal
 import orjson
 
 from gateway.cache.entry import Batch, Entry, Flush, decode, encode
-from gateway.cache.store.disk_erasure import Scrub
+from gateway.cache.store.disk_erasure import DiskErasure
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import SLICE_S, IndexLog, Position
 
@@ -111,7 +111,7 @@ def _unframed(content: memoryview) -> Iterator[memoryview]:
 
 
 @dataclass(frozen=True, slots=True)
-class Keep:
+class SnapshotWriter:
     """Where a worker finds its host's snapshot, and whether it is the one that writes it."""
 
     path: Path
@@ -121,9 +121,11 @@ class Keep:
 class Snapshots:
     """`known` are the entries of now; `log` is followed by its owner."""
 
-    def __init__(self, keep: Keep | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State) -> None:
+    def __init__(
+        self, keep: SnapshotWriter | None, log: IndexLog, known: Callable[[], Iterable[Entry]], state: State
+    ) -> None:
         self._keep, self._log, self._known = keep, log, known
-        self._scrub = Scrub(state, log) if keep is not None and keep.writes else None
+        self._scrub = DiskErasure(state, log) if keep is not None and keep.writes else None
         self._stale = False
         """The file may hold what was flushed."""
         self._earlier: Position | None = None

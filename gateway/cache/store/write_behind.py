@@ -1,4 +1,4 @@
-"""Answers on their way to the state server: many go together, a few times a second, and no request waits for it."""
+"""Writes stored answers to the state server in batches; no request waits for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class _Parcel:
+class _Batch:
     """Answers with one time to live."""
 
     place: str
@@ -45,7 +45,7 @@ class _Parcel:
     """Being sent: what is withdrawn from now on has to be deleted again."""
 
 
-class Outbox:
+class WriteBehind:
     """`lost(entries)` tells which answers did not arrive. Nothing is tried twice."""
 
     def __init__(
@@ -62,9 +62,9 @@ class Outbox:
         self._period_s, self._bounds = period_s, bounds or Bounds()
         self._author = uuid.uuid4().hex
         self._made = 0
-        self._parcels: dict[str, _Parcel] = {}
+        self._parcels: dict[str, _Batch] = {}
         """By place; in the order in which they go."""
-        self._open: dict[float, _Parcel] = {}
+        self._open: dict[float, _Batch] = {}
         """By time to live: where the next answer goes."""
         self._meant: list[Entry] = []
         """What was stored before its vector was known."""
@@ -94,7 +94,7 @@ class Outbox:
             return None
         parcel = self._open.get(ttl_s)
         if parcel is None or parcel.epoch != self._state.epoch:
-            parcel = _Parcel(self._name(), ttl_s, self._state.epoch)
+            parcel = _Batch(self._name(), ttl_s, self._state.epoch)
             self._open[ttl_s] = self._parcels[parcel.place] = parcel
         return parcel.place
 
@@ -189,13 +189,13 @@ class Outbox:
             self._wake.clear()
             await self.flush()
 
-    async def _send(self, parcel: _Parcel) -> None:
+    async def _send(self, parcel: _Batch) -> None:
         fit = parcel.epoch == self._state.epoch and self._state.healthy
         if fit and parcel.items and await _tried(self._deliver(parcel), "answers"):
             self._counts["sent"] += len(parcel.items)
             self._drop(parcel)
 
-    async def _deliver(self, parcel: _Parcel) -> None:
+    async def _deliver(self, parcel: _Batch) -> None:
         """The answers first: whoever learns of an entry must find it."""
         items = list(parcel.items.items())
         await self._bodies.put(parcel.place, [(digest, stored) for digest, (_, stored) in items], parcel.ttl_s)
@@ -221,7 +221,7 @@ class Outbox:
             self._own.pop(own, None)  # if it arrived all the same, it is news
             raise
 
-    def _finish(self, parcel: _Parcel) -> None:
+    def _finish(self, parcel: _Batch) -> None:
         """It is gone, and what is still in it is lost."""
         lost = [entry for entry, _ in parcel.items.values()]
         self._drop(parcel)
@@ -229,7 +229,7 @@ class Outbox:
         self._counts["lost"] += len(lost)
         self._lost(lost)
 
-    def _drop(self, parcel: _Parcel) -> None:
+    def _drop(self, parcel: _Batch) -> None:
         self._answers -= len(parcel.items)
         self._bytes -= parcel.bytes
         parcel.items, parcel.bytes = {}, 0

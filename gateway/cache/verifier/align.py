@@ -1,4 +1,4 @@
-"""Two token sequences side by side: what both have in order, and the gaps between."""
+"""Aligns two token sequences: common tokens in order, and the gaps between them."""
 
 from __future__ import annotations
 

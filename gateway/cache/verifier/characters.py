@@ -1,4 +1,4 @@
-"""Characters that the verifier does not read as words: invisible ones, emoji, symbols, letters of other scripts."""
+"""Finds characters that the verifier does not read as words: invisible ones, emoji, symbols, other scripts."""
 
 from __future__ import annotations
 

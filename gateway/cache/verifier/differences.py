@@ -1,4 +1,4 @@
-"""How two readings differ: harmless gaps, and the signs that the answer differs too."""
+"""Classifies the differences of two questions: harmless, or a sign that the answers differ."""
 
 from __future__ import annotations
 

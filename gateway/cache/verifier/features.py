@@ -1,4 +1,4 @@
-"""What the learned half of the verifier looks at: some fifty numbers about one pair of questions."""
+"""Computes some fifty features of a pair of questions for the learned part of the verifier."""
 
 from __future__ import annotations
 

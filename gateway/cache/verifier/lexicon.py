@@ -1,4 +1,4 @@
-"""What has to be told by name, a hundred words a language in `data/words.json`, and what was learned of all others."""
+"""The verifier's word lists (`data/words.json`, about a hundred words per language) and learned word data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from gateway.cache.verifier.politeness import ASIDES, Courtesy
+from gateway.cache.verifier.politeness import ASIDES, Politeness
 from gateway.cache.verifier.vocabulary import Vocabulary
 
 WORDS = Path(__file__).parents[1] / "data" / "words.json"
@@ -44,8 +44,8 @@ class Lexicon:
 class Words:
     lexicons: dict[str, Lexicon]
     vocabulary: Vocabulary
-    courtesy: Courtesy
-    asides: Courtesy
+    courtesy: Politeness
+    asides: Politeness
     """Tells additions that ask for nothing more from those that do."""
 
     def without_lists(self) -> Words:
@@ -92,4 +92,4 @@ def load_words() -> Words:
     """Read once; about 100 ms, so call it off the loop the first time."""
     data = orjson.loads(WORDS.read_bytes())
     lexicons = {name: _lexicon(name, data[name]) for name in LANGUAGES}
-    return Words(lexicons, Vocabulary.load(), Courtesy.load(), Courtesy.load(ASIDES))
+    return Words(lexicons, Vocabulary.load(), Politeness.load(), Politeness.load(ASIDES))

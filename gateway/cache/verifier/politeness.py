@@ -1,4 +1,4 @@
-"""Is a phrase around a question mere politeness? A learned word score, and a learned word on the whole phrase."""
+"""Recognises polite phrases around a question by learned scores."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def phrase_row(scores: Floats, unknown: float) -> list[float]:
     ]
 
 
-class Courtesy:
+class Politeness:
     def __init__(self, vocabulary: Vocabulary, weights: dict[str, Floats]) -> None:
         """`dense` (width + 4,), `hashed` (buckets,), `phrase` (6 + 1,)."""
         self._vocabulary = vocabulary
@@ -60,7 +60,7 @@ class Courtesy:
 
     @classmethod
     @lru_cache(maxsize=2)
-    def load(cls, file: Path = WEIGHTS) -> Courtesy:
+    def load(cls, file: Path = WEIGHTS) -> Politeness:
         weights = np.load(file)
         return cls(Vocabulary.load(), {name: weights[name].astype(np.float64) for name in weights.files})
 

@@ -1,4 +1,4 @@
-"""A prompt as the verifier reads it: canonical tokens, what is quoted or handed over to be worked on, its language."""
+"""Reads a prompt for the verifier: canonical tokens, quotations, material to work on, language."""
 
 from __future__ import annotations
 

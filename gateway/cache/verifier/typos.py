@@ -1,4 +1,4 @@
-"""One word written in two ways: misspelt, or in another number."""
+"""Recognises two spellings or numbers (singular, plural) of one word."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The last word before a semantic hit: rules that may only refuse or find no difference, and a small learned score."""
+"""Decides whether two questions have the same answer: rules that refuse, and a learned score."""
 
 from __future__ import annotations
 

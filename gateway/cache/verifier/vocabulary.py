@@ -1,4 +1,4 @@
-"""How common a word is in each language, and where it lies among the embedder's word pieces: learned, not listed."""
+"""Learned word frequencies per language, and word vectors from the embedder's word pieces."""
 
 from __future__ import annotations
 

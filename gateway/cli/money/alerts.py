@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from gateway.alerts.alerts import Alerts
-from gateway.alerts.delivery.deliveries import GIVE_UP_S, Sent
+from gateway.alerts.delivery.deliveries import GIVE_UP_S, DeliveryResult
 from gateway.alerts.delivery.receivers import Answer, Receivers
 from gateway.cli import tables
 from gateway.cli.echo import echo
@@ -126,11 +126,11 @@ def _told(target: str, kinds: dict[str, Answer]) -> list[str]:
     return [f"{target} {kind}: {'' if one.accepted else 'not '}accepted: {one.said}" for kind, one in kinds.items()]
 
 
-def _values(sent: list[Sent]) -> list[dict[str, Any]]:
+def _values(sent: list[DeliveryResult]) -> list[dict[str, Any]]:
     return [asdict(one) for one in sent]
 
 
-def _outcome(one: Sent) -> str:
+def _outcome(one: DeliveryResult) -> str:
     if one.dead_at is not None:
         return f"given up {_moment(one.dead_at)}"
     if one.target:

@@ -53,7 +53,7 @@ def breakeven(
     use of it, and what it would have cost. Machines are those of gateway.yaml with machine_hour_usd, at the throughput
     that was measured, and a packaged table of GPUs with its sources.
 
-    \\b
+    \b
     thriftgate breakeven --since 30d
     thriftgate breakeven --model gpt-4o --hour-usd 2.10 --tokens-per-second 1800
     """

@@ -24,8 +24,8 @@ from gateway.domain.units import usd_text
 from gateway.ledger.journal import segments
 from gateway.ledger.journal.append import append
 from gateway.ledger.prices import unpriced
-from gateway.ledger.prices.catalogue import Register
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.catalogue import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.reprice import repriced
 from gateway.ledger.reports.period import parse_when
 from gateway.ledger.store import anchor, end_users
@@ -250,12 +250,12 @@ async def _backends(settings: Settings) -> dict[str, Backend]:
 
 def _prices(settings: Settings) -> Callable[[date], PriceList]:
     """The price list as it was on a day."""
-    register, terms = Register.load(own=settings.paths.prices), settings.config.prices
-    known: dict[date, Catalogue] = {}
+    register, terms = Catalogue.load(own=settings.paths.prices), settings.config.prices
+    known: dict[date, PriceBook] = {}
 
     def on(day: date) -> PriceList:
         if day not in known:
-            known[day] = Catalogue(register, terms, today=lambda: day)
+            known[day] = PriceBook(register, terms, today=lambda: day)
         return known[day]
 
     return on

@@ -18,8 +18,8 @@ from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import OPTIONAL, Classes
 from gateway.domain.units import pico_to_usd
 from gateway.ledger.prices import litellm_map
-from gateway.ledger.prices.catalogue import Listed, Register, load_own
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.catalogue import Catalogue, ListedPrice, load_own
+from gateway.ledger.prices.price_book import PriceBook
 
 _UNPRICED = ("unpriced: give backends.price in gateway.yaml", "simulated, in no total")
 _USUAL = ("input", "output", *OPTIONAL)
@@ -44,7 +44,7 @@ def list_prices(context: Context, pattern: str) -> None:
     """
     entries = [
         (listed, price)
-        for listed, price in Catalogue.of(context.settings()).entries()
+        for listed, price in PriceBook.of(context.settings()).entries()
         if pattern.lower() in listed.name.lower()
     ]
     rows = [_entry(listed, price) for listed, price in entries]
@@ -68,7 +68,7 @@ def check_prices(context: Context) -> None:
     it costs is in no total and no budget.
     """
     settings = context.settings()
-    catalogue = Catalogue.of(settings)
+    catalogue = PriceBook.of(settings)
     rows = []
     for backend in settings.config.backends or ():
         price = catalogue.price(backend)
@@ -137,7 +137,7 @@ def _compared(context: Context, source: Path | None) -> tuple[litellm_map.Compar
     path = source or litellm_map.installed()
     if path is None:
         raise click.UsageError("litellm is not installed; name a copy of its map with --from FILE.")
-    register = Register.load(own=context.settings().paths.prices)
+    register = Catalogue.load(own=context.settings().paths.prices)
     return litellm_map.compare(register, litellm_map.read(path), str(path), _today()), path
 
 
@@ -183,7 +183,7 @@ def _said(value: Any) -> str:
     return "–" if value is None else str(value)
 
 
-def _entry(listed: Listed, price: Price) -> dict[str, Any]:
+def _entry(listed: ListedPrice, price: Price) -> dict[str, Any]:
     classes = {name: _or_none(getattr(listed, name)) for name in _USUAL}
     tiers = {"batch": _classes(listed.batch), "beyond": _classes(listed.beyond)}
     if listed.beyond is not None and tiers["beyond"] is not None:
@@ -243,7 +243,7 @@ def _usd(pico: int) -> str:
     return f"{pico_to_usd(pico * 10**6):f}"
 
 
-def _above(listed: Listed) -> str:
+def _above(listed: ListedPrice) -> str:
     return "–" if listed.beyond is None else f"{_pair(listed.beyond)} >{listed.beyond.tokens // 1000}k"
 
 

@@ -14,7 +14,7 @@ from gateway.cli.echo import echo
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
 from gateway.domain.units import parse_usd, usd_to_pico
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import invoices
 from gateway.ledger.reports.reconcile import as_object
 from gateway.ledger.reports.reconcile import reconcile as compare
@@ -52,7 +52,7 @@ def reconcile(
         tolerance_pico = usd_to_pico(parse_usd(tolerance))
     except ValueError as error:
         raise click.UsageError(f"--tolerance {error}") from error
-    catalogue, configured = Catalogue.of(settings), settings.config.backends or ()
+    catalogue, configured = PriceBook.of(settings), settings.config.backends or ()
     names = backends or [one.name for one in configured if dialect in ("generic", catalogue.provider(one))]
     with open_database(settings) as database, snapshot(database) as connection:
         listed = "" if backends else dialect

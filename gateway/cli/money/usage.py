@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
-from gateway.api.routes.usage import Asked, Spend
+from gateway.api.routes.usage import UsageFigures, UsageQuery
 from gateway.cli import tables
 from gateway.cli.echo import echo, echo_json, echo_raw
 from gateway.cli.money.statement import show
 from gateway.cli.money.storage import open_database
 from gateway.cli.options import Context, common
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports import focus
 from gateway.ledger.reports.dimensions import COLUMNS
 from gateway.ledger.reports.formats import as_csv, as_table
@@ -67,7 +67,7 @@ def usage(
     now, settings = time.time(), context.settings()
     try:
         begin, end = (parse_when(text, now) if text else None for text in (since, until))
-        asked = Asked(by, team, begin, end, savings)
+        asked = UsageQuery(by, team, begin, end, savings)
         with open_database(settings) as database:
             written = asyncio.run(_written(spend_of(settings, database), asked, form, settings.config.prices.currency))
     except ValueError as error:
@@ -90,12 +90,12 @@ def _print(written: bytes, form: str) -> None:
             echo_raw(written)
 
 
-def spend_of(settings: Settings, database: Database) -> Spend:
+def spend_of(settings: Settings, database: Database) -> UsageFigures:
     """As a running gateway sees it, but for backends that it found by itself."""
     policies = load_policies(settings.policies, settings.config.ceilings)
-    return Spend(
+    return UsageFigures(
         database,
-        Catalogue.of(settings),
+        PriceBook.of(settings),
         policy_of=lambda team: policies.find(team)[0],
         backends=lambda: settings.config.backends or (),
         organisations={name: one.budget for name, one in settings.config.organisations.items()},
@@ -103,7 +103,7 @@ def spend_of(settings: Settings, database: Database) -> Spend:
     )
 
 
-async def _written(spend: Spend, asked: Asked, form: str, currency: Currency | None) -> bytes:
+async def _written(spend: UsageFigures, asked: UsageQuery, form: str, currency: Currency | None) -> bytes:
     if form.startswith("focus"):
         rows = await spend.focus(asked)
         report = (await spend.read(asked)).report

@@ -12,13 +12,15 @@ from gateway.cli.echo import echo_json
 from gateway.cli.operation.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
+from gateway.domain.policy import Policy
 from gateway.learning.judges import JUDGES
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
+from gateway.policy.watch import SUFFIXES
 from gateway.routing.router import fitted
-from gateway.settings.files import ConfigError
+from gateway.settings.files import ConfigError, old_names
 from gateway.settings.gateway import GatewayConfig, Settings
-from gateway.settings.receivers import Addresses, Refused
+from gateway.settings.receivers import Addresses, ReceiverRefused
 
 
 @click.command()
@@ -50,11 +52,22 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
-    told = notes(settings.config.backends or (), list(policies.policies.values()))
+    told = [*notes(settings.config.backends or (), list(policies.policies.values())), *_old_names(context, settings)]
     context.print(
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
         "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
     )
+
+
+def _old_names(context: Context, settings: Settings) -> list[str]:
+    """Keys that have a better name now, of all files that were read."""
+    config = context.config or Path("gateway.yaml")
+    found = old_names(config, GatewayConfig) if config.is_file() else []
+    for folder in settings.policies:
+        for path in sorted(folder.iterdir()):
+            if path.name.endswith(SUFFIXES):
+                found += old_names(path, Policy)
+    return found
 
 
 def _unreadable(settings: Settings, config: Path) -> list[str]:
@@ -75,7 +88,7 @@ def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
         for notify in dict.fromkeys((*policy.alerts.notify, *policy.alerts.escalate_to, *budgets)):
             try:
                 addresses.kind_and_reference(notify.target)
-            except Refused as error:
+            except ReceiverRefused as error:
                 problems.append(f"team {team}: notify: {error}")
     return problems
 

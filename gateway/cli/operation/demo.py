@@ -28,7 +28,7 @@ from gateway.cli.operation.tour import MARKER, STEPS, Step, write_policy
 from gateway.cli.options import Context, common
 from gateway.domain.money.usage import Usage
 from gateway.domain.units import pico_to_usd
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.reports.report import Line, Report, usage
 from gateway.policy.keys import create, revoke
 from gateway.settings.gateway import Settings
@@ -58,7 +58,7 @@ def demo(context: Context, team: str | None) -> None:
             f"No gateway that was started with --demo runs on {settings.paths.data}; start one with "
             f"`thriftgate serve --demo --data-dir {settings.paths.data}`."
         ) from None
-    tour = Tour(settings, runtime, team or f"tour-{secrets.token_hex(3)}", tables.console(stderr=context.as_json))
+    tour = Demo(settings, runtime, team or f"tour-{secrets.token_hex(3)}", tables.console(stderr=context.as_json))
     rows = asyncio.run(tour.play())
     if context.as_json:
         echo_json(orjson.dumps([row.facts() for row in rows]))
@@ -95,13 +95,13 @@ class Row:
         }  # fmt: skip
 
 
-class Tour:
+class Demo:
     """Two teams of its own, a webhook of its own, and what it asked of the gateway."""
 
     def __init__(self, settings: Settings, runtime: dict[str, Any], team: str, console: Console) -> None:
         self._settings, self._runtime, self._team, self._console = settings, runtime, team, console
         self._base = f"http://{runtime['host']}:{runtime['port']}"
-        self._prices = Catalogue.load()
+        self._prices = PriceBook.load()
         self._alerts: list[dict[str, Any]] = []
         self._alerted = asyncio.Event()
         self._list_name = ""

@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.progress import Progress
 
 from gateway.alerts.detect import measure
-from gateway.alerts.detect.thresholds import Account
+from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
 from gateway.cli import tables
@@ -33,10 +33,10 @@ from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import parse_usd, pico_to_usd, usd_to_pico
 from gateway.errors import BackendError, BudgetExhausted, GatewayError
 from gateway.learning.judges import JUDGES, Agreement, Blind, Choices, Judge
-from gateway.learning.shadow.pairs import Pair, Pairs, Prompt, Till
+from gateway.learning.shadow.pairs import Pair, Pairs, PairSettlement, Prompt
 from gateway.learning.shadow.tally import Interval, Pace, Tally, tally
 from gateway.ledger.journal.writer import Journal
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.ledger.prices.throughput import measured
 from gateway.ledger.store.writer import Writer
 from gateway.policy.load import load_policies
@@ -135,12 +135,12 @@ async def _run(
     policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
     await asyncio.to_thread(_check_budgets, settings, team, policy, limit)
     tenant = Tenant(Key("compare", team), policy, epoch)
-    catalogue = Catalogue.of(settings)
+    catalogue = PriceBook.of(settings)
     listed = settings.config.backends
     backends = list(listed) if listed is not None else await discover(settings.config, None, False)
     await asyncio.to_thread(_learn_machines, settings, catalogue, backends)
     async with _opened(settings, [catalogue.complete(each) for each in backends], catalogue) as (fleet, journal):
-        till = Till(limit, catalogue)
+        till = PairSettlement(limit, catalogue)
         pairs = Pairs(fleet, Contexts(Counter()), journal, till, tenant)
         a, b = (_backend(fleet, name, policy) for name in names)
         who = _judge(judge, fleet, policy, pairs)
@@ -166,7 +166,7 @@ async def _run(
 
 @asynccontextmanager
 async def _opened(
-    settings: Settings, backends: list[Backend], catalogue: Catalogue
+    settings: Settings, backends: list[Backend], catalogue: PriceBook
 ) -> AsyncIterator[tuple[Fleet, Journal]]:
     """A fleet and its books; the rows go into the ledger at once, unless a running gateway will see to that."""
     fleet = Fleet(backends)
@@ -195,7 +195,7 @@ def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) ->
         for budget in budgets:
             if measure.shared(policy, budget):
                 window = window_bounds(budget.window, budget.timezone, now)
-                left = Account(team, budget).limit - measure.used(connection, team, policy, budget, window)
+                left = BudgetWindow(team, budget).limit - measure.used(connection, team, policy, budget, window)
                 if limit > left:
                     raise BudgetExhausted(
                         f"The budget {budget.title} of team {team} has {pico_to_usd(max(0, int(left))):f} USD left; "
@@ -203,7 +203,7 @@ def _check_budgets(settings: Settings, team: str, policy: Policy, limit: int) ->
                     )
 
 
-def _learn_machines(settings: Settings, catalogue: Catalogue, backends: list[Backend]) -> None:
+def _learn_machines(settings: Settings, catalogue: PriceBook, backends: list[Backend]) -> None:
     """What machines yielded of late, as a running gateway knows it too."""
     machines = [each for each in backends if each.price is not None and each.price.machine_hour_usd]
     if machines:

@@ -13,7 +13,7 @@ import orjson
 from rich.markup import escape
 
 from gateway.alerts.detect import measure
-from gateway.alerts.detect.thresholds import Account
+from gateway.alerts.detect.thresholds import BudgetWindow
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.discover import discover
 from gateway.cli import tables
@@ -31,7 +31,7 @@ from gateway.domain.routing.route import Route
 from gateway.domain.tenant import Key, Tenant
 from gateway.domain.units import pico_to_usd
 from gateway.errors import GatewayError
-from gateway.ledger.prices.price_book import Catalogue
+from gateway.ledger.prices.price_book import PriceBook
 from gateway.policy.load import load_policies
 from gateway.routing.counterfactual import told_of
 from gateway.routing.router import Router, followed, packaged
@@ -68,7 +68,7 @@ async def _decide(
     settings: Settings, tenant: Tenant, request: CompletionRequest, pressures: Mapping[str, float]
 ) -> tuple[Route, list[str]]:
     """The decision, and what would have changed it."""
-    catalogue = Catalogue.of(settings)
+    catalogue = PriceBook.of(settings)
     listed = settings.config.backends
     found = list(listed) if listed is not None else await discover(settings.config, _local_model(settings), False)
     fleet = Fleet([catalogue.complete(backend) for backend in found])
@@ -111,7 +111,7 @@ def _pressures(settings: Settings, tenant: Tenant) -> dict[str, float]:
             if measure.shared(policy, budget):
                 window = window_bounds(budget.window, budget.timezone, now)
                 spent = measure.used(connection, team, policy, budget, window)
-                limit = Account(team, budget).limit
+                limit = BudgetWindow(team, budget).limit
                 found.append(pressure(spent, limit, window, now, policy.pacing.tolerance))
     return {team: max(found)}
 

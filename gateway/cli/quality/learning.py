@@ -17,7 +17,7 @@ from gateway.domain.money.windows import iso
 from gateway.domain.routing.standing import Standing
 from gateway.learning.evidence import Pair, changed
 from gateway.learning.plans import plan_trials
-from gateway.learning.spend_cap import ALL, Spent, spent
+from gateway.learning.spend_cap import ALL, CapSpent, spent
 from gateway.ledger.reports.formats import cents, dollars
 from gateway.ledger.store.evidence import WINDOW_S, escalations
 from gateway.settings.gateway import Settings
@@ -121,7 +121,7 @@ def _values(pair: Pair, stands: Standing) -> dict[str, Any]:
     }
 
 
-def _purse(one: Spent) -> dict[str, Any]:
+def _purse(one: CapSpent) -> dict[str, Any]:
     return {
         "window": one.period,
         "team": one.team or None,
@@ -132,7 +132,7 @@ def _purse(one: Spent) -> dict[str, Any]:
 
 
 def _show(
-    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[Spent]
+    standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[CapSpent]
 ) -> None:
     if not standings:
         echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
@@ -149,6 +149,6 @@ def _show(
         tables.console().print(table)
     for (team, backend), (count, agreed) in unsure:
         echo(f"Unsure answers of {backend} to {team}: {count} compared, {agreed:.0%} as the stronger one's.")
-    for purse in purses:
-        whose = "all teams" if purse.team == ALL else purse.team
-        echo(f"Comparing for {whose}, {purse.period}: {purse.calls} calls, {cents(purse.spent_pico)} USD.")
+    for spend_cap in purses:
+        whose = "all teams" if spend_cap.team == ALL else spend_cap.team
+        echo(f"Comparing for {whose}, {spend_cap.period}: {spend_cap.calls} calls, {cents(spend_cap.spent_pico)} USD.")

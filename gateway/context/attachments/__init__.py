@@ -1,1 +1,1 @@
-"""How many input tokens a request's documents, images and recordings can cost."""
+"""Input tokens of a request's documents, images and recordings."""

@@ -1,4 +1,5 @@
-"""Strings of a conversation that are neither text, calls nor files: names, refusals, reasoning, items of hosted tools.
+"""Token counts of conversation strings that are neither text, calls nor files: names, refusals, reasoning, items of
+hosted tools.
 
 Which of them a model is told is its provider's affair, so a budget holds for all of them; no room in a window is kept.
 """
@@ -8,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL, SHOWN_PARTS
+from gateway.dialects.facts import FACTS
+from gateway.domain.attachment import FILE_PARTS, LABELS, MOST_LABEL
 from gateway.domain.request import CompletionRequest, Turn
 
 _SEALED = frozenset({"encrypted_content", "signature", "thought_signature", "data"})
@@ -24,7 +26,7 @@ def asides(request: CompletionRequest) -> dict[int, int]:
     """Index of a turn → bytes of such strings; of those of `_STAYS` that no turn takes along."""
     found: dict[int, int] = {}
     given = request.body.get(request.input_field)
-    shown = SHOWN_PARTS.get(request.dialect, "")
+    shown = FACTS[request.dialect].image_part
     turns = request.turns
     begins = 0
     for place, turn in enumerate(turns):
@@ -42,8 +44,8 @@ def _messages(
     request: CompletionRequest, given: Any, turn: Turn, begins: int, ends: int
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """The message of a turn, and items that are no turns before it and, of the last one, after it."""
-    if turn.index < 0 and request.dialect == "anthropic_messages":
-        yield turn.index, {"content": request.body.get("system")}
+    if turn.index < 0 and (field := FACTS[request.dialect].system_field):
+        yield turn.index, {"content": request.body.get(field)}
     if type(given) is list:
         for index in range(begins, ends):
             yield index, given[index]

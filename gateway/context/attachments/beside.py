@@ -1,4 +1,4 @@
-"""What of a request is no text, in tokens: the most for its budget, what is usual, and what room is made for."""
+"""Tokens of a request beside its text: the most (for its budget), the usual number, and the room to leave for them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class _Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class Attachments:
     """All that one backend makes of what is no text."""
 
     parts: tuple[_Part, ...]
@@ -75,10 +75,10 @@ class Beside:
         return Attached(**found) if left < self.window else NOTHING_ATTACHED
 
 
-NOTHING = Beside((), 0)
+NOTHING = Attachments((), 0)
 
 
-def beside(request: CompletionRequest, attachments: list[Attachment], backend: Backend) -> Beside:
+def beside(request: CompletionRequest, attachments: list[Attachment], backend: Backend) -> Attachments:
     """`attachments` of the request, opened as far as they can be; its images are counted by their number."""
     vendor = vendor_of("claude" if backend.kind == "anthropic" and not _names_claude(backend) else backend.model)
     window = backend.window_tokens or vendor.window
@@ -94,7 +94,7 @@ def beside(request: CompletionRequest, attachments: list[Attachment], backend: B
         expected = min(usual(each, vendor), most(each, vendor, window))
         room = expected if known(each) else 0
         parts.append(_Part(each.turn, each.kind, most(each, vendor, window), expected, room, room))
-    return Beside(tuple(parts), window)
+    return Attachments(tuple(parts), window)
 
 
 def _names_claude(backend: Backend) -> bool:

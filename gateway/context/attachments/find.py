@@ -1,4 +1,4 @@
-"""Finds what a request carries beside text and plain images, in every client dialect and inside tool results.
+"""Finds attachments in a request, in every client dialect and inside tool results.
 
 The parsers count such parts (`Turn.files`), so a request without any is not searched.
 """

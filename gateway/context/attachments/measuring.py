@@ -1,4 +1,4 @@
-"""The program that opens documents and recordings: a process of its own, which a hostile file may take down.
+"""The program that opens documents and recordings, in its own process, because a hostile file may crash it.
 
 Run as a script with one end of a socket as standard input. It imports nothing of the gateway. A job is a line
 `FORMAT LENGTH SECONDS` and so many bytes of base64; the answer is a line `PAGES TEXT_BYTES SECONDS`, or `-` where the

@@ -1,4 +1,4 @@
-"""The process that opens documents and recordings: started when it is first needed, killed when it takes too long."""
+"""Starts the measuring process on first use, and kills it at its deadline."""
 
 from __future__ import annotations
 

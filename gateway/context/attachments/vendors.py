@@ -1,4 +1,4 @@
-"""What vendors document of the tokens of pages, images and seconds of sound, by family of models."""
+"""Documented token counts of pages, images and seconds of sound, by model family."""
 
 from __future__ import annotations
 

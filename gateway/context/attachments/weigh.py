@@ -1,4 +1,4 @@
-"""Tokens of an attachment: the most that a vendor may bill, and what is usual.
+"""Tokens of an attachment: the most that a vendor may bill, and the usual number.
 
 The most is what its sender declares, what was counted or what the size implies, whichever is more. What cannot be
 opened may be as much as the vendor takes at all, or as fills the backend's window, whichever is less; where the window

@@ -1,4 +1,4 @@
-"""Reading a 2xx body that is no answer, or only the beginning of one: what it reports, and how much text it has."""
+"""Reads usage and text from a 2xx body that is incomplete or no answer."""
 
 from __future__ import annotations
 

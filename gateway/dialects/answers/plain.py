@@ -1,4 +1,4 @@
-"""A plain (not streamed) answer: the bytes for the client and what the gateway read from them."""
+"""A plain (not streamed) answer: bytes for the client, and what the gateway read from them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One name for the service tier of a call, from the fields in which providers report it."""
+"""Maps providers' service tier fields to one name."""
 
 from __future__ import annotations
 

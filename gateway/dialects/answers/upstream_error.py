@@ -1,4 +1,4 @@
-"""What a backend says when it says no, in whichever of the usual shapes."""
+"""Reads a backend's error body in the usual shapes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a `usage` object in OpenAI's words, as many vendors vary them, into token classes that do not overlap."""
+"""Reads `usage` in OpenAI's format and its vendors' variants into token classes that do not overlap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Putting the events of an Anthropic stream together again as the message that the backend would have sent."""
+"""Assembles the events of a stream into the message that a plain call would have returned."""
 
 from __future__ import annotations
 

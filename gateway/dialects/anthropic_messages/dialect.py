@@ -1,4 +1,4 @@
-"""Anthropic's messages dialect towards clients: requests in, errors and stored answers out."""
+"""The client side of Anthropic's messages: parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 

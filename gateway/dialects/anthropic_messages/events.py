@@ -1,4 +1,4 @@
-"""Events of Anthropic's streams as bytes."""
+"""Writes stream events as bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Anthropic's models take, as far as their names tell: each generation refuses other parameters."""
+"""Parameters that each generation of Anthropic's models accepts, by model name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anthropic client over an Anthropic backend: the bytes go through, only changed keys are spliced."""
+"""Anthropic client over an Anthropic backend: bytes pass through, only changed keys are replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Relaying an Anthropic stream as it comes, reading only the events that matter to the money and the end."""
+"""Relays a stream, and parses only the events that matter to usage and end."""
 
 from __future__ import annotations
 

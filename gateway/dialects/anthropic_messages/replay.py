@@ -1,4 +1,4 @@
-"""A stored Anthropic message as the stream that it could have been."""
+"""Replays a stored message as a stream."""
 
 from __future__ import annotations
 

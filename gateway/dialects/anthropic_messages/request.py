@@ -1,4 +1,4 @@
-"""A request of Anthropic's messages API as the client sent it: checked where the gateway acts on it."""
+"""Parses a messages request: validates the fields that the gateway acts on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much an Anthropic client wants its model to think, whether it wants to see that, and who signed it."""
+"""Thinking options of a request, and signatures of thinking blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of an Anthropic request as turns, and how one of them is said with less text."""
+"""Reads messages as turns, and writes one of them with less text."""
 
 from __future__ import annotations
 

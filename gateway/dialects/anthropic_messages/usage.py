@@ -1,4 +1,4 @@
-"""Reading the usage object of Anthropic's messages: token classes, service tier, and what server tools are charged."""
+"""Reads `usage`: token classes, service tier, charges of server tools."""
 
 from __future__ import annotations
 

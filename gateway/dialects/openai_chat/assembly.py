@@ -1,4 +1,4 @@
-"""Putting the chunks of a chat stream together again as the plain body that the backend would have sent."""
+"""Assembles the chunks of a stream into the body that a plain call would have returned."""
 
 from __future__ import annotations
 

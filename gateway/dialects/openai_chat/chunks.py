@@ -1,4 +1,4 @@
-"""Parsing chat events for a writer; those that differ from the one before in nothing but text are not parsed again."""
+"""Parses chat chunks for a writer; a chunk that differs from the last one only in its text is not parsed again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers whose `content` is a list of parts, as Mistral's reasoning models write it, said in chat's usual words."""
+"""Rewrites answers whose `content` is a list of parts (Mistral's reasoning models) to chat's usual form."""
 
 from __future__ import annotations
 

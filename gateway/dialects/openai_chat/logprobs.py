@@ -1,4 +1,4 @@
-"""Log-probabilities that only the gateway wants of a chat stream: asked for, and taken out again."""
+"""Log-probabilities that the gateway asks for on its own: added to the request, removed from the answer."""
 
 from __future__ import annotations
 

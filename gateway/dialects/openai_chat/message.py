@@ -1,4 +1,4 @@
-"""What a generated chat message contains: its text, its sureness, why it ended."""
+"""Reads a generated message: text, confidence, finish reason."""
 
 from __future__ import annotations
 

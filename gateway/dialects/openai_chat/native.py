@@ -1,4 +1,4 @@
-"""OpenAI chat client over an OpenAI chat backend: the bytes go through, only changed keys are spliced."""
+"""OpenAI chat client over an OpenAI chat backend: bytes pass through, only changed keys are replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading a plain chat completion."""
+"""Reads a plain chat completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the readers of streams that chat clients get do alike: keep the chunks, and make chunks of other events."""
+"""Base of stream readers that produce chat chunks."""
 
 from __future__ import annotations
 

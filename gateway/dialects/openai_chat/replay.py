@@ -1,4 +1,4 @@
-"""A stored chat completion as the stream that it could have been."""
+"""Replays a stored chat completion as a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An OpenAI chat request as the client sent it: checked where the gateway acts on it, carried untouched elsewhere."""
+"""Parses a chat request: validates the fields that the gateway acts on, keeps all others untouched."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of an OpenAI chat request as turns: role, text, tool calls and what they answer, images."""
+"""Reads messages as turns: role, text, tool calls and results, images."""
 
 from __future__ import annotations
 

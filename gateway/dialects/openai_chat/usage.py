@@ -1,4 +1,4 @@
-"""What a chat completion or a chunk of one reports beside its text: usage, service tier, searches of the web."""
+"""Reads usage, service tier and web searches of a chat completion or chunk."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legacy completions said as chat: a prompt is what the user says, the answer's words are the text."""
+"""Translates legacy completions to chat and back: the prompt is a user message, the message's text is `text`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's legacy completions towards clients: prompts in, text out."""
+"""The client side of OpenAI's legacy completions: parses requests, writes errors and answers."""
 
 from __future__ import annotations
 

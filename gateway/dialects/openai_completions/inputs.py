@@ -1,4 +1,4 @@
-"""Input that OpenAI's older endpoints take in four forms: a text, several, the tokens of one, the tokens of several."""
+"""Reads `prompt` or `input` in its four forms: a text, texts, tokens, lists of tokens."""
 
 from __future__ import annotations
 

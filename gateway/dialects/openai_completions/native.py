@@ -1,4 +1,4 @@
-"""OpenAI's legacy completions on both sides: the bytes go through, only changed keys are spliced."""
+"""Legacy completions on both sides: bytes pass through, only changed keys are replaced."""
 
 from __future__ import annotations
 

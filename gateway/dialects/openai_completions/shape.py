@@ -1,4 +1,4 @@
-"""A choice of a legacy completion and the same choice of a chat completion: text here, a message there."""
+"""Converts a choice between legacy completion (`text`) and chat completion (`message`)."""
 
 from __future__ import annotations
 

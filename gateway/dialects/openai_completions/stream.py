@@ -1,4 +1,4 @@
-"""Relaying a stream of legacy completions: as a chat stream, but that a choice has its `text` and no delta."""
+"""Relays a stream of legacy completions: as a chat stream, with `text` instead of `delta`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's embeddings towards clients: texts or tokens in, vectors out, in the order in which they came."""
+"""The client side of OpenAI's embeddings: parses requests, writes errors and answers."""
 
 from __future__ import annotations
 

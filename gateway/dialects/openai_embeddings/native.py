@@ -1,4 +1,4 @@
-"""OpenAI's embeddings on both sides: the bytes go through, only the model's name is spliced."""
+"""Embeddings on both sides: bytes pass through, only the model's name is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a Responses stream ends that the gateway cuts: what was said so far, as an incomplete response."""
+"""Ends a Responses stream that the gateway cuts: an incomplete response with the output so far."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.domain.money.usage import Usage
 _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
-class Begun:
+class PartialResponse:
     """The response as it was announced, and where in the text its items begin."""
 
     def __init__(self) -> None:

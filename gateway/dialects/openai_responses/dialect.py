@@ -1,4 +1,4 @@
-"""OpenAI's Responses dialect towards clients: requests in, errors and stored answers out."""
+"""The client side of OpenAI's Responses: parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 

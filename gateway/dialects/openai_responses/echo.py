@@ -1,4 +1,4 @@
-"""What a response says of its own request, as the client put it: backends store nothing, and know no earlier one."""
+"""Restores in a response the request fields that the backend did not get (`store`, `previous_response_id`)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def retold(body: bytes, told: Mapping[str, Any], start: int = 0) -> bytes:
     )
 
 
-class ToldRelay(ResponsesRelay):
+class EchoRelay(ResponsesRelay):
     """As `ResponsesRelay`, but that every Response object in the events says what `told` says."""
 
     def __init__(self, told: Mapping[str, Any], *, wants_logprobs: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The events of a Responses stream: numbered, and the items that they open, fill and close."""
+"""Writes the events of a Responses stream: numbered, with the items that they open, fill and close."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Items of a Responses `input` as OpenAI chat messages."""
+"""Reads items of a Responses `input` as OpenAI chat messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI Responses on both sides: the bytes go through, only changed keys are spliced."""
+"""Responses on both sides: bytes pass through, only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.openai_chat.message import mean_probability
 from gateway.dialects.openai_chat.native import ChatToChat, quoted
-from gateway.dialects.openai_responses.echo import ToldRelay, differs, retold
+from gateway.dialects.openai_responses.echo import EchoRelay, differs, retold
 from gateway.dialects.openai_responses.items import shortened
 from gateway.dialects.openai_responses.relay import ResponsesRelay
 from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
@@ -70,7 +70,7 @@ class ResponsesToResponses:
     def reader(self, request: CompletionRequest) -> ResponsesRelay:
         wanted = wants_logprobs(request.body)
         if differs(request.told):
-            return ToldRelay(request.told, wants_logprobs=wanted)
+            return EchoRelay(request.told, wants_logprobs=wanted)
         return ResponsesRelay(wants_logprobs=wanted)
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:

@@ -1,4 +1,4 @@
-"""Relaying a Responses stream as it comes, reading only the events that matter to the money and the end."""
+"""Relays a Responses stream, and parses only the events that matter to usage and end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.dialects.answers import upstream_error
 from gateway.dialects.answers.upstream_error import find_error
 from gateway.dialects.json_splice import find
 from gateway.dialects.openai_chat.message import mean_probability
-from gateway.dialects.openai_responses.cut import Begun
+from gateway.dialects.openai_responses.cut import PartialResponse
 from gateway.dialects.openai_responses.response_object import MOST_KEPT_BYTES
 from gateway.dialects.openai_responses.transcript import ResponsesTranscript
 from gateway.dialects.openai_responses.usage import is_charged, reported, so_far
@@ -38,7 +38,7 @@ class ResponsesRelay(EventReader):
         self._wants_logprobs = wants_logprobs
         self._transcript = ResponsesTranscript()
         self._response: dict[str, Any] | None = None
-        self._begun = Begun()
+        self._begun = PartialResponse()
         self._marks: tuple[bytes, ...] = _MARKS
         self._worked: list[dict[str, Any]] = []
         """Items of the provider's tools that have ended."""

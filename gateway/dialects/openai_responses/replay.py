@@ -1,4 +1,4 @@
-"""A stored Response as the answer to another request, and as the stream that it could have been."""
+"""Replays a stored response, plain or as a stream, with an id of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An OpenAI Responses request as the client sent it: checked where the gateway acts on it, its `input` as turns."""
+"""Parses a Responses request: validates the fields that the gateway acts on, reads `input` as turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's Response object: what it repeats of the request, its usage and status, and the items of its output."""
+"""Builds a Response object: repeated request fields, usage, status and output items."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Signed thinking of another vendor, carried by a Responses client as a reasoning item's `encrypted_content`.
+"""Carries another vendor's signed thinking as a reasoning item's `encrypted_content`.
 
 The client hands it back with its next request, as it does with OpenAI's own, and the backend gets what it signed.
 """

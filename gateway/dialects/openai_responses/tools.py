@@ -1,4 +1,4 @@
-"""Tools, their choice and the form of the answer: from the words of Responses to those of chat."""
+"""Translates tools, tool choice and text format from Responses to chat."""
 
 from __future__ import annotations
 

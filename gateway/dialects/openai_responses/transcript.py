@@ -1,4 +1,4 @@
-"""What a Responses stream has said so far: kept as it came, read only when somebody asks."""
+"""Keeps the bytes of a Responses stream; parses them only on demand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a response reports beside its text: usage, service tier, and the tools that its provider charges for."""
+"""Reads a response's usage, service tier and charged tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's other endpoints towards clients, passed through: of a request only the model's name is understood."""
+"""The client side of OpenAI's other endpoints, passed through: only the model's name is read."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.dialects.openai_chat.request import FORWARDED, load_object
 from gateway.dialects.passthrough import form
 from gateway.dialects.requests.fields import read_model
+from gateway.dialects.requests.output_limits import MAX_ANSWERS
 from gateway.domain.policy import PassThrough
 from gateway.domain.request import CompletionRequest, Controls, Turn
-from gateway.errors import GatewayError
+from gateway.errors import BadRequest, GatewayError
 
 ENDPOINTS: Mapping[str, PassThrough] = {
     "/audio/speech": "audio",
@@ -94,10 +95,17 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """How many are asked for; a form says it in digits. What no server understands is left to it to refuse."""
-    if type(value) is str and value.isascii() and value.isdigit() and len(value) <= _MOST_DIGITS:
-        value = int(value)
-    return value if type(value) is int and value > 1 else 1
+    """How many are asked for; a form says it in digits. What no server understands is left to it to refuse.
+
+    Raises BadRequest for more than any server makes at once: each is held for.
+    """
+    if type(value) is str and value.isascii() and value.isdigit():
+        value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1
+    if type(value) is not int or value <= 1:
+        return 1
+    if value > MAX_ANSWERS:
+        raise BadRequest(f"n must be a whole number from 1 to {MAX_ANSWERS}.", param="n")
+    return value
 
 
 def _text(value: Any) -> str:

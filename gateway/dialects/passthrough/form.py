@@ -1,4 +1,4 @@
-"""A multipart form that is passed on: where its parts lie, so that one can be replaced and the rest stays as it is."""
+"""Finds the parts of a multipart form, so that one can be replaced and the others stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's other endpoints on both sides: whatever they answer goes through, and what it says of its usage is read."""
+"""OpenAI's other endpoints on both sides: bytes pass through, the usage is read."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 
-class OtherToOther:
+class Passthrough:
     """Implements `Wire`. The path is the request's; how an answer is read depends on what it turns out to be."""
 
     client: DialectName = "openai_other"

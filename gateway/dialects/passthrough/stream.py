@@ -1,4 +1,4 @@
-"""Relaying answers that flow and that nobody here has to understand: events of any kind, sound, pictures."""
+"""Relays streams that the gateway does not parse: events of any kind, sound, images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LAST = (".done", ".completed")
 _WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
 
 
-class _Unread:
+class _Unparsed:
     """What both kinds of `StreamReader` here have in common: they know of no text, and keep nothing."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class _Unread:
         return 0
 
 
-class Opaque(_Unread):
+class Opaque(_Unparsed):
     """Bytes as they come. Whether they are whole is told by the connection alone."""
 
     def feed(self, data: bytes) -> bytes:
@@ -63,7 +63,7 @@ class Opaque(_Unread):
         self.finish = "stop"
 
 
-class Events(_Unread):
+class Events(_Unparsed):
     """Server-sent events. The one that says that it was the last is kept back as the ending."""
 
     def __init__(self) -> None:

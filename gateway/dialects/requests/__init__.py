@@ -1,1 +1,1 @@
-"""What a request says whatever its dialect: sizes, limits, asides, surcharges, where it may be sent."""
+"""What requests of all dialects share: validation, limits, counts, and where they may be sent."""

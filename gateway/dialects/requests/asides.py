@@ -1,4 +1,4 @@
-"""Which messages have strings beside their text, calls and files: a model may be told those, and a client billed."""
+"""Marks messages that have strings beside text, calls and files: the model reads and the vendor bills them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many objects, arrays, keys and values a JSON body has, counted in its bytes before anything is parsed."""
+"""Counts objects, arrays, keys and values of a JSON body in its bytes, before it is parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether all media of a chat body lie in it: for backends whose library would fetch addresses from inside the worker.
+"""Checks that all media of a chat body are embedded, for backends whose library would fetch URLs in the worker.
 
 What a client names would be resolved and fetched next to the operator's own services, past every rule of the network.
 """

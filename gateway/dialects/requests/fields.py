@@ -1,4 +1,4 @@
-"""Fields of a client's JSON body that the gateway acts on: are they there, and of the right type?"""
+"""Validates presence and type of fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a request may be sent on: what it names outside of itself, has run by a provider, or has stored there.
+"""Decides whether a request may be forwarded: outside references, provider-run tools, storage at the provider.
 
 A provider's account is one for all teams. An id of a file, a vector store, a container or a stored response there is
 nobody's in particular, so whoever knows or guesses one reads what another team keeps; and the address of a remote

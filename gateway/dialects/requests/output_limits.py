@@ -1,4 +1,4 @@
-"""How much a request lets its backend write: the limits of an answer and the number of answers, in any server's words.
+"""Reads output limits and numbers of answers in the field names of all known servers.
 
 A local server passes over names that it does not know, and may obey one that the request's own dialect has not.
 """
@@ -24,6 +24,8 @@ LIMITS = _LEAST | {
 }
 """Fields that OpenAI, Anthropic, llama.cpp (which obeys its own before the others), Ollama, TGI, SGLang, vLLM or
 KoboldCpp know for the tokens of an answer."""
+NO_END = 2**40
+"""Tokens; a limit from here on limits nothing, and what is reckoned with it would not fit 64 bits."""
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
 """The same for the number of answers, shown or not."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
@@ -57,7 +59,7 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
     if any(type(limit) is not int or limit < 0 for limit in given):
         return None
     most: int = max(given)
-    return most
+    return most if most < NO_END else None
 
 
 def answers(fields: Mapping[str, Any]) -> int:

@@ -1,4 +1,4 @@
-"""What a request may be charged beside the usual price of its tokens: the service tier it asks for, and fees.
+"""Charges beside the token price that a request may cause: service tier, fees of tools.
 
 Fees, as vendors charge them per use: web search, code execution (a container) and file search at OpenAI, web search and
 code execution at Anthropic, web and X search at xAI; images that a chat model has made are charged as another model's.

@@ -1,1 +1,1 @@
-"""Server-sent events: framing, and reading what a stream has said."""
+"""Server-sent events: framing, and reading of streams."""

@@ -1,4 +1,4 @@
-"""What the readers of a backend's events do alike: relay whole ones until they end or fail, and tell which it was."""
+"""Base of event readers: relays whole events until the stream ends or fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Framing of server-sent events: whole events out of bytes that arrive cut anywhere."""
+"""Framing of server-sent events: whole events from bytes that arrive in any pieces."""
 
 from __future__ import annotations
 

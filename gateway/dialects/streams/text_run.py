@@ -1,4 +1,4 @@
-"""Reading a run of stream events that differ in nothing but one piece of text, without parsing each."""
+"""Reads a run of events that differ only in one text field, without parsing each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WINDOW = 32 * 1024
 """Bytes looked at together."""
 
 
-class Said(NamedTuple):
+class RunText(NamedTuple):
     """Text of a run, as the inside of one JSON string."""
 
     choice: int
@@ -107,10 +107,10 @@ class TextRun:
         self._pieces.append(joined)
         return end, len(texts)
 
-    def said(self) -> Said | None:
+    def said(self) -> RunText | None:
         """Take the text of all events kept; None when there is none."""
         text, self._pieces = b"".join(self._pieces), []
-        return Said(self._choice, self.field, text) if text else None
+        return RunText(self._choice, self.field, text) if text else None
 
 
 def _inside(text: bytes) -> bool:

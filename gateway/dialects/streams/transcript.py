@@ -1,4 +1,4 @@
-"""What a stream has said so far: kept as it came, parsed only when somebody asks."""
+"""Keeps the bytes of a stream; parses them only on demand."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import orjson
 from gateway.dialects.openai_chat.assembly import Assembly
 from gateway.dialects.openai_chat.usage import CITATION
 from gateway.dialects.streams import sse
-from gateway.dialects.streams.text_run import Said, TextRun
+from gateway.dialects.streams.text_run import RunText, TextRun
 
 _FOLD_BYTES = 64 * 1024
 """Kept before it is understood, so that a long stream needs little memory."""
@@ -44,7 +44,7 @@ class Transcript:
         self._run: TextRun | None = None
         self._alone = 0
         self._pause = 0
-        self._kept: list[bytes | Said | _Parsed] = []
+        self._kept: list[bytes | RunText | _Parsed] = []
         self._held = 0
         self._assembly = self._new_assembly()
 
@@ -153,7 +153,7 @@ class Transcript:
         for kept in self._kept:
             if type(kept) is bytes:
                 self._assembly.add(kept)
-            elif type(kept) is Said:
+            elif type(kept) is RunText:
                 self._assembly.say(*kept)
             else:
                 self._assembly.add_parsed(*kept)

@@ -1,1 +1,1 @@
-"""From one dialect to another: requests forth, answers and streams back."""
+"""Translators between dialects: requests forth, answers and streams back."""

@@ -1,1 +1,1 @@
-"""Prices, usage, units without a price, and the calendar windows that budgets count in."""
+"""Prices, usage, unpriced units, and the calendar windows of budgets."""

@@ -1,5 +1,6 @@
-"""How fast a backend generates what nobody sees (reasoning before the text, plain answers until they are whole) and how
-much of its streams is wire format: what the bill of an answer that ended early is estimated from."""
+"""How fast a backend generates unseen tokens (reasoning, plain answers), and how many bytes of its streams are wire
+format: the bill of an answer that ended early is estimated from them.
+"""
 
 from __future__ import annotations
 

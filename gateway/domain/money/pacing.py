@@ -1,4 +1,4 @@
-"""How hard a budget that runs ahead of its plan presses on quality, and what that leaves of it.
+"""How much a budget that is ahead of plan lowers the quality that routing asks for.
 
 The pressure is the price of budget, lambda, of online allocation by dual averaging: each moment adds what was spent
 less what was planned to the dual variable, which is kept at 0 or above, so that

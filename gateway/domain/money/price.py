@@ -1,4 +1,4 @@
-"""What tokens cost on one backend. Unknown is `None`, never 0."""
+"""Token prices of one backend. Unknown is `None`, never 0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prices as files write them: US dollars per 1M tokens of each class, at each service tier."""
+"""Prices as files write them: US dollars per 1M tokens by class and service tier."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Classes(Section):
         return replace(price, beyond=beyond)
 
 
-class Beyond(Classes):
+class LongContext(Classes):
     """What every token costs in a call of more than `tokens` input tokens."""
 
     tokens: int = Field(gt=0)
@@ -53,7 +53,7 @@ class TierClasses(Classes):
     """The prices of one service tier. A class that is left out is as much dearer than usual as input or output is,
     and costs as usual where those are cheaper."""
 
-    beyond: Beyond | None = None
+    beyond: LongContext | None = None
 
 
 Factor = Annotated[Decimal, Field(gt=0, le=1000)]

@@ -1,4 +1,4 @@
-"""What a call was charged for that no price is known of: fees beside tokens, and service tiers."""
+"""Units without a known price that a call was charged for: fees, service tiers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calendar windows of budgets: where the hour, day, week or month around an instant begins and ends."""
+"""Calendar windows of budgets: start and end of the hour, day, week or month around an instant."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a team's own judged answers say of one backend, and what that does to a prior's probability.
+"""What a team's judged answers say about a backend, and how that adjusts a prior probability.
 
 A prior is wrong by a shift in log-odds (Platt 1999, "Probabilistic outputs for support vector machines", with the slope
 kept): adequacy = sigmoid(logit(prior) + shift).

@@ -1,4 +1,4 @@
-"""How busy the server behind a backend is, as it says itself or as this worker sees it."""
+"""Load of a backend's server, as it reports it or as this worker sees it."""
 
 from __future__ import annotations
 

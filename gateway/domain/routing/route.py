@@ -1,4 +1,4 @@
-"""Which backends, in which order, and why.
+"""A route: backends in order, and the reason.
 
 Nobody changes these values; they are not frozen because several are made for each request, and that costs four times as
 much frozen.
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from gateway.domain.backend import Backend
-from gateway.domain.routing.strategy import Asking
+from gateway.domain.routing.strategy import RunningStrategy
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Route:
     """Wanted of the choice; None where nothing was chosen by it."""
     pressure: float = 0.0
     """0..1: how far the team's budgets, ahead of their plan, have lowered `quality`."""
-    asking: Asking | None = None
+    asking: RunningStrategy | None = None
     """Whom of `backends` to ask in which order until it is settled; None: the first serves, the rest stand by."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""

@@ -1,4 +1,4 @@
-"""How one backend stands with one team, from its judged answers: pure statistics, the same wherever they are asked for.
+"""Statistics of one backend's judged answers for one team; pure.
 
 Calibration: the shift in log-odds that maximises the likelihood of the scores under a normal prior of standard
 deviation TAU (a ridge; Hoerl and Kennard 1970), older answers counting less.
@@ -23,7 +23,7 @@ from statistics import NormalDist
 from gateway.domain.routing.learned import Learned, logit, sigmoid
 
 TAU = 0.8
-"""Log-odds; how much teams differ from the prior. See docs/learning.md for how it was measured."""
+"""Log-odds; how much teams differ from the prior. See docs/explanation/learning.md for how it was measured."""
 TOLERANCE = 0.03
 ALARM = 1000.0
 _BETS = (0.5, 1.0, 2.0, 4.0, 8.0)

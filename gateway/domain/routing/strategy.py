@@ -1,4 +1,4 @@
-"""A strategy under way: whom to ask next, when to stop, whose answer is given. Shared by cascade and router."""
+"""A running strategy: whom to ask next, when to stop, which answer to serve. Shared by cascade and router."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class StrategyAnswer:
     """What one backend said, as a strategy sees it."""
 
     backend: str
@@ -24,17 +24,17 @@ class Answered:
     """Mean token probability, where the backend gave log-probabilities."""
 
 
-class Asking(Protocol):
+class RunningStrategy(Protocol):
     """One request's strategy. Pure: no I/O, no clock, and the same answers always lead to the same next step.
 
     `answers` are in the order in which they were paid for. A backend that gave none stands among them with `weak`
     FAILED and no vote: it is never asked again, and never serves while another answer is there.
     """
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         """Whom to ask now, normally one; empty when it is settled, or nobody is left to ask."""
         ...
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         """Which of `answers`, at least one, is given."""
         ...

@@ -1,4 +1,4 @@
-"""Whose machines an address is of, as far as the address itself tells: no name is ever looked up.
+"""Whether an address is local or hosted, as far as the address itself tells; no DNS.
 
 A name may lead anywhere, today here and tomorrow there, so it counts as hosted until the operator says otherwise. What
 is known to be a provider's is hosted whatever anybody says.

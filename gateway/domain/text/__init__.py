@@ -1,1 +1,1 @@
-"""Properties of texts that packages share: what to hide, what is visible, how long it may be."""
+"""Operations on texts that packages share: concealing, cutting, making visible."""

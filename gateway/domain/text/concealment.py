@@ -1,4 +1,4 @@
-"""Takes a provider's key out of a text that the provider wrote: whole, encoded, cut, or masked in its middle."""
+"""Removes a provider's key from text that the provider wrote: whole, encoded, cut or masked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that decline: whether a text says no more than that it will not, or cannot, help."""
+"""Detects answers that decline to help."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strings of clients and providers that outlive their request, cut to a length at which thousands can be kept."""
+"""Cuts strings of clients and providers that outlive their request."""
 
 from __future__ import annotations
 

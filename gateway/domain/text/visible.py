@@ -1,4 +1,4 @@
-"""Stored text on a terminal or in a log: what a terminal would obey, and what nobody sees, is written out."""
+"""Escapes control and invisible characters of stored text for terminals and logs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Fitted plans on trial, live and rolled back."""
+"""Trials of fitted plans: observe, switch, roll back."""

@@ -1,4 +1,4 @@
-"""Follows the states of plans: what is live is what routing follows, what is on trial decides beside it."""
+"""Follows plan states: routing uses the live plan; a plan on trial decides beside it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.protocols import Clock
-from gateway.domain.routing.strategy import Answered
+from gateway.domain.routing.strategy import StrategyAnswer
 from gateway.learning.plans import plan_trials
 from gateway.learning.plans.plan_trials import CONFIGURED
 from gateway.learning.plans.verdict import Outcome
@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 INTERVAL_S = 5.0
 
 
-class PlansOnTrial:
+class PlanTrials:
     """One per worker; whoever comes first makes a change, all follow it."""
 
     def __init__(
@@ -90,7 +90,7 @@ class PlansOnTrial:
         data = await self._database.run(lambda connection: plan_trials.body(connection, id), writes=False)
         return await asyncio.to_thread(read_plan, data, f"plan {id[:16]}")
 
-    def outcomes(self, job: Sample, told: Sequence[Answered], score: float) -> Mapping[str, Outcome]:
+    def outcomes(self, job: Sample, told: Sequence[StrategyAnswer], score: float) -> Mapping[str, Outcome]:
         """What each plan would have made of a judged request, as far as the two answers show it; by id."""
         if not self._beside:
             return {}
@@ -99,7 +99,7 @@ class PlansOnTrial:
         return {id: one for id, one in found.items() if one is not None}
 
 
-def outcome(plan: Plan, job: Sample, told: Sequence[Answered], score: float, fleet: Fleet) -> Outcome | None:
+def outcome(plan: Plan, job: Sample, told: Sequence[StrategyAnswer], score: float, fleet: Fleet) -> Outcome | None:
     """By the serving decision, which sees an answer once it would have paid for it; None where it wants another one."""
     route, record = job.record.route, job.record
     assert route is not None
@@ -121,7 +121,7 @@ def outcome(plan: Plan, job: Sample, told: Sequence[Answered], score: float, fle
         return Outcome(1.0, float(reference.cost_pico or 0))
     costs = {each.backend.name: each.cost_pico for each in candidates}
     said = {one.backend: one for one in told}
-    answers: list[Answered] = []
+    answers: list[StrategyAnswer] = []
     names: Sequence[str] = found.asking.next(()) if found.asking else (found.choice.order[0].backend.name,)
     while names:
         if any(name not in said for name in names):

@@ -1,4 +1,4 @@
-"""Plans on trial: a new one first decides without serving, is switched to when it is better, and back if it is not.
+"""States of a plan on trial: it decides without serving, goes live if it is better, and is rolled back if it is not.
 
 States: `shadow` decides beside the live one; `live` is followed instead of the configured plan; `previous` was live
 before, and still decides beside it; `refused` was no better; `retired` was replaced.
@@ -24,17 +24,17 @@ _ID = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Artefact:
+class PlanFile:
     id: str
     state: str
     at: float
     why: str
 
 
-def known(connection: Connection) -> list[Artefact]:
+def known(connection: Connection) -> list[PlanFile]:
     """The newest state first."""
     c = artefacts.c
-    return [Artefact(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
+    return [PlanFile(*row) for row in connection.execute(select(c.id, c.state, c.at, c.why).order_by(c.at.desc()))]
 
 
 def body(connection: Connection, id: str) -> bytes:

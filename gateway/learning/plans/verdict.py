@@ -1,4 +1,4 @@
-"""Is one plan better than another, with confidence, by what both would have done with the same judged requests?
+"""Whether one plan is better than another, with confidence, on the same judged requests.
 
 Differences are paired, so what is hard for both does not count. Bounds are one-sided at 99 %, by the normal
 approximation, from LEAST pairs on; that they are looked at again as pairs come in is what the 1 % is for.

@@ -1,1 +1,1 @@
-"""Backends compared on requests that were served."""
+"""Comparison of backends on requests that were served."""

@@ -1,4 +1,4 @@
-"""The few requests that the reference serves whatever routing thinks, so that there is something to compare with."""
+"""A small random share of requests that the reference serves, as a baseline for comparison."""
 
 from __future__ import annotations
 

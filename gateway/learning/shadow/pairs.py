@@ -1,4 +1,4 @@
-"""Two backends asked the same: through the gateway's own calls, each one an attempt on the ledger."""
+"""Asks two backends the same, each call an attempt in the ledger (`thriftgate compare`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.dialects.openai_chat import dialect as openai_chat
 from gateway.domain.answer import Answer
 from gateway.domain.backend import Backend
 from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import Books, Contexts, PriceList
+from gateway.domain.protocols import AttemptJournal, Contexts, PriceList
 from gateway.domain.record import Attempt, Record, new_request_id
 from gateway.domain.request import CompletionRequest, Controls
 from gateway.domain.routing.route import NOTHING_ATTACHED, Attached, Route
@@ -40,7 +40,7 @@ class Prompt:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Response:
     """One backend's answer, what it took and cost."""
 
     choices: Choices = ()
@@ -60,8 +60,8 @@ class Pair:
     the expected answer, where there is one."""
 
     prompt: Prompt
-    a: Said
-    b: Said
+    a: Response
+    b: Response
     agreed: float | None
     right: tuple[float | None, float | None] = (None, None)
 
@@ -74,15 +74,15 @@ class Pair:
         return self.agreed
 
 
-class Till:
+class PairSettlement:
     """What all calls together may cost. A call is held at its worst before it, and settled at what it was."""
 
     def __init__(self, limit_pico: int, prices: PriceList) -> None:
         self._left, self._prices = limit_pico, prices
         self.spent = 0
 
-    def hold(self, most_output: int) -> TillHold:
-        return TillHold(self, most_output)
+    def hold(self, most_output: int) -> PairHold:
+        return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
         """Pico-dollars; 0 for a server of one's own without a price. Raises BudgetExhausted for a hosted one."""
@@ -103,18 +103,18 @@ class Till:
         self.spent += cost
 
 
-class TillHold:
+class PairHold:
     """Implements `Hold` of domain/protocols.py, for one call."""
 
     covers = float("inf")
 
-    def __init__(self, till: Till, most_output: int) -> None:
-        self._till, self._held = till, 0
+    def __init__(self, settlement: PairSettlement, most_output: int) -> None:
+        self._settlement, self._held = settlement, 0
         self.output_limit: int | None = most_output
 
     async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
-        pico = self._till.worst(backend, input_tokens, self.output_limit or 0)
-        self._till.take(pico)
+        pico = self._settlement.worst(backend, input_tokens, self.output_limit or 0)
+        self._settlement.take(pico)
         self._held += pico
 
     async def grow(self, output_tokens: int, seen: int) -> None:
@@ -124,7 +124,7 @@ class TillHold:
         """There is only one."""
 
     def settle(self, cost_pico: int) -> None:
-        self._till.settle(self._held, cost_pico)
+        self._settlement.settle(self._held, cost_pico)
         self._held = 0
 
 
@@ -132,10 +132,17 @@ class Pairs:
     """Asks. Its rows are the team's of `tenant`."""
 
     def __init__(
-        self, fleet: Fleet, contexts: Contexts, books: Books, till: Till, tenant: Tenant, *, deadline_s: float = 300.0
+        self,
+        fleet: Fleet,
+        contexts: Contexts,
+        books: AttemptJournal,
+        settlement: PairSettlement,
+        tenant: Tenant,
+        *,
+        deadline_s: float = 300.0,
     ) -> None:
         self._fleet, self._contexts, self._books = fleet, contexts, books
-        self._till, self._tenant, self._deadline_s = till, tenant, deadline_s
+        self._settlement, self._tenant, self._deadline_s = settlement, tenant, deadline_s
 
     async def compare(self, prompt: Prompt, a: Backend, b: Backend, judge: Judge, most_output: int) -> Pair:
         """Raises BudgetExhausted, LedgerUnavailable; what a backend does wrong is in the pair."""
@@ -148,12 +155,12 @@ class Pairs:
             right = await _right(prompt, request, one), await _right(prompt, request, other)
         return Pair(prompt, one, other, agreed, right)
 
-    async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Said:
+    async def ask(self, backend: Backend, request: CompletionRequest, most_output: int) -> Response:
         """One call, booked. Raises BudgetExhausted, LedgerUnavailable and the backend's errors."""
         record = Record(  # an id of its own: a judge asks twice about one request
             new_request_id(), self._tenant, backend.name, request.dialect, False, tags={"purpose": "compare"}, kind=KIND
         )
-        hold = self._till.hold(most_output)
+        hold = self._settlement.hold(most_output)
         answer: Answer | None = None
         try:
             answer = await self._fleet.call(
@@ -174,15 +181,15 @@ class Pairs:
         body = answer.completion()
         choices = answer.choices or (orjson.loads(body).get("choices", ()) if body else ())
         took = (attempt.ended_at or attempt.started_at) - attempt.started_at
-        return Said(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
+        return Response(choices, answer.finish, "", took, usage.all_input, usage.all_output, attempt.cost_pico)
 
-    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Said:
+    async def _said(self, prompt: Prompt, backend: Backend, most_output: int) -> Response:
         try:
             return await self.ask(backend, prompt.request(backend.model), most_output)
         except (BudgetExhausted, LedgerUnavailable):
             raise
         except GatewayError as error:
-            return Said(error=error.code)
+            return Response(error=error.code)
 
     def _close(self, answer: Answer, record: Record) -> Attempt:
         attempt = answer.attempt
@@ -194,19 +201,19 @@ class Pairs:
         return attempt
 
 
-async def _both(one: Awaitable[Said], other: Awaitable[Said]) -> tuple[Said, Said]:
+async def _both(one: Awaitable[Response], other: Awaitable[Response]) -> tuple[Response, Response]:
     """Side by side; where one of them cannot be paid for, the other is still booked to its end."""
     found = await asyncio.gather(one, other, return_exceptions=True)
     for each in found:
         if isinstance(each, BaseException):
             raise each
     first, second = found
-    assert isinstance(first, Said)
-    assert isinstance(second, Said)
+    assert isinstance(first, Response)
+    assert isinstance(second, Response)
     return first, second
 
 
-async def _right(prompt: Prompt, request: CompletionRequest, said: Said) -> float | None:
+async def _right(prompt: Prompt, request: CompletionRequest, said: Response) -> float | None:
     if prompt.expected is None:
         return None
     expected = [{"message": {"role": "assistant", "content": prompt.expected}}]

@@ -1,4 +1,4 @@
-"""Which served answer is worth comparing, whose answer is in question, and who is asked for the other one."""
+"""Chooses which served answers to compare, and with which backend."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 import orjson
 
 from gateway.dialects.clients import DIALECTS
+from gateway.dialects.facts import FACTS
 from gateway.domain.answer import Answer
 from gateway.domain.protocols import Evidence
 from gateway.domain.record import Record
@@ -18,8 +19,6 @@ from gateway.ledger.store.evidence import Finding
 
 Source = Literal["shadow", "probe", "holdout", "observe", "cascade", "escalation"]
 
-COMPARED: frozenset[DialectName] = frozenset({"openai_chat", "anthropic_messages"})
-"""Dialects whose requests can be asked twice: nothing is kept at the provider."""
 MOST_BYTES = 256 * 2**10
 """Of a request that is compared: what waits in memory and is parsed again is bounded."""
 AGREED = 0.5
@@ -92,7 +91,7 @@ def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: E
 
 def repeatable(request: CompletionRequest) -> bool:
     """May it be asked twice? Not where a provider acts on it: tools of its own, what it keeps."""
-    if request.dialect not in COMPARED or request.parallel != 1 or request.body.get("store"):
+    if not FACTS[request.dialect].repeatable or request.parallel != 1 or request.body.get("store"):
         return False
     if len(request.raw) > MOST_BYTES:
         return False

@@ -1,4 +1,4 @@
-"""Comparing answers in the background: another backend is asked what was served, and somebody judges both."""
+"""Compares served answers in the background: asks another backend and has both judged."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from gateway.errors import BudgetExhausted, GatewayError
 from gateway.learning.background_call import buy
 from gateway.learning.cost_hold import KIND
 from gateway.learning.judges import JUDGES, Blind, Choices, Judge
-from gateway.learning.plans.live_plans import PlansOnTrial
+from gateway.learning.plans.live_plans import PlanTrials
 from gateway.learning.plans.plan_trials import written
 from gateway.learning.shadow.holdout import Holdout
 from gateway.learning.shadow.sample import Sample, cascaded, choices_of, plain, sample
-from gateway.learning.spend_cap import Purse
+from gateway.learning.spend_cap import SpendCap
 from gateway.ledger.store.evidence import Finding, write
 from gateway.pipeline import Pipeline
 from gateway.routing.candidates import may_go_to
@@ -50,20 +50,20 @@ class Shadows:
         self,
         database: Database,
         prices: PriceList,
-        purse: Purse,
+        spend_cap: SpendCap,
         learnt: Evidence,
         holdout: Holdout,
         *,
         clock: Clock = time,
     ) -> None:
-        self._database, self._prices, self._purse = database, prices, purse
+        self._database, self._prices, self._spend_cap = database, prices, spend_cap
         self._learnt, self._holdout, self._clock = learnt, holdout, clock
-        self._plans: PlansOnTrial | None = None
+        self._plans: PlanTrials | None = None
         self._queue: asyncio.Queue[Sample | Finding] = asyncio.Queue(QUEUE)
         self._tasks = Tasks()
         self._counts = dict.fromkeys(("offered", "dropped", "compared", "undecided", "unpaid", "failed"), 0)
 
-    async def open(self, pipeline: Pipeline, plans: PlansOnTrial | None = None) -> None:
+    async def open(self, pipeline: Pipeline, plans: PlanTrials | None = None) -> None:
         """What is offered before then waits. `plans`: who is told of what was judged."""
         self._plans = plans
         for number in range(AT_A_TIME):
@@ -132,7 +132,7 @@ class Shadows:
         backend = pipeline.fleet.get(job.asks)
         if backend is None or not _open(backend, job.record.tenant) or not pipeline.fleet.state(backend).available:
             return None
-        calls = _Calls(pipeline, self._purse, self._prices, job)
+        calls = _Calls(pipeline, self._spend_cap, self._prices, job)
         judge = _judge(pipeline, job, calls)
         if judge is None:
             return None
@@ -160,8 +160,8 @@ class Shadows:
 class _Calls:
     """The calls of one comparison, booked beside the attempts of the request itself."""
 
-    def __init__(self, pipeline: Pipeline, purse: Purse, prices: PriceList, job: Sample) -> None:
-        self._pipeline, self._purse, self._prices, self._job = pipeline, purse, prices, job
+    def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList, job: Sample) -> None:
+        self._pipeline, self._spend_cap, self._prices, self._job = pipeline, spend_cap, prices, job
         self._before = len(job.record.attempts)
 
     async def ask(self, backend: Backend, request: CompletionRequest, most: int) -> tuple[Choices, str] | None:
@@ -173,7 +173,7 @@ class _Calls:
         )  # fmt: skip
         try:
             route = Route((backend,), "asked to compare")
-            answer = await buy(self._pipeline, self._purse, self._prices, route, request, record, most)
+            answer = await buy(self._pipeline, self._spend_cap, self._prices, route, request, record, most)
         finally:
             self._before += len(record.attempts)
         choices = choices_of(answer, request.dialect)

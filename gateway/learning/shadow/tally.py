@@ -1,4 +1,4 @@
-"""What pairs of answers amount to: how often b is as good as a, for which prompts, at what price and pace."""
+"""Summary of compared pairs: how often b is as good as a, for which prompts, at what price and speed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Literal
 
 from gateway.domain.routing.standing import wilson
 from gateway.domain.units import PICO_PER_USD
-from gateway.learning.shadow.pairs import Pair, Said
+from gateway.learning.shadow.pairs import Pair, Response
 
 Z = 1.959964
 """Of two-sided 95 % intervals."""
@@ -139,7 +139,7 @@ def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[
     return found
 
 
-def _pace(said: Sequence[Said], right: Sequence[float]) -> Pace:
+def _pace(said: Sequence[Response], right: Sequence[float]) -> Pace:
     whole = [each for each in said if not each.error]
     times = sorted(each.seconds for each in whole)
     busy = sum(times)

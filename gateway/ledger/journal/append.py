@@ -1,4 +1,4 @@
-"""Rows that no request made: written as a journal, so that they come into the ledger and its chain like all others."""
+"""Appends rows that no request made, through a journal, so that they join the ledger's chain."""
 
 from __future__ import annotations
 

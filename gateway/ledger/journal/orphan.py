@@ -1,4 +1,4 @@
-"""The row of an attempt whose worker died: what its journal and its slot tell of it, and estimates for the rest."""
+"""The row of an attempt whose worker died: from its journal and slot, estimated where they do not tell."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Mark:
     """When its text began, where that is known; Unix seconds."""
 
 
-class Known(NamedTuple):
+class BackendPace(NamedTuple):
     """How a backend generates, as its worker last wrote it down."""
 
     plain: float
@@ -34,10 +34,10 @@ class Known(NamedTuple):
     most: int | None
     """Tokens of an answer."""
 
-    def or_else(self, before: Known) -> Known:
+    def or_else(self, before: BackendPace) -> BackendPace:
         """What is not known yet, as a worker `before` knew it."""
         frame_bytes = before.frame_bytes if self.frame_bytes == FIRST_FRAME_BYTES else self.frame_bytes
-        return Known(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
+        return BackendPace(self.plain or before.plain, self.hidden or before.hidden, frame_bytes, self.most)
 
 
 def classes_of(usage: Usage) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def orphan(
     entry: dict[str, Any],
     mark: Mark | None,
     reported: dict[str, Any] | None = None,
-    known: Known | None = None,
+    known: BackendPace | None = None,
     ended_at: float | None = None,
 ) -> Row:
     """The row of an attempt whose worker died: interrupted, with what was delivered at the last mark.

@@ -1,4 +1,4 @@
-"""One life of one worker, read back from its journal: rows that closed, attempts still open, where to resume."""
+"""Reads back the journal of one worker process: closed rows, open attempts, position."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gateway.ledger.journal import segments
-from gateway.ledger.journal.orphan import Known, Mark, orphan
+from gateway.ledger.journal.orphan import BackendPace, Mark, orphan
 from gateway.ledger.journal.segments import Segment
 from gateway.ledger.journal.slots import progress_of
 from gateway.ledger.rows import FIELDS, LEAST, TOKENS, Row, Values
@@ -25,7 +25,7 @@ _OPEN = b'{"open":["'
 _CLOSE = b'{"close":'
 
 
-class Lane:
+class JournalReader:
     """Reads on from `place`. Reading twice is harmless: a row is known by its id."""
 
     def __init__(self, name: str, place: Place = (0, 0)) -> None:
@@ -35,7 +35,7 @@ class Lane:
         self.open: dict[str, tuple[Place, bytes]] = {}
         self._marks: dict[str, Mark] = {}
         self._reported: dict[str, dict[str, int]] = {}
-        self._known: dict[str, Known] = {}
+        self._known: dict[str, BackendPace] = {}
         """How backends generate, by their names."""
         self._marked_at = 0.0
         """When its worker last told how far all had come; Unix seconds."""
@@ -135,7 +135,7 @@ class Lane:
         if "mark" in entry:
             self._marked_at = entry["mark"]
             for name, known in entry.get("paces", {}).items():
-                before, now = self._known.get(name), Known(*known)
+                before, now = self._known.get(name), BackendPace(*known)
                 self._known[name] = now if before is None else now.or_else(before)
             for id, chunks, output_bytes in entry["grown"]:
                 if id in self.open:

@@ -1,4 +1,4 @@
-"""The journal on disk: checked lines in numbered segments, one lane of them for each life of a worker.
+"""The journal's files: checksummed lines in numbered segments, one lane per worker process.
 
 A line is eight hex digits of CRC-32, a space, a JSON object and a newline. What a crash or a full disk tore apart fails
 the check and is passed over. The first line names the fields of the rows in the lines that follow, so that a later

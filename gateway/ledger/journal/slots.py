@@ -1,4 +1,4 @@
-"""How far each open attempt of a worker has come, in memory that outlives the process: a file mapped beside its lane.
+"""Progress of open attempts in a memory-mapped file, which survives the worker.
 
 A store here costs as much as one to any other memory, so one is made for every piece of a stream before the piece is
 passed on. What a killed process stored is still in the kernel. When the kernel goes too, with the power, the table

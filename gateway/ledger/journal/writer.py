@@ -1,4 +1,4 @@
-"""The worker's side of the ledger: every attempt is on disk before it may cost and before its answer ends."""
+"""Writes a worker's journal: an attempt is on disk before it may cost and before its answer ends."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from gateway.dialects.facts import FACTS
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.unpriced import unpriced_units
 from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import Clock, PriceList
 from gateway.domain.record import Attempt, Outcome, Record
-from gateway.domain.request import DialectName
 from gateway.domain.routing.route import Decision
 from gateway.errors import LedgerUnavailable
 from gateway.ledger import rows
@@ -33,8 +33,6 @@ SEGMENT_BYTES = 16 * 2**20
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """The same file can be written again once there is room; after any other error its disk may be gone."""
 CLOSE_S = 5.0
-_UNTOLD: frozenset[DialectName] = frozenset({"openai_other"})
-"""Whose answers may come in pieces though no stream was asked for."""
 
 
 @dataclass(slots=True)
@@ -122,7 +120,7 @@ class Journal:
         if self._fd < 0 or self._slots is None:
             raise _unavailable("the journal is not open")
         terms, opening = self._terms_of(attempt.backend), rows.opening(attempt, record)
-        slot = self._slots.take() if record.stream or record.dialect in _UNTOLD else None
+        slot = self._slots.take() if record.stream or FACTS[record.dialect].opaque else None
         entry: dict[str, Any] = {"open": opening, "tokens": attempt.input_tokens, "slot": slot}
         if terms is not None:
             entry["source"], entry["prices"] = terms.source, terms.flat or terms.text(attempt.input_tokens)
@@ -164,7 +162,7 @@ class Journal:
             attempt.ended_at = self._clock.time()
         attempt.usage = usage = rows.usage_of(attempt)
         terms, prices = opened.terms, ""
-        if usage.estimated and terms is not None and record.dialect in _UNTOLD:
+        if usage.estimated and terms is not None and FACTS[record.dialect].opaque:
             attempt.usage = usage = _at_most(terms.price, usage, attempt)
         if terms is not None and (not usage.estimated or _countable(terms.price, usage, attempt, record)):
             cost = terms.price.cost(usage)
@@ -283,9 +281,9 @@ class Journal:
             for opened in grown:
                 opened.seen_bytes = opened.attempt.output_bytes
 
-    def _paces(self) -> dict[str, orphan.Known]:
+    def _paces(self) -> dict[str, orphan.BackendPace]:
         """By backend, of attempts that are open: these may be thousands, of a few backends."""
-        found: dict[str, orphan.Known] = {}
+        found: dict[str, orphan.BackendPace] = {}
         different: dict[int, Attempt] = {}
         for opened in self._open.values():
             attempt = opened.attempt
@@ -295,7 +293,7 @@ class Journal:
             backend, pace = attempt.backend, attempt.pace
             if pace is None:
                 continue
-            known = found.get(backend.name) or orphan.Known(0.0, 0.0, pace.frame_bytes, backend.max_output_tokens)
+            known = found.get(backend.name) or orphan.BackendPace(0.0, 0.0, pace.frame_bytes, backend.max_output_tokens)
             if pace.plain:
                 found[backend.name] = known._replace(plain=pace.most_per_second)
             else:
@@ -382,5 +380,5 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
     """Of an estimated usage. False: sound or images came whose tokens nobody reported and nothing bounds."""
-    unbounded = record.dialect in _UNTOLD and usage.total > 0 and attempt.most_output is None
+    unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -1,4 +1,4 @@
-"""The unit prices that a row's cost was reckoned with, written so that its parts can be added up from the row alone."""
+"""The unit prices that a row's cost was computed with, stored in the row."""
 
 from __future__ import annotations
 

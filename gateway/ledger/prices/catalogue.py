@@ -1,4 +1,4 @@
-"""The list of public models, `prices.json` and what the operator put above it: its shape, and how to find an entry.
+"""The price list of public models (`prices.json`) and the operator's entries: format and look-up.
 
 JSON, because every worker reads it at its start: as YAML it took eight times as long, and memory that stayed.
 """
@@ -18,7 +18,7 @@ import orjson
 from pydantic import Field, ValidationError
 
 from gateway.domain.backend import Backend, Capability
-from gateway.domain.money.price_classes import Beyond, Classes, ServiceTiers
+from gateway.domain.money.price_classes import Classes, LongContext, ServiceTiers
 from gateway.domain.policy import Section
 from gateway.settings.files import ConfigError
 
@@ -30,13 +30,13 @@ _PACKING = re.compile(r"[-_.](awq|gptq|gguf|fp8|fp4|nvfp4|bnb|int[48]|w[48]a(8|1
 """How weights were shrunk; it changes neither name nor window."""
 
 
-class Listed(Classes):
+class ListedPrice(Classes):
     """One model of one provider."""
 
     provider: str
     model: str
     aliases: tuple[str, ...] = ()
-    beyond: Beyond | None = None
+    beyond: LongContext | None = None
     batch: Classes | None = None
     """In the provider's own batches. The gateway sends its batches as single requests, which cost the usual price."""
     service_tiers: ServiceTiers = Field(default_factory=dict)
@@ -89,25 +89,25 @@ class Listing(Section):
     """The list that these figures are from, which had them from the providers; litellm's has the MIT licence."""
     providers: dict[str, Provider]
     models: tuple[dict[str, Any], ...]
-    """Each a `Listed`, made when somebody asks: of many models few are called."""
+    """Each a `ListedPrice`, made when somebody asks: of many models few are called."""
     weights: tuple[Weights, ...]
     hypothetical: dict[str, str]
     """Tier → whose price stands in for a simulated backend's, in figures marked as hypothetical only."""
 
 
-class Own(Section):
+class OwnPrices(Section):
     """The operator's file: entries that stand above the packaged ones of the same model."""
 
     as_of: date
     via: str
-    models: tuple[Listed, ...]
+    models: tuple[ListedPrice, ...]
 
 
-def load_own(path: Path) -> Own | None:
+def load_own(path: Path) -> OwnPrices | None:
     """None when there is no such file. Raises ConfigError, which names file and entry."""
     try:
         facts = orjson.loads(path.read_bytes())
-        return Own.model_validate(facts)
+        return OwnPrices.model_validate(facts)
     except FileNotFoundError:
         return None
     except (OSError, orjson.JSONDecodeError) as error:
@@ -129,10 +129,10 @@ def complaints(error: ValidationError, facts: Any) -> Iterator[str]:
         yield f"{'.'.join(steps)}: {cause or problem['msg']}"
 
 
-class Register:
+class Catalogue:
     """Finds entries by backend or by name, tolerant of dates, provider prefixes, capitals and dots."""
 
-    def __init__(self, listing: Listing, own: Own | None = None) -> None:
+    def __init__(self, listing: Listing, own: OwnPrices | None = None) -> None:
         self.listing = listing
         self._own = own
         self._models: dict[tuple[str, str], list[dict[str, Any]]] = {}
@@ -143,7 +143,7 @@ class Register:
         """Does it matter when one asks?"""
 
     @classmethod
-    def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Register:
+    def load(cls, path: Path = PACKAGED, own: Path | None = None) -> Catalogue:
         """Raises ConfigError for the operator's own file."""
         listing = Listing.model_validate(orjson.loads(path.read_bytes()))
         return cls(listing, load_own(own) if own is not None else None)
@@ -155,18 +155,18 @@ class Register:
             yield listed.model_dump(exclude_unset=True) | {"as_of": listed.as_of or self._own.as_of}
 
     @property
-    def models(self) -> Iterator[Listed]:
+    def models(self) -> Iterator[ListedPrice]:
         """Every entry that no other of the same model and day stands above."""
-        every = (Listed.model_validate(facts) for facts in (*self.listing.models, *self._above()))
+        every = (ListedPrice.model_validate(facts) for facts in (*self.listing.models, *self._above()))
         return iter({(one.name, one.valid_from): one for one in every}.values())
 
-    def find(self, backend: Backend, on: date | None = None) -> Listed | None:
+    def find(self, backend: Backend, on: date | None = None) -> ListedPrice | None:
         """The list that applies where `backend` is called; None when nobody knows what it costs there."""
         if backend.kind in ("local", "simulated"):
             return None
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
-    def named(self, name: str, on: date | None = None) -> Listed | None:
+    def named(self, name: str, on: date | None = None) -> ListedPrice | None:
         """`provider/model`, or a model that only one provider serves."""
         provider, _, model = name.partition("/")
         exclusive = [(known, name) for known, facts in self.listing.providers.items() if facts.exclusive]
@@ -181,7 +181,7 @@ class Register:
         host = urlsplit(backend.base_url).hostname or ""
         return next((name for name, facts in self.listing.providers.items() if facts.serves(host)), "")
 
-    def factor(self, listed: Listed, backend: Backend) -> Decimal:
+    def factor(self, listed: ListedPrice, backend: Backend) -> Decimal:
         """What the region in which `backend` is called multiplies its list's prices by."""
         host = urlsplit(backend.base_url).hostname or ""
         known = self.listing.providers[listed.provider].hosts if listed.provider in self.listing.providers else ()
@@ -190,9 +190,9 @@ class Register:
         found = (name for name in listed.regions if region == name or region.startswith(f"{name}-"))
         return listed.regions.get(next(found, ""), Decimal(1))
 
-    def _spelt(self, provider: str, name: str, on: date | None) -> Listed | None:
+    def _spelt(self, provider: str, name: str, on: date | None) -> ListedPrice | None:
         for candidate in _spellings(name):
-            entries = [Listed.model_validate(facts) for facts in self._models.get((provider, candidate), ())]
+            entries = [ListedPrice.model_validate(facts) for facts in self._models.get((provider, candidate), ())]
             begun = [entry for entry in entries if entry.valid_from is None or on is None or entry.valid_from <= on]
             if begun:
                 return max(reversed(begun), key=lambda entry: entry.valid_from or date.min)

@@ -1,4 +1,4 @@
-"""What was negotiated with a provider, taken off a list's prices; what was paid ahead, and how much of it is left."""
+"""Negotiated discounts on list prices; prepaid credits and their balance."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def undiscounted(unit_pico: int, price_source: str) -> Decimal:
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class CreditUse:
     """How much of a credit is used, in pico-dollars; `over` is what was spent beyond it."""
 
     credit: Credit
@@ -50,12 +50,12 @@ class Drawn:
     over_pico: int
 
 
-def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[Drawn]:
+def drawn(connection: Connection, credits: Iterable[Credit], providers: Mapping[str, str]) -> list[CreditUse]:
     """What the ledger's spend has drawn from each credit; `providers`: backend → provider."""
     found = []
     for credit in credits:
         amount, cost = usd_to_pico(credit.usd), spent(connection, _meant(credit, providers))
-        found.append(Drawn(credit, min(cost, amount), max(amount - cost, 0), max(cost - amount, 0)))
+        found.append(CreditUse(credit, min(cost, amount), max(amount - cost, 0), max(cost - amount, 0)))
     return found
 
 

@@ -1,4 +1,4 @@
-"""litellm's map of prices, read as plain JSON and compared with our list: what changed, is new, or cannot be meant."""
+"""Compares litellm's price map (read as plain JSON) with our list: changed, new and implausible entries."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import orjson
 from pydantic import ValidationError
 
 from gateway.domain.money.price_classes import Classes
-from gateway.ledger.prices.catalogue import Listed, Provider, Register, complaints
+from gateway.ledger.prices.catalogue import Catalogue, ListedPrice, Provider, complaints
 from gateway.settings.files import ConfigError
 
 FILE = "model_prices_and_context_window_backup.json"
@@ -68,7 +68,7 @@ _MODES = ("chat", "responses", "completion", "embedding")
 class Change:
     """One model: `listed` as it would be from now on, and what of it differs, each as (was, is) in JSON values."""
 
-    listed: Listed
+    listed: ListedPrice
     differs: dict[str, tuple[Any, Any]]
 
     @property
@@ -113,7 +113,7 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
     return {name: facts for name, facts in found.items() if name != "sample_spec"}
 
 
-def compare(register: Register, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
+def compare(register: Catalogue, found: dict[str, dict[str, Any]], name: str, today: date) -> Comparison:
     """Our list beside `found`, which complaints call `name`. Providers that we do not list are passed over."""
     changes, gone, refused, same, seen = [], [], [], 0, set()
     for ours in _latest(register):
@@ -139,7 +139,7 @@ def compare(register: Register, found: dict[str, dict[str, Any]], name: str, tod
     return Comparison(tuple(changes), tuple(gone), tuple(refused), same)
 
 
-def own_file(changes: tuple[Change, ...], before: tuple[Listed, ...], via: str, today: date) -> bytes:
+def own_file(changes: tuple[Change, ...], before: tuple[ListedPrice, ...], via: str, today: date) -> bytes:
     """The operator's file with `changes` above what it had `before`."""
     models = {
         (one.provider, one.model, one.valid_from): one for one in (*before, *(change.listed for change in changes))
@@ -151,13 +151,13 @@ def own_file(changes: tuple[Change, ...], before: tuple[Listed, ...], via: str, 
     )
 
 
-def _latest(register: Register) -> Iterator[Listed]:
+def _latest(register: Catalogue) -> Iterator[ListedPrice]:
     """What stands above others hides them."""
     models = {listed.name: listed for listed in register.models if listed.provider in register.listing.providers}
     yield from models.values()
 
 
-def _theirs(ours: Listed, provider: Provider, found: dict[str, dict[str, Any]]) -> str | None:
+def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, Any]]) -> str | None:
     owners = OWNERS.get(ours.provider, ())
     names = [ours.model, *ours.aliases]
     for key in [*(f"{prefix}/{name}" for name in names for prefix in provider.prefixes), *names]:
@@ -166,7 +166,7 @@ def _theirs(ours: Listed, provider: Provider, found: dict[str, dict[str, Any]]) 
     return None
 
 
-def _unknown(register: Register, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
+def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
     """(key, provider, model) of chat models whose provider we list and whose name finds nothing; each model once."""
     told = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
@@ -187,7 +187,7 @@ def _bare(key: str, prefixes: tuple[str, ...]) -> str:
     return key
 
 
-def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> Listed:
+def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> ListedPrice:
     """Raises ValueError, in one line, for prices that are negative, absurd or missing."""
     classes = _classes(facts, "")
     if facts.get("mode") == "embedding":
@@ -210,7 +210,7 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
     if str(facts.get("source", "")).startswith("https://"):
         entry["source"] = facts["source"]
     try:
-        return Listed.model_validate(entry)
+        return ListedPrice.model_validate(entry)
     except ValidationError as error:
         raise ValueError("; ".join(complaints(error, entry))) from error
 
@@ -262,7 +262,7 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
     return found
 
 
-def _differences(ours: Listed, theirs: Listed) -> dict[str, tuple[Any, Any]]:
+def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
     """What the map says otherwise; what it does not say is no difference. Raises ValueError for absurd changes."""
     differs = {}
     for name in COMPARED:
@@ -278,7 +278,7 @@ def _differences(ours: Listed, theirs: Listed) -> dict[str, tuple[Any, Any]]:
     return differs
 
 
-def _same(name: str, ours: Listed, was: Any, now: Any) -> bool:
+def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
     if name == "service_tiers":
         return all(_covered(was.get(tier), said) for tier, said in now.items())
     if was is not None or name in ("beyond", "batch"):
@@ -294,7 +294,7 @@ def _covered(was: Any, now: Any) -> bool:
     return bool(was == now)
 
 
-def _kept(ours: Listed, theirs: Listed) -> Listed:
+def _kept(ours: ListedPrice, theirs: ListedPrice) -> ListedPrice:
     """Their prices on our entry, whose names and capabilities stay."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
     fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}

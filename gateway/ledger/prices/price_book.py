@@ -1,4 +1,4 @@
-"""What each backend's tokens cost, and what the packaged list knows about its model."""
+"""The price of each backend, and what the packaged list knows about its model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.domain.backend import Backend, PriceEntry, TierEntry
 from gateway.domain.money.price import Price
 from gateway.domain.money.price_classes import Classes, ServiceTier, TierClasses, at_tiers, rounded_up, times
 from gateway.domain.units import PICO_PER_USD
-from gateway.ledger.prices.catalogue import PACKAGED, Listed, Register
+from gateway.ledger.prices.catalogue import PACKAGED, Catalogue, ListedPrice
 from gateway.ledger.prices.discounts import discounted
 from gateway.settings.gateway import Settings
 from gateway.settings.prices import PriceSettings
@@ -24,12 +24,12 @@ READING_SHARE = Decimal("0.1")
 """A machine reads input some ten times as fast as it writes output, so an input token costs a tenth."""
 
 
-class Catalogue:
+class PriceBook:
     """`PriceList`: the backend's own price, else the list's; unknown stays None, never 0."""
 
     def __init__(
         self,
-        register: Register,
+        register: Catalogue,
         terms: PriceSettings = PriceSettings(),  # noqa: B008 - immutable
         *,
         today: Callable[[], date] = lambda: datetime.now(UTC).date(),
@@ -42,14 +42,14 @@ class Catalogue:
         self._measured: dict[str, Decimal] = {}
 
     @classmethod
-    def load(cls, path: Path = PACKAGED) -> Catalogue:
+    def load(cls, path: Path = PACKAGED) -> PriceBook:
         """The packaged list alone."""
-        return cls(Register.load(path))
+        return cls(Catalogue.load(path))
 
     @classmethod
-    def of(cls, settings: Settings) -> Catalogue:
+    def of(cls, settings: Settings) -> PriceBook:
         """With the operator's own entries and discounts. Raises ConfigError."""
-        return cls(Register.load(own=settings.paths.prices), settings.config.prices)
+        return cls(Catalogue.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
         """None: nobody knows, or the backend is simulated, which costs nothing that could be added up."""
@@ -111,7 +111,7 @@ class Catalogue:
         listed = self._register.named(model, on) or self._register.named(stand_ins.get(tier, ""), on)
         return None if listed is None else (self._listed(listed), listed.name)
 
-    def entries(self) -> tuple[tuple[Listed, Price], ...]:
+    def entries(self) -> tuple[tuple[ListedPrice, Price], ...]:
         """The whole list, every entry with its page and date, for people to read."""
         listing = self._register.listing
         return tuple(
@@ -131,7 +131,7 @@ class Catalogue:
         facts = self._register.listing.providers.get(provider)
         return "" if facts is None else facts.source
 
-    def _listed(self, listed: Listed) -> Price:
+    def _listed(self, listed: ListedPrice) -> Price:
         listing = self._register.listing
         as_of = (listed.as_of or listing.as_of).isoformat()
         source = f"list {listed.name}"

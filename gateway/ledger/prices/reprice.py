@@ -1,4 +1,4 @@
-"""A cost for rows that had none: each is superseded by one that names it, so that nothing written is ever changed."""
+"""Prices rows that had no price: each is superseded by a new row; written rows are never changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How fast machines that cost by the hour really are, measured on this gateway's own attempts."""
+"""Measures the throughput of machines that cost by the hour, from this gateway's attempts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from gateway.domain.backend import Backend
 from gateway.domain.protocols import Clock
-from gateway.ledger.prices.price_book import READING_SHARE, Catalogue, prior
+from gateway.ledger.prices.price_book import READING_SHARE, PriceBook, prior
 from gateway.state.sql.database import Database
 from gateway.state.sql.tables import ledger
 
@@ -28,7 +28,7 @@ _DIGITS = 2
 """After the first: a price that moves by less than a hundredth stays."""
 
 
-async def follow(database: Database, backends: Sequence[Backend], prices: Catalogue, clock: Clock) -> None:
+async def follow(database: Database, backends: Sequence[Backend], prices: PriceBook, clock: Clock) -> None:
     """Let `prices` learn of `backends`, for ever; while the database is away, they keep what they know."""
     machines = [backend for backend in backends if backend.price and backend.price.machine_hour_usd]
     while machines:

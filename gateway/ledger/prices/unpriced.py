@@ -1,4 +1,4 @@
-"""Rows without a cost that should have one: of a price nobody knew, or of a backend that should not be free."""
+"""Finds rows without a cost that should have one."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Figures from the ledger: usage, savings, forecasts, FinOps exports."""
+"""Reports from the ledger: usage, savings, forecasts, FinOps exports."""

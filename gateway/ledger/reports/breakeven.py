@@ -1,4 +1,4 @@
-"""When a machine of one's own is cheaper than an API: what this ledger bought, and what machines cost and yield."""
+"""At which volume an own machine is cheaper than the API, from this ledger's traffic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a report may be grouped by, where that stands in the ledger, and how people write its values."""
+"""Dimensions that reports group by, and how people write their values."""
 
 from __future__ import annotations
 

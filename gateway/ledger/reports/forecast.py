@@ -1,4 +1,4 @@
-"""What a budget's window will have cost at its end, with an interval, and when its limit will be reached.
+"""Forecasts a budget's spend at the end of its window, with an interval, and when its limit is reached.
 
 The spend that is to come is a profile times how far blocks of the past were off it, drawn many times:
 

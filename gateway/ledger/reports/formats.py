@@ -1,4 +1,4 @@
-"""How a usage report is written: a table for people, JSON and CSV for programs; money as exact decimal text."""
+"""Writes usage reports as table, JSON or CSV; money as exact decimal text."""
 
 from __future__ import annotations
 

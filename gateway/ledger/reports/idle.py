@@ -1,4 +1,4 @@
-"""What machines by the hour cost beyond their attempts, as rows of their own: attempts and idle add up to the hours."""
+"""Rows for the idle cost of machines by the hour: attempts and idle add up to the hours."""
 
 from __future__ import annotations
 

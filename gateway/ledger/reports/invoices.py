@@ -1,4 +1,4 @@
-"""What a provider says was used: its exports of usage and cost, read into lines of one shape."""
+"""Reads providers' exports of usage and cost into lines of one format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Columns as a Parquet file: money as decimals with twelve places, counts as 64-bit integers."""
+"""Writes a Parquet file: money as decimals with twelve places, counts as 64-bit integers."""
 
 from __future__ import annotations
 

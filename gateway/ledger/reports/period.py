@@ -1,4 +1,4 @@
-"""How people write the beginning and end of a report: a date, a time, or how long ago."""
+"""Parses the period of a report: a date, a time, or an age."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much was spent when: the ledger's rows summed over short, even spans, as forecasts want them."""
+"""Spend summed over short, equal spans, for forecasts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A provider's own figures beside the ledger's: what matches, what only one side has, what differs."""
+"""Compares a provider's figures with the ledger's: equal, only on one side, different."""
 
 from __future__ import annotations
 

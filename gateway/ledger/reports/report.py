@@ -1,4 +1,4 @@
-"""The usage report: who used how much of what and what it cost, exact to the pico-dollar."""
+"""The usage report by dimensions, exact to the pico-dollar."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Report:
     simulated: tuple[Simulated, ...] = field(default=())
 
 
-class StandIn(Protocol):
+class SimulatedCall(Protocol):
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
         """The list price that a simulated backend is compared with, and its name."""
         ...
@@ -102,7 +102,7 @@ async def usage(
     since: float | None = None,
     until: float | None = None,
     by: str = "model",
-    prices: StandIn | None = None,
+    prices: SimulatedCall | None = None,
 ) -> Report:
     """Attempts that began in `[since, until)` (Unix seconds). Raises ValueError for `by`, SQLAlchemyError."""
     (report,) = await asyncio.to_thread(_usage, database, [dimensions(by)], team, since, until, prices)
@@ -115,7 +115,7 @@ def _usage(
     team: str | None,
     since: float | None,
     until: float | None,
-    prices: StandIn | None,
+    prices: SimulatedCall | None,
 ) -> list[Report]:
     with snapshot(database) as connection:
         return read_usage(connection, groupings, team=team, since=since, until=until, prices=prices)
@@ -128,7 +128,7 @@ def read_usage(
     team: str | None = None,
     since: float | None = None,
     until: float | None = None,
-    prices: StandIn | None = None,
+    prices: SimulatedCall | None = None,
 ) -> list[Report]:
     """A report for each of `groupings` (of `dimensions`), all of the same rows when `connection` is a snapshot."""
     table, sqlite = of(connection), connection.dialect.name == "sqlite"
@@ -228,7 +228,9 @@ def _readable(lines: list[Line], by: tuple[str, ...]) -> list[Line]:
     return [merged[group] for group in sorted(merged)]
 
 
-def _simulated(connection: Connection, c: Any, which: ColumnElement[bool], prices: StandIn | None) -> list[Simulated]:
+def _simulated(
+    connection: Connection, c: Any, which: ColumnElement[bool], prices: SimulatedCall | None
+) -> list[Simulated]:
     others = c.audio_input_tokens + c.image_input_tokens
     found = connection.execute(
         select(

@@ -1,4 +1,4 @@
-"""What routing, cache and trimming saved, beside one model for everything; losses are shown as they are."""
+"""Savings of routing, cache and trimming against one model for everything; losses are shown too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heads of this host's chains in a file beside the database: who cuts the ledger's end off cannot cut this too.
+"""The heads of this host's chains in a file beside the database, so that a truncated ledger is detected.
 
 The file may lag behind the database, by what a crash between commit and anchor leaves; it never leads.
 """

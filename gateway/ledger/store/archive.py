@@ -1,4 +1,4 @@
-"""The short flight record of a request, put together from its rows when nobody remembers the whole one."""
+"""A short flight record built from ledger rows, after the full record has expired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain of hashes that a writer's entries stand in: each is hashed together with the hash before it.
+"""The hash chain of a writer's entries: each hash covers the one before.
 
 Entries are rows of the ledger and roll-ups, numbered from 1 without a gap. The hash of an entry is SHA-256 over the
 hash before it and its own canonical bytes, as in Haber and Stornetta, "How to time-stamp a digital document" (1991).

@@ -1,4 +1,4 @@
-"""Which chain this host's writer continues, and how far it is: in the database and in the anchor beside it."""
+"""The chain that this host's writer continues and its position, in the database and in the anchor file."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ TELL_S = 3600.0
 """Pause between log lines that name the head: logs are kept elsewhere, where nobody who alters the ledger can."""
 
 
-class Forked(Exception):
+class ChainForked(Exception):
     """The database's chain is not where this writer left it: another one goes on from here."""
 
 
-class Heads:
+class ChainHeads:
     """Called by the writer alone, off the loop. A chain that cannot be continued is left as it is, for `verify`."""
 
     def __init__(self, path: Path, database: Database, clock: Clock) -> None:
@@ -39,14 +39,14 @@ class Heads:
         self._anew = self._resumed = False
 
     def extended(self, connection: Connection, rows: Sequence[Values]) -> tuple[list[Values], Head]:
-        """`rows` linked to the chain; their insert belongs into the same transaction. Raises Forked."""
+        """`rows` linked to the chain; their insert belongs into the same transaction. Raises ChainForked."""
         before = self._current(connection)
         chained, head = linked(before, rows)
         self._move(connection, before, head)
         return chained, head
 
     def append(self, connection: Connection, make: Rollup) -> Head:
-        """Write a roll-up as the chain's next entry; its id is replaced by the entry's. Raises Forked."""
+        """Write a roll-up as the chain's next entry; its id is replaced by the entry's. Raises ChainForked."""
         before = self._current(connection)
         head = Head(before.chain, before.seq + 1, following(before.hash, make.canonical()))
         self._move(connection, before, head)
@@ -161,7 +161,7 @@ class Heads:
             .values(seq=head.seq, hash=head.hash)
         )
         if moved.rowcount != 1:
-            raise Forked(f"chain {before.chain} is no longer at entry {before.seq}")
+            raise ChainForked(f"chain {before.chain} is no longer at entry {before.seq}")
 
 
 def outside_rows(connection: Connection) -> int:

@@ -1,4 +1,4 @@
-"""Which end user a pseudonym stands for: kept where the team's policy wants it, apart from the ledger, to be erased."""
+"""Maps pseudonyms to end users where the policy wants it; stored apart from the ledger, erasable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that count, for who adds them up: raw ones that nothing supersedes, and the sums of those rolled up."""
+"""The rows that count: raw rows that are not superseded, and sums of rolled-up rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Judged answers in SQL: comparisons and people's voices, as figures about one team's backend."""
+"""Judged answers in SQL: comparisons and ratings, per team and backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Insert what is not there yet; what is there stays as it is."""
+"""Inserts rows that do not exist yet."""
 
 from __future__ import annotations
 

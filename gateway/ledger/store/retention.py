@@ -1,4 +1,4 @@
-"""Raw rows that are old become sums of quarter hours, exact to the pico-dollar; the chain says what became of them."""
+"""Rolls old rows up into sums of quarter hours, exact to the pico-dollar and recorded in the chain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or
 from gateway.domain.protocols import Clock
 from gateway.ledger.rows import FIELDS, Row
 from gateway.ledger.store.chain import Head, Rollup, canonical, following, genesis, sums_hash
-from gateway.ledger.store.chain_heads import Heads
+from gateway.ledger.store.chain_heads import ChainHeads
 from gateway.ledger.store.rollup import summed
 from gateway.ledger.store.verify import SUMS
 from gateway.state.sql.database import Database
@@ -47,7 +47,7 @@ class _Batch:
 class Retention:
     """Called by the writer, off the loop, between its drains."""
 
-    def __init__(self, database: Database, heads: Heads, keep_days: int, clock: Clock = time) -> None:
+    def __init__(self, database: Database, heads: ChainHeads, keep_days: int, clock: Clock = time) -> None:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
         self._next_at = float("-inf")
         self._broken: set[str] = set()

@@ -1,4 +1,4 @@
-"""Rows added up so that every figure stays what it was: by quarter hour and all that reports group by."""
+"""Adds rows up by quarter hour and by every report dimension."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exact sums of money in SQL, and one unmoving view of the ledger to take several of them from."""
+"""Exact sums of money in SQL, and a snapshot to take several of them from."""
 
 from __future__ import annotations
 

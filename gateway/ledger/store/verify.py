@@ -1,4 +1,4 @@
-"""Whether the ledger is what its writers wrote: every chain walked from its beginning to its anchored head."""
+"""Verifies the ledger: walks each chain from its beginning to its anchored head."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Walked:
+class ChainCheck:
     """One chain. `entries` up to its head, of which `removed` rows are now sums."""
 
     chain: str
@@ -47,7 +47,7 @@ class Walked:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    chains: tuple[Walked, ...]
+    chains: tuple[ChainCheck, ...]
     outside: int
     """Rows older than chains: nobody can tell whether they were altered."""
     findings: tuple[Finding, ...]
@@ -77,7 +77,7 @@ def verify(connection: Connection, anchors: Anchors | None) -> Verdict:
         start = Head(row.id, 0, genesis(row.id, row.begun_at, row.outside))
         end, left = Head(row.id, row.seq, bytes(row.hash)), anchors is not None and anchors.current != row.id
         one, found = _walk(connection, start, end, heads.pop(row.id, None), left=left)
-        walked.append(Walked(row.id, row.begun_at, *one))
+        walked.append(ChainCheck(row.id, row.begun_at, *one))
         findings += found
     for lost in heads.values():
         if lost.seq:  # at 0 it may never have come to be

@@ -1,4 +1,4 @@
-"""Drains every worker's journal of this host into the SQL ledger, each row once, whatever dies in between."""
+"""Drains all journals of this host into the SQL ledger, each row exactly once, across crashes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyErro
 
 from gateway.domain.protocols import Clock
 from gateway.ledger.journal import segments, slots
-from gateway.ledger.journal.reader import Lane
+from gateway.ledger.journal.reader import JournalReader
 from gateway.ledger.journal.segments import Segment
 from gateway.ledger.rows import FIELDS, LEAST, Row, Values
 from gateway.ledger.store import anchor
-from gateway.ledger.store.chain_heads import Forked, Heads
+from gateway.ledger.store.chain_heads import ChainForked, ChainHeads
 from gateway.ledger.store.insert_ignore import insert_once, known
 from gateway.ledger.store.retention import Retention
 from gateway.state.leases import orphaned_holds
@@ -74,9 +74,9 @@ class Writer:
         """`keep_days`: older rows are replaced by sums; None: never."""
         self._directory, self._database, self._on_rows = directory, database, on_rows
         self._interval_s, self._clock = interval_s, clock
-        self._heads = Heads(anchor.beside(directory), database, clock)
+        self._heads = ChainHeads(anchor.beside(directory), database, clock)
         self._retention = None if keep_days is None else Retention(database, self._heads, keep_days, clock)
-        self._lanes: dict[str, Lane] = {}
+        self._lanes: dict[str, JournalReader] = {}
         self._replayed: set[str] = set()
         self._fresh: list[Row] = []
         self._host_lock = -1
@@ -146,7 +146,7 @@ class Writer:
             try:
                 try:
                     self._drain_all()
-                except Forked as error:
+                except ChainForked as error:
                     log.error("the ledger was written behind its writer's back (%s); a new chain begins", error)
                     self._start_over(fork=True)
                     self._drain_all()
@@ -169,9 +169,9 @@ class Writer:
             return
         try:
             self._retained += self._retention.step()
-        except (SQLAlchemyError, Forked, RuntimeError) as error:
+        except (SQLAlchemyError, ChainForked, RuntimeError) as error:
             log.warning("old rows of the ledger cannot be added up, they stay meanwhile: %s", error)
-            self._start_over(fork=isinstance(error, Forked))
+            self._start_over(fork=isinstance(error, ChainForked))
 
     def _anchor(self, *, now: bool = False) -> None:
         """A disk that does not take the anchor must not keep rows out of the ledger: it lags, and is tried again."""
@@ -225,9 +225,9 @@ class Writer:
                 select(table.lane, table.segment, table.position).where(table.lane.in_(new))
             ).all()
         places = {lane: (segment, position) for lane, segment, position in saved}
-        self._lanes.update({name: Lane(name, places.get(name, (0, 0))) for name in new})
+        self._lanes.update({name: JournalReader(name, places.get(name, (0, 0))) for name in new})
 
-    def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[Lane, list[Values]]]:
+    def _gather(self, found: dict[str, list[Segment]]) -> list[tuple[JournalReader, list[Values]]]:
         """The next piece of every lane that has one."""
         moved = []
         for name, files in found.items():
@@ -239,7 +239,7 @@ class Writer:
                 moved.append((lane, rows))
         return moved
 
-    def _save(self, rows: Sequence[Values], lanes: Sequence[Lane], replay: bool) -> None:
+    def _save(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> None:
         """Rows and how far their lanes are, in one transaction. Nothing to do for lanes that closed nothing.
 
         `replay`: some of the rows may be in the ledger already.
@@ -259,7 +259,7 @@ class Writer:
         self._drained += len(fresh)
         self._fresh += map(Row.of, fresh)
 
-    def _commit(self, rows: Sequence[Values], lanes: Sequence[Lane], replay: bool) -> Sequence[Values]:
+    def _commit(self, rows: Sequence[Values], lanes: Sequence[JournalReader], replay: bool) -> Sequence[Values]:
         """Those that are new, now in the ledger and its chain. Raises _Twice unless `replay`."""
         with self._database.begin() as connection:
             if replay:
@@ -295,7 +295,7 @@ class Writer:
                     file.write(orjson.dumps(row._asdict(), default=str) + b"\n")
         return fresh
 
-    def _bury(self, lane: Lane, files: list[Segment]) -> None:
+    def _bury(self, lane: JournalReader, files: list[Segment]) -> None:
         """Close what a dead worker left open, then forget its lane and delete its journal: now it is drained."""
         progress = slots.path_of(self._directory, lane.name)
         self._save(lane.orphans(slots.read(progress)), [lane], replay=True)
@@ -356,12 +356,12 @@ class Writer:
 
 
 def _check(error: Exception) -> None:
-    """Raises Forked when the database refused a place in the chain rather than a row."""
+    """Raises ChainForked when the database refused a place in the chain rather than a row."""
     if isinstance(error, IntegrityError) and "chain_seq" in str(error.orig):
-        raise Forked("the chain's next place is taken") from error
+        raise ChainForked("the chain's next place is taken") from error
 
 
-def _save_places(connection: Connection, lanes: Sequence[Lane], now: float) -> None:
+def _save_places(connection: Connection, lanes: Sequence[JournalReader], now: float) -> None:
     values = [
         {"lane": lane.name, "segment": lane.resume[0], "position": lane.resume[1], "updated_at": now} for lane in lanes
     ]

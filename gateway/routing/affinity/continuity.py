@@ -1,4 +1,4 @@
-"""What a decision owes to those before it: warm prefixes, the replica that has them, tool loops under way."""
+"""Effects of earlier requests on a decision: warm prefixes, their replica, tool loops in progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gateway.routing.affinity.sessions import LEAST_TOKENS, Sessions, prefix_of
 from gateway.routing.candidates import Candidate
 
 
-class Continuity:
+class Affinity:
     """Of one worker. `overload`, `on_demand`: see `replicas.order`."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Several backends with one model: a conversation keeps to the one that remembers it, unless that has too much to do.
+"""Several backends with one model: a conversation stays on its replica unless that is overloaded.
 
 Consistent hashing with bounded loads (Mirrokni, Thorup, Zadimoghaddam 2016, arXiv:1608.01350): each replica stands at
 many points of a circle, a conversation at one; it goes to the next replica clockwise that has less than `overload`

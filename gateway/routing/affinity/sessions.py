@@ -1,4 +1,4 @@
-"""Which backend still remembers the beginning of a conversation, and for how long.
+"""Which backend still has a conversation's prefix in its cache, and for how long.
 
 A provider charges less for a prompt's beginning that it has lately read, and forgets it after a while. So a switch of
 backend in mid-conversation costs what the old one would have saved. Known per worker and shared with nobody: a session

@@ -1,4 +1,4 @@
-"""How likely a cheaper backend is as good as the reference, and how hard a request may be for it."""
+"""Probability that a cheaper backend is as good as the reference, and the highest difficulty it may serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Text → numbers: hashed word and character n-grams, and lexical counts. NumPy alone, fit for the hot path."""
+"""Features of a text: hashed word and character n-grams, lexical counts. NumPy only."""
 
 from __future__ import annotations
 

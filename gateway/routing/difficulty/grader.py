@@ -1,4 +1,4 @@
-"""How hard is a prompt? A linear classifier that says so in a fraction of a millisecond, or that it cannot know."""
+"""Difficulty of a prompt by a linear classifier, in a fraction of a millisecond; abstains where it cannot know."""
 
 from __future__ import annotations
 

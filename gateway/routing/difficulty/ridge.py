@@ -1,4 +1,4 @@
-"""Ridge regressions on sparse rows, many at once, and logistic curves; NumPy alone, so that fitting needs no extras."""
+"""Ridge regression on sparse rows and logistic curves; NumPy only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a text's features to one number: a scorer for any text, and experts for kinds of text that were measured."""
+"""Scores a text from its features: a general scorer, and experts for measured kinds of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The classifier's weights on disk: one npz of plain arrays and a JSON provenance, never code."""
+"""The classifier's weights on disk: one npz of plain arrays with JSON provenance, never code."""
 
 from __future__ import annotations
 

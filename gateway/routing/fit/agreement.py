@@ -1,4 +1,4 @@
-"""How much an answer may be believed from who gives the same one: what a search leans on where rows are few."""
+"""How much to believe an answer, by which models agree on it; for searches on few rows."""
 
 from __future__ import annotations
 

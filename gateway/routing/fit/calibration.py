@@ -1,4 +1,4 @@
-"""From scores to probabilities: how often a weaker model's answer is as good as the reference's."""
+"""Calibrates scores to probabilities that a weaker model is as good as the reference."""
 
 from __future__ import annotations
 

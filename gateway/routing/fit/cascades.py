@@ -1,4 +1,4 @@
-"""Plain cascades: ask from the cheapest model on until so many answers agree, then give what most agree on.
+"""Plain cascades: asks models from the cheapest on until enough answers agree.
 
 Hardly anything is learnt about them but who takes part and how many must agree, so that they keep their promise even
 where outcomes are few.

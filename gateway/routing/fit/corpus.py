@@ -1,4 +1,4 @@
-"""Training prompts as arrays, and parts of them that a fit may see."""
+"""Training prompts as arrays, and the parts of them that a fit may use."""
 
 from __future__ import annotations
 

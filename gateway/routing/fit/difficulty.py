@@ -78,7 +78,7 @@ def fit(paths: Sequence[Path], say: Say, *, seed: int = 0, prior: Artefact | Non
             "level": LEVEL,
             "folds": FOLDS,
         },
-        "selection": "the settings are constants, chosen on the packaged artefact's data; see docs/routing.md",
+        "selection": "constants, chosen on the packaged artefact's data; see docs/research/routing-figures.md",
         "data": [source(path) for path in paths],
         "prior": None if prior is None else prior.provenance["data"],
         "prompts": len(corpus),

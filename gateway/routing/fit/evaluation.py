@@ -1,4 +1,4 @@
-"""How well difficulties order real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
+"""Evaluates difficulties on real prompts: area under the performance-gap-recovered curve, with its uncertainty."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ def read_outcomes(path: Path) -> Iterator[Outcome]:
                 yield _outcome(orjson.loads(line), path.name.split(".")[0])
             except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
                 raise DataError(
-                    f"{path}:{number}: not an outcome ({error!r}); each line needs prompt, w and s, see docs/routing.md"
+                    f"{path}:{number}: not an outcome ({error!r}); each line needs prompt, w and s, "
+                    "see docs/reference/files.md"
                 ) from error
 
 

@@ -1,4 +1,4 @@
-"""From learnt decisions to strategies worth having: the frontier of quality and cost, against single models.
+"""The frontier of quality and cost of fitted strategies, against single models.
 
 What a strategy reaches is measured on prompts that it was not learnt from (outer cross-validation): whatever is learnt
 on few outcomes flatters itself on them. Which strategies are kept is the business of `selection`.

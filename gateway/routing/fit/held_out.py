@@ -1,4 +1,4 @@
-"""What a plan keeps of its promises on outcomes that it was not fitted on, against the hull of their single models."""
+"""Evaluates a plan on outcomes that it was not fitted on, against the hull of single models."""
 
 from __future__ import annotations
 

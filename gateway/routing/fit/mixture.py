@@ -1,4 +1,4 @@
-"""Fits a scorer to a part of a corpus: ridge regressions of the gain of the strong model over the weak one."""
+"""Fits a scorer to part of a corpus: ridge regression of the strong model's gain over the weak one."""
 
 from __future__ import annotations
 

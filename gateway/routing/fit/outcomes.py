@@ -1,4 +1,4 @@
-"""Recorded outcomes of several models on the same prompts: what a strategy is fitted on and replayed through."""
+"""Recorded outcomes of several models on the same prompts, for fitting and replay."""
 
 from __future__ import annotations
 
@@ -123,7 +123,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
                 raise ValueError("a quality lies outside 0..1")
         return found
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise DataError(f"{place}: not an outcome ({error!r}); see docs/routing.md for what a row holds") from error
+        told = "see docs/reference/files.md for what a row holds"
+        raise DataError(f"{place}: not an outcome ({error!r}); {told}") from error
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:

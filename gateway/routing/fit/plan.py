@@ -1,4 +1,4 @@
-"""Fits a plan to recorded outcomes: the classifier's adequacies first, then the strategies that may use them."""
+"""Fits a plan to recorded outcomes: the classifier's adequacies first, then strategies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is expected of a pool of models that nobody has measured yet: from their names where known, else their prices.
+"""The prior of models without measurements: by name where known, else by price.
 
 Four things were learnt from other pools: how quality rises with price, how good some models are for theirs, how much
 prompts are hard for all models at once, and how often two wrong answers are the same. Outcomes drawn from those stand

@@ -1,4 +1,4 @@
-"""Recorded outcomes through the serving decision: an answer is seen only once its call is paid for."""
+"""Replays recorded outcomes through the serving decision; an answer is seen only after its call is paid for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gateway.domain.routing.strategy import Answered, Asking
+from gateway.domain.routing.strategy import RunningStrategy, StrategyAnswer
 from gateway.routing.fit.outcomes import Outcomes
 from gateway.routing.strategy.plan import Plan
 
@@ -53,8 +53,8 @@ class Row:
             if not np.isnan(outcomes.quality[place, column])
         }
 
-    def answer(self, model: str) -> Answered:
-        return Answered(model, self._outcomes.votes[self._place][self.columns[model]])
+    def answer(self, model: str) -> StrategyAnswer:
+        return StrategyAnswer(model, self._outcomes.votes[self._place][self.columns[model]])
 
     def quality_of(self, model: str) -> float:
         return float(self._outcomes.quality[self._place, self.columns[model]])
@@ -63,9 +63,9 @@ class Row:
         return float(self._outcomes.usd[self._place, self.columns[model]])
 
 
-def ask(asking: Asking, row: Row) -> list[Answered]:
+def ask(asking: RunningStrategy, row: Row) -> list[StrategyAnswer]:
     """Ask until it is settled."""
-    answers: list[Answered] = []
+    answers: list[StrategyAnswer] = []
     while wanted := asking.next(answers):
         answers += [row.answer(model) for model in wanted]
     return answers

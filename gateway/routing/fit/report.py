@@ -1,4 +1,4 @@
-"""A frontier against its rivals: the hull of single models, a random choice, and an oracle that knows every outcome."""
+"""Compares a frontier with the hull of single models, a random choice and an oracle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search for strategies: backward induction over who was asked and who agrees, for many prices of money at once.
+"""Searches strategies by backward induction over models asked and their agreement, for many prices at once.
 
 For each set of models that may have been asked, from the largest to none, and each way in which their answers agree,
 two things are learnt: whose answer to give, and what asking each further model would gain: the quality that the best

@@ -1,4 +1,4 @@
-"""Which of many measured strategies are worth having: the frontier of quality and cost, and what it may promise.
+"""Selects strategies on the frontier of quality and cost, and corrects what they promise.
 
 A strategy is kept only where it beats what is simpler, or a draw between two of these, at its own cost with some
 confidence; of what is kept, the corners of the hull make the frontier. Corners are partly the luckiest of many. By how

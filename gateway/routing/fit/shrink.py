@@ -1,4 +1,4 @@
-"""Of many orders of asking the same models, the one that looks best is partly the luckiest.
+"""Corrects the optimism of choosing the best of many orders of the same models.
 
 The orders of one set reach nearly the same quality. How far they truly differ is what their measured differences vary
 by, beyond what drawing other prompts would make them vary; by that share an order's own mean is believed, and by the

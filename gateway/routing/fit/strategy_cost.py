@@ -1,4 +1,4 @@
-"""Whom a strategy asks how often, and how its cost divides among them, by recorded outcomes."""
+"""How often a strategy asks each model, and how its cost divides among them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from gateway.routing.fit.outcomes import Outcomes
 from gateway.routing.fit.replay import Row, ask
-from gateway.routing.strategy.strategy import Asks, Strategy, Underway
+from gateway.routing.strategy.strategy import RunState, Step, Strategy
 
 MOST = 1000
 """Prompts that are looked at."""
@@ -26,10 +26,10 @@ def with_spending(strategy: Strategy, outcomes: Outcomes, features: NDArray[np.f
     for place in places:
         row = Row(outcomes, place)
         for answer in ask(
-            Underway(strategy, tuple(features[place].tolist()), {each: each for each in row.columns}), row
+            RunState(strategy, tuple(features[place].tolist()), {each: each for each in row.columns}), row
         ):
             calls[answer.backend] = calls.get(answer.backend, 0) + 1
             usd[answer.backend] = usd.get(answer.backend, 0.0) + row.usd_of(answer.backend)
     scale = strategy.usd / (sum(usd.values()) or 1.0)
-    asks = {model: Asks(calls[model] / len(places), usd[model] * scale) for model in sorted(calls)}
+    asks = {model: Step(calls[model] / len(places), usd[model] * scale) for model in sorted(calls)}
     return replace(strategy, asks=asks)

@@ -1,4 +1,4 @@
-"""The honest rival: what one backend, or a draw between two, reaches at a price."""
+"""The quality that one backend, or a mix of two, reaches at a price: the baseline of strategies."""
 
 from __future__ import annotations
 

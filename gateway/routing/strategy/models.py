@@ -1,4 +1,4 @@
-"""How likely each model's answer to a prompt is good: fitted on measured outcomes, asked while a request waits."""
+"""Probability that each model's answer to a prompt is good; fitted offline, evaluated per request."""
 
 from __future__ import annotations
 

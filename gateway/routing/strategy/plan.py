@@ -1,4 +1,4 @@
-"""A fitted pool of models: its strategies, and the one that a request gets. Serving and replay begin here."""
+"""A fitted plan: its strategies, and the choice among them. Serving and replay both use it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from gateway.routing.strategy.hull import between, corners
 from gateway.routing.strategy.models import ModelAdequacies
 from gateway.routing.strategy.prompt_features import PromptFeatures
-from gateway.routing.strategy.strategy import Strategy, Underway, share_of
+from gateway.routing.strategy.strategy import RunState, Strategy, share_of
 from gateway.routing.strategy.tariff import Tariff, repriced_usd
 
 _MOST_FRONTIERS = 1024
@@ -21,7 +21,7 @@ _MOST_FRONTIERS = 1024
 class Start(NamedTuple):
     """A request's strategy, ready to ask."""
 
-    asking: Underway
+    asking: RunState
     strategy: Strategy
     adequacy: dict[str, float]
     """Model → probability that its answer is good; without a classifier the same for every prompt."""
@@ -73,7 +73,7 @@ class Plan:
             features = self.features.of([adequacy[model] for model in self.models], len(prompt))
         known = {model: backend for model, backend in able.items() if model in self.models}
         expected = share * frontier[high].quality + (1 - share) * frontier[low].quality
-        return Start(Underway(strategy, features, known), strategy, adequacy, expected, quality)
+        return Start(RunState(strategy, features, known), strategy, adequacy, expected, quality)
 
     def _levels(self) -> dict[str, float]:
         return {model: single.quality for single in self.singles for model in single.first}

@@ -1,4 +1,4 @@
-"""A plan on disk: one JSON file that people can read; only the classifier's weights in it are packed arrays."""
+"""A plan on disk: one readable JSON file; only the classifier's weights are packed arrays."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.routing.difficulty.weights_file import ArtefactError
 from gateway.routing.strategy.models import ModelAdequacies
 from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.prompt_features import PromptFeatures
-from gateway.routing.strategy.strategy import Asks, State, Strategy
+from gateway.routing.strategy.strategy import State, Step, Strategy
 
 FORMAT = "thriftgate router 1"
 LARGEST = 64 << 20
@@ -105,7 +105,7 @@ def _read_strategy(one: Mapping[str, Any]) -> Strategy:
         float(one["usd"]),
         states,
         tuple(one["ranking"]),
-        {model: Asks(float(each["calls"]), float(each["usd"])) for model, each in one.get("asks", {}).items()},
+        {model: Step(float(each["calls"]), float(each["usd"])) for model, each in one.get("asks", {}).items()},
     )
 
 

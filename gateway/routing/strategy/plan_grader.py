@@ -1,4 +1,4 @@
-"""Difficulty by a fitted plan: what its best model is expected to gain on a prompt over its cheapest one."""
+"""Difficulty by a plan: the expected gain of its best model over its cheapest one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request under a fitted plan: which strategy its backends can follow at the policy's quality."""
+"""Applies a plan to a request: the strategy that its backends can run at the policy's quality."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from gateway.domain.request import CompletionRequest
 from gateway.domain.routing.learned import NOTHING, Learned
 from gateway.domain.routing.route import Grade
-from gateway.domain.routing.strategy import Asking
+from gateway.domain.routing.strategy import RunningStrategy
 from gateway.domain.units import PICO_PER_USD
 from gateway.routing.candidates import Candidate
 from gateway.routing.decision import Choice, by_cost
@@ -24,7 +24,7 @@ class Planned(NamedTuple):
     """`choice` with the strategy's backends in front; `asking`: None where it is settled by one answer."""
 
     choice: Choice
-    asking: Asking | None
+    asking: RunningStrategy | None
     strategy: str
     calls: float = 1.0
     """What it is expected to cost, in calls of the first backend."""

@@ -1,4 +1,4 @@
-"""What a strategy reads of a prompt: how likely each model's answer is good, in a few numbers, and how long it is."""
+"""The prompt features that a strategy reads: probability of a good answer per model, and length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strategies as values, and one under way: whom to ask first, whom after which agreement, whose answer is given.
+"""A strategy: which model to ask first, which after which agreement, which answer to serve; and its run.
 
 A strategy is a table of states. A state is who has been asked and which of them agree; it names whose answer is given
 if asking ends there, and what asking each other model would bring: a number per feature of the prompt, so that its
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
-from gateway.domain.routing.strategy import FAILED, Answered
+from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 Features = tuple[float, ...]
 """Of a prompt; the first is 1."""
@@ -37,7 +37,7 @@ Pattern = tuple[tuple[str, ...], tuple[int, ...]]
 """Who was asked, in alphabetical order, and a label each: equal ones agree, counted from 1; 0: no vote."""
 
 
-def pattern(answers: Sequence[Answered]) -> Pattern:
+def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
     """The state that `answers` lead to. A backend that failed counts as not asked."""
     given = [each for each in answers if each.weak != FAILED]
     votes = [0 if each.vote is None or each.weak else each.vote for each in given]
@@ -63,7 +63,7 @@ def voted(reached: Pattern) -> Pattern:
     )
 
 
-class Asks(NamedTuple):
+class Step(NamedTuple):
     """One model's part in a strategy, per request."""
 
     calls: float
@@ -85,7 +85,7 @@ class Strategy:
     states: Mapping[Pattern, State]
     ranking: tuple[str, ...]
     """Every model of the pool, the best alone first: for states that were never seen."""
-    asks: Mapping[str, Asks] = field(default_factory=dict)
+    asks: Mapping[str, Step] = field(default_factory=dict)
     """Whom it asks how often; empty where nobody measured it."""
 
     @property
@@ -104,8 +104,8 @@ class Strategy:
         return any(names and state.ask for (names, _), state in self.states.items())
 
 
-class Underway:
-    """One request's strategy, as `gateway.domain.routing.strategy.Asking` wants it."""
+class RunState:
+    """One request's strategy, as `gateway.domain.routing.strategy.RunningStrategy` wants it."""
 
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
@@ -117,17 +117,17 @@ class Underway:
         self._backends = able
         self._models = {backend: model for model, backend in able.items()}
 
-    def next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         return tuple(self._backends[model] for model in self._next(self._named(answers)))
 
-    def serves(self, answers: Sequence[Answered]) -> int:
+    def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         return self._serves(self._named(answers))
 
-    def _named(self, answers: Sequence[Answered]) -> Sequence[Answered]:
+    def _named(self, answers: Sequence[StrategyAnswer]) -> Sequence[StrategyAnswer]:
         """With models' names in place of backends'."""
         return [replace(each, backend=self._models.get(each.backend, each.backend)) for each in answers]
 
-    def _next(self, answers: Sequence[Answered]) -> tuple[str, ...]:
+    def _next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         """The most valuable question left, if it is worth its price; the best model left while no answer is fit."""
         asked = {each.backend for each in answers}
         open_ = self._able - asked
@@ -142,12 +142,12 @@ class Underway:
             return ()
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
-    def _state(self, answers: Sequence[Answered]) -> State | None:
+    def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
         """Where nothing is known of answers without a vote, they count as votes that nobody shares."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
-    def _serves(self, answers: Sequence[Answered]) -> int:
+    def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
         """As the state says, if that answer is fit to be shown; else of what most agree on the best model's."""
         state = self._state(answers)
         for place, each in enumerate(answers):

@@ -1,4 +1,4 @@
-"""What a strategy costs at the prices of the moment: a machine at its load, what is warm at a provider, a new price.
+"""Cost of a strategy at current prices: machine load, warm prefixes, price changes.
 
 A plan knows what each of its strategies spent on whom at the prices that it was fitted with. Prices of now are told as
 ratios to those, in steps, so that the frontier has to be worked out anew only when one of them changes noticeably.

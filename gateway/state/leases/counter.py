@@ -1,4 +1,4 @@
-"""One counter as one worker sees it: what it may use without asking, what it uses, what it has not reported yet."""
+"""One worker's view of one counter: leased, used, and not yet reported units."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _AHEAD_TICKS = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Short:
+class NotEnough:
     """A counter that could not give what was asked."""
 
     lease: Lease

@@ -1,4 +1,4 @@
-"""What the server does with leases: one script, any number of counters of one tag, one round trip.
+"""The server-side lease script: any number of counters of one hash tag in one round trip.
 
 A counter is a hash. `g` is its generation (another one means that it was made anew), `e` the server's epoch (a worker
 that is new to the counter does not trust one of another epoch), `s` what is settled, `w` what every worker holds, `t`

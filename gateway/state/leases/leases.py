@@ -1,4 +1,4 @@
-"""Counters that every worker shares and nobody waits for: each worker leases units ahead of need.
+"""Counters shared by all workers: each leases units ahead of need, so that a request waits for nobody.
 
 The server's side is in `lease_script.py`, a counter as one worker sees it in `lease.py`. What all workers hold and what
 is settled never exceeds a limit, so a limit is exact; far from it a take touches memory only, near it nothing is leased
@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
-from gateway.state.leases.counter import LIFE_MS, MARK_MS, Kind, Lease, Rebuild, Short, Want, take_all
+from gateway.state.leases.counter import LIFE_MS, MARK_MS, Kind, Lease, NotEnough, Rebuild, Want, take_all
 from gateway.state.leases.lease_script import STEP_MS, SYNC, Status, parse
 from gateway.state.leases.orphans import AllDrained, DeadWorkers
 from gateway.state.leases.peers import Peers, name_of_mine
@@ -178,7 +178,7 @@ class Leases:
         take_all([(lease, units) for lease in leases], 0)
         return True
 
-    async def take(self, wants: Sequence[Want]) -> Short | None:
+    async def take(self, wants: Sequence[Want]) -> NotEnough | None:
         """All or nothing; what is in the way when it is nothing. All of one tag. Raises StateUnavailable."""
         if self.try_take(wants):
             return None
@@ -190,7 +190,7 @@ class Leases:
         self._counts["short"] += short is not None
         return short
 
-    async def ask(self, wants: Sequence[Want]) -> Short | None:
+    async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
         """As `take`, for whoever cannot wait: at most one round trip. Raises StateUnavailable."""
         return None if self.try_take(wants) else await self._ask(wants)
 
@@ -246,7 +246,7 @@ class Leases:
         self._group(lease.tag).active[lease] = None
         lease.watched = True
 
-    async def _ask(self, wants: Sequence[Want]) -> Short | None:
+    async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
         """One round trip for everyone who waits at the same time."""
         if short := self._refused(wants):
             return short
@@ -269,13 +269,13 @@ class Leases:
         finally:
             for lease, units in wants:
                 lease.waiting.remove(units)
-        return next(Short(lease, units, None) for lease, units in wants if lease.free < units)
+        return next(NotEnough(lease, units, None) for lease, units in wants if lease.free < units)
 
-    def _refused(self, wants: Sequence[Want]) -> Short | None:
+    def _refused(self, wants: Sequence[Want]) -> NotEnough | None:
         now = self._monotonic()
         for lease, units in wants:
             if lease.free < units and lease.refuses(units, now):
-                return Short(lease, units, lease.retry_at - now if lease.retry_at > now else None)
+                return NotEnough(lease, units, lease.retry_at - now if lease.retry_at > now else None)
         return None
 
     async def _call(self, leases: Sequence[Lease]) -> None:

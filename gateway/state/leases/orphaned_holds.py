@@ -1,4 +1,4 @@
-"""Holds of dead workers on record: whose journals are in the ledger, and what is held for those whose are not.
+"""Holds of dead workers in SQL: which journals are drained, and what is held for the others.
 
 The record lies in the ledger's database, because it has to outlive the state server, and because that a journal is in
 the ledger is known there. Everything here belongs off the event loop.

@@ -1,4 +1,4 @@
-"""The dead workers that a worker's counters still hold money for, and which of them have been drained into the ledger.
+"""Tracks dead workers that counters hold money for, and whether their journals are drained.
 
 A worker is drained when its host's ledger writer has read its journal to the end, or when an operator says that this
 will never happen. Both stand in the ledger's database. It is asked only while there is somebody to ask about, off the

@@ -1,4 +1,4 @@
-"""Who the workers are that share a counter, and which of those on this machine are dead."""
+"""The workers that share a counter, and which of them on this host are dead."""
 
 from __future__ import annotations
 

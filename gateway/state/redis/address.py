@@ -1,4 +1,4 @@
-"""A state URL, understood: what kind of server, where, and the URL by which redis-py reaches it."""
+"""Parses a state URL: kind of server, address, redis-py URL."""
 
 from __future__ import annotations
 

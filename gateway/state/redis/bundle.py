@@ -1,4 +1,4 @@
-"""Many small values in one command: a hash whose fields arrive together and end together."""
+"""Writes many small values in one command, as a hash whose fields expire together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""redis-py's cluster client behind State's door: it knows which node has which slot and follows them when they move."""
+"""redis-py's cluster client behind State's interface: follows slots when they move."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ class ClusterClient:
     def __init__(self, address: Address, connect_s: float, call_s: float) -> None:
         self._address, self._connect_s, self._call_s = address, connect_s, call_s
 
-    async def connect(self, on_lost: Lost) -> ClusterDoor:
+    async def connect(self, on_lost: Lost) -> ClusterTransport:
         """`on_lost` is never called: a node that is away takes its slots with it, and the heartbeat judges the rest."""
         return await self._open(self._call_s * _PATIENCE)
 
-    async def dial(self) -> ClusterDoor:
+    async def dial(self) -> ClusterTransport:
         return await self._open(None)
 
     async def aclose(self) -> None:
         """Every door has a client of its own."""
 
-    async def _open(self, read_s: float | None) -> ClusterDoor:
+    async def _open(self, read_s: float | None) -> ClusterTransport:
         name = str(self._address)
         try:
             cluster = RedisCluster(
@@ -53,7 +53,7 @@ class ClusterClient:
         for command in list(cluster.response_callbacks):
             if not command.startswith(_NOT_REPLIES):
                 cluster.set_response_callback(command, _as_it_is)
-        return ClusterDoor(name, cluster)
+        return ClusterTransport(name, cluster)
 
     def _options(self) -> dict[str, Any]:
         given = options(self._address.url(), self._connect_s)
@@ -62,8 +62,8 @@ class ClusterClient:
         return {**given, "ssl": self._address.tls}
 
 
-class ClusterDoor:
-    """Implements Door. Keys of one command must share a hash tag; a pipeline may span nodes."""
+class ClusterTransport:
+    """Implements Transport. Keys of one command must share a hash tag; a pipeline may span nodes."""
 
     def __init__(self, name: str, cluster: RedisCluster) -> None:
         self._name, self._cluster = name, cluster

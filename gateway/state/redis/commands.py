@@ -1,4 +1,4 @@
-"""What State sends commands through, whatever stands behind it: one server, a Sentinel's master, a cluster."""
+"""The interface that State sends commands through: one server, a Sentinel's master, a cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Command = Sequence[str | bytes | int | float]
 Lost = Callable[[str], None]
 
 
-class Door(Protocol):
+class Transport(Protocol):
     """One way to the server. After a failure it is of no more use: close it and connect again."""
 
     def exchange(self, commands: Sequence[Command], timeout_s: float) -> Awaitable[list[Any]]:
@@ -25,11 +25,11 @@ class Door(Protocol):
 class Client(Protocol):
     """Makes doors for one address."""
 
-    async def connect(self, on_lost: Lost) -> Door:
+    async def connect(self, on_lost: Lost) -> Transport:
         """The door that all callers share; `on_lost(reason)` once, when it fails. Raises StateUnavailable."""
         ...
 
-    async def dial(self) -> Door:
+    async def dial(self) -> Transport:
         """A door of one caller's own, for commands that block. Raises StateUnavailable."""
         ...
 

@@ -1,4 +1,4 @@
-"""The one door to the Redis protocol: deadline, breaker, heartbeat, epoch."""
+"""The state server as the gateway uses it: deadline, breaker, heartbeat, epoch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from gateway.errors import StateUnavailable
 from gateway.runtime.tasks import Tasks
 from gateway.state.redis.address import Address, parse
-from gateway.state.redis.commands import Client, Command, Door
+from gateway.state.redis.commands import Client, Command, Transport
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class State:
         self._client: Client | None = None
         self.timeout_s = timeout_s
         self._namespace = namespace
-        self._door: Door | None = None
+        self._door: Transport | None = None
         self._seen = float("-inf")
         self._epoch = ""
         self._reason = f"{self._address}: not connected yet"
@@ -67,17 +67,17 @@ class State:
 
     async def aclose(self) -> None:
         await self._tasks.aclose()
-        door, self._door = self._door, None
+        transport, self._door = self._door, None
         self._reason = "closed"
-        if door:
-            await door.aclose()
+        if transport:
+            await transport.aclose()
         if self._client:
             await self._client.aclose()
 
     @property
     def healthy(self) -> bool:
-        door = self._door
-        return door is not None and time.monotonic() - self._seen <= FRESH_S
+        transport = self._door
+        return transport is not None and time.monotonic() - self._seen <= FRESH_S
 
     @property
     def epoch(self) -> str:
@@ -120,7 +120,7 @@ class State:
             (reply,) = await self._exchange((("EVAL", script.text, len(keys), *keys, *args),))
         return reply if not isinstance(reply, Exception) else self._refuse(reply)
 
-    async def dial(self) -> Door:
+    async def dial(self) -> Transport:
         """A connection of its caller's own, for commands that block. Raises StateUnavailable."""
         return await (await self._reach()).dial()
 
@@ -128,13 +128,13 @@ class State:
         return {"healthy": int(self.healthy), "epoch": self._epoch, **self._counts}
 
     async def _exchange(self, commands: Sequence[Command]) -> list[Any]:
-        door = self._door
-        if door is None:
+        transport = self._door
+        if transport is None:
             self._counts["refused"] += 1
             raise StateUnavailable(self._reason)
         self._counts["calls"] += len(commands)
         try:
-            return await door.exchange(commands, self.timeout_s)
+            return await transport.exchange(commands, self.timeout_s)
         except StateUnavailable:
             self._counts["failed"] += 1
             raise
@@ -149,8 +149,8 @@ class State:
     def _down(self, reason: str) -> None:
         if self._door is not None:
             log.warning("state is down: %s", reason)
-            door, self._door = self._door, None
-            self._tasks.spawn(door.aclose(), "state link close")
+            transport, self._door = self._door, None
+            self._tasks.spawn(transport.aclose(), "state link close")
         self._reason = reason
         self._kick.set()
 
@@ -175,24 +175,24 @@ class State:
                 continue
 
     async def _beat(self) -> None:
-        door = self._door
-        if door is not None:
-            self._learn(await self._read_epoch(door))
+        transport = self._door
+        if transport is not None:
+            self._learn(await self._read_epoch(transport))
             return
-        door = await (await self._reach()).connect(self._down)
+        transport = await (await self._reach()).connect(self._down)
         try:
-            epoch = await self._read_epoch(door)
+            epoch = await self._read_epoch(transport)
         except BaseException:
-            await door.aclose()
+            await transport.aclose()
             raise
-        self._door = door
+        self._door = transport
         self._counts["connects"] += 1
         self._learn(epoch)
 
-    async def _read_epoch(self, door: Door) -> str:
+    async def _read_epoch(self, transport: Transport) -> str:
         key = self.key("epoch")
         for command in (("GET", key), ("SET", key, secrets.token_hex(8), "NX"), ("GET", key)):
-            (reply,) = await door.exchange((command,), self.timeout_s)
+            (reply,) = await transport.exchange((command,), self.timeout_s)
             if isinstance(reply, Exception):
                 raise StateUnavailable(f"{self._address}: {reply}") from reply
             if command[0] == "GET" and reply is not None:

@@ -1,4 +1,4 @@
-"""The Valkey server that comes with the gateway: found, started, pinged and stopped."""
+"""The embedded Valkey server: found, started, pinged, stopped."""
 
 from __future__ import annotations
 

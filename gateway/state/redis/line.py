@@ -1,4 +1,4 @@
-"""A connection with a deadline on all that is asked of it: lent to one caller, or shared by all.
+"""A connection with a deadline on each command: lent to one caller, or shared.
 
 redis-py's client would lend a connection to one command at a time; here everyone's commands go out as they come and
 replies are handed out in their order. That costs half the CPU of a GET or less, needs no second connection, and a

@@ -1,4 +1,4 @@
-"""A log that every worker follows from its beginning: how caches in several processes come to know the same things."""
+"""A log in the state server that every worker follows from its beginning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from gateway.errors import StateUnavailable
-from gateway.state.redis.commands import Door
+from gateway.state.redis.commands import Transport
 from gateway.state.redis.connection import State
 
 log = logging.getLogger(__name__)
@@ -105,21 +105,25 @@ class IndexLog:
         stays. Raises StateUnavailable.
         """
         rewritten = 0
-        door = await self._state.dial()
+        transport = await self._state.dial()
         try:
-            last = await self._reply(door, "XREVRANGE", self._key, "+", "-", "COUNT", 1)
+            last = await self._reply(transport, "XREVRANGE", self._key, "+", "-", "COUNT", 1)
             begin, page = "-", last
             while page and last:
-                page = await self._reply(door, "XRANGE", self._key, begin, last[0][0], "COUNT", PAGE)
+                page = await self._reply(transport, "XRANGE", self._key, begin, last[0][0], "COUNT", PAGE)
                 for entry, words in page:
                     begin = f"({entry.decode()}"
-                    rewritten += await self._replace(door, entry, words, change)
+                    rewritten += await self._replace(transport, entry, words, change)
         finally:
-            await door.aclose()
+            await transport.aclose()
         return rewritten
 
     async def _replace(
-        self, door: Door, entry: bytes, words: list[bytes], change: Callable[[Mapping[bytes, bytes]], Instead | None]
+        self,
+        transport: Transport,
+        entry: bytes,
+        words: list[bytes],
+        change: Callable[[Mapping[bytes, bytes]], Instead | None],
     ) -> bool:
         """Was it removed?"""
         try:
@@ -127,15 +131,15 @@ class IndexLog:
         except (ValueError, LookupError, TypeError):
             instead = None
         await asyncio.sleep(0)
-        if instead is None or not await self._reply(door, "XDEL", self._key, entry):
+        if instead is None or not await self._reply(transport, "XDEL", self._key, entry):
             return False
         if instead.fields is not None:
             await self.append(instead.fields, weight=instead.weight)
         return True
 
     @staticmethod
-    async def _reply(door: Door, *command: str | bytes | int) -> Any:
-        (reply,) = await door.exchange((command,), READ_S)
+    async def _reply(transport: Transport, *command: str | bytes | int) -> Any:
+        (reply,) = await transport.exchange((command,), READ_S)
         if isinstance(reply, Exception):
             raise StateUnavailable(str(reply)) from reply
         return reply
@@ -149,45 +153,45 @@ class IndexLog:
         """
         while True:
             try:
-                door = await self._state.dial()
+                transport = await self._state.dial()
                 try:
-                    self._epoch = await self._restart(door, self._epoch, reset)
+                    self._epoch = await self._restart(transport, self._epoch, reset)
                     while self._state.epoch == self._epoch:
                         began = time.monotonic()
-                        await self._page(door, handle)
+                        await self._page(transport, handle)
                         if time.monotonic() - began > READ_S:
                             break  # this process stood still: look whether the log waited
                 finally:
                     self._current.clear()
-                    await door.aclose()
+                    await transport.aclose()
             except StateUnavailable as error:
                 log.debug("index log %s: %s", self._key, error)
                 await asyncio.sleep(RETRY_S)
 
-    async def _restart(self, door: Door, followed: str, reset: Callable[[], None]) -> str:
+    async def _restart(self, transport: Transport, followed: str, reset: Callable[[], None]) -> str:
         """The epoch that is followed from here on."""
         epoch = self._state.epoch
         if not epoch:
             raise StateUnavailable("the epoch is not known yet")
-        if (followed and epoch != followed) or await self._lost_track(door):
+        if (followed and epoch != followed) or await self._lost_track(transport):
             self._cursor, self._oldest, self._weight = _START, "", 0
             self._weights.clear()
             self._counts["resets"] += 1
             reset()
         return epoch
 
-    async def _lost_track(self, door: Door) -> bool:
+    async def _lost_track(self, transport: Transport) -> bool:
         """The stream has not the entry that was handled last: a server that came back without its last moments, or one
         that trimmed what we have not read."""
         if self._cursor == _START:
             return False
-        (found,) = await door.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
+        (found,) = await transport.exchange((("XRANGE", self._key, self._cursor, self._cursor),), self._state.timeout_s)
         return not found or isinstance(found, Exception)
 
-    async def _page(self, door: Door, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
+    async def _page(self, transport: Transport, handle: Callable[[str, dict[bytes, bytes]], None]) -> None:
         block = ("BLOCK", int(BLOCK_S * 1000)) if self._current.is_set() else ()
         command = ("XREAD", "COUNT", PAGE, *block, "STREAMS", self._key, self._cursor)
-        (reply,) = await door.exchange((command,), BLOCK_S + READ_S)
+        (reply,) = await transport.exchange((command,), BLOCK_S + READ_S)
         if isinstance(reply, Exception):
             raise StateUnavailable(str(reply)) from reply
         entries = reply[0][1] if reply else []

@@ -1,4 +1,4 @@
-"""The embedded server's unix socket: a path that the kernel takes, in a folder of this user's, served by this user."""
+"""The embedded server's unix socket, in a private folder, with its owner checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ QUERY = "peer=own"
 """Of a state URL: only a server of this user's is meant."""
 
 
-class NotOurs(OSError):
+class ForeignSocket(OSError):
     """A folder or server belongs to somebody else; the message says which and what to do."""
 
 
@@ -36,8 +36,8 @@ def url(path: Path) -> str:
 
 
 def own_folder(folder: Path) -> None:
-    """Make `folder`, mode 0700. Raises NotOurs where something else is there: in a shared directory anybody may have
-    put it there before."""
+    """Make `folder`, mode 0700. Raises ForeignSocket where something else is there: in a shared directory anybody may
+    have put it there before."""
     try:
         folder.mkdir(mode=0o700)
     except FileExistsError:
@@ -45,16 +45,16 @@ def own_folder(folder: Path) -> None:
         if stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid() and not found.st_mode & 0o077:
             return
         what = "a symbolic link" if stat.S_ISLNK(found.st_mode) else f"mode {stat.S_IMODE(found.st_mode):04o}"
-        raise NotOurs(
+        raise ForeignSocket(
             f"{folder}: the state socket needs a folder of its own, of user {os.geteuid()} and mode 0700, and what is "
             f"there is of user {found.st_uid}, {what}; remove it, set TMPDIR, or give a shorter --data-dir"
         ) from None
 
 
 def check_peer(connected: socket.socket, path: str) -> None:
-    """Raises NotOurs where another user listens at the socket's other end; nothing where the system does not tell."""
+    """Raises ForeignSocket where another user listens at the socket's other end, if the system tells that."""
     if not hasattr(socket, "SO_PEERCRED"):
         return
     _, user, _ = _CREDENTIALS.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
     if user != os.geteuid():
-        raise NotOurs(f"{path}: user {user} listens there, not the gateway's {os.geteuid()}; nothing was sent")
+        raise ForeignSocket(f"{path}: user {user} listens there, not the gateway's {os.geteuid()}; nothing was sent")

@@ -1,4 +1,4 @@
-"""The one door to SQL: SQLite in the data directory, or PostgreSQL."""
+"""The SQL database: SQLite in the data directory, or PostgreSQL."""
 
 from __future__ import annotations
 

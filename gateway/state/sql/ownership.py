@@ -1,4 +1,4 @@
-"""Which stored rows a key may see: its own lineage's, those that are the whole team's, or all of its team."""
+"""Visibility of stored rows: of a key's lineage, of its team, or of a whole team to admins."""
 
 from __future__ import annotations
 

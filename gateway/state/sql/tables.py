@@ -1,4 +1,4 @@
-"""Every SQL table, once; the migrations must lead here (a test compares them)."""
+"""All SQL tables. The migrations must lead to them (a test compares)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An OpenAI chat request in the words of Anthropic's messages API."""
+"""Writes a chat request as a messages request."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI chat messages as Anthropic's system prompt and alternating turns of content blocks."""
+"""Writes chat messages as Anthropic's system prompt and alternating turns of content blocks."""
 
 from __future__ import annotations
 

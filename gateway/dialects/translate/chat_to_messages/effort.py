@@ -1,4 +1,4 @@
-"""OpenAI's reasoning effort as Anthropic's thinking, and the parameters that go with it or don't."""
+"""Writes OpenAI's reasoning effort as Anthropic's thinking, and drops parameters that it excludes."""
 
 from __future__ import annotations
 

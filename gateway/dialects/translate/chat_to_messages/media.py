@@ -1,4 +1,4 @@
-"""Images and files of an OpenAI chat message as Anthropic's blocks."""
+"""Writes images and files as Anthropic's content blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an Anthropic model is offered: OpenAI's tools, and the choice among them, in its words."""
+"""Writes OpenAI's tools and tool choice as Anthropic's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Anthropic answers, in OpenAI's words: reasons, usage, a whole message."""
+"""Reads Anthropic's answers as OpenAI's: finish reasons, usage, a whole message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run of Anthropic's stream events that differ in nothing but one piece of text, said as chat chunks unparsed."""
+"""Translates a run of Anthropic events that differ only in one text field, without parsing each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON schemas as Anthropic's structured outputs accept them: what they cannot enforce is said in the description."""
+"""Reduces JSON schemas to what Anthropic's structured outputs accept; the rest goes into descriptions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Anthropic's stream events as OpenAI chat chunks."""
+"""Translates Anthropic's stream events to chat chunks."""
 
 from __future__ import annotations
 

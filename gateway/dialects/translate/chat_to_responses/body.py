@@ -1,4 +1,4 @@
-"""An OpenAI chat request in the words of the Responses API."""
+"""Writes a chat request as a Responses request."""
 
 from __future__ import annotations
 

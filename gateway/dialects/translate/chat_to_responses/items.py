@@ -1,4 +1,4 @@
-"""OpenAI chat messages as items of a Responses `input`."""
+"""Writes chat messages as items of a Responses `input`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What OpenAI's Responses answer, in the words of chat completions: items, reasons, usage."""
+"""Reads a response as a chat completion: items, finish reasons, usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Responses stream as OpenAI chat chunks."""
+"""Translates a Responses stream to chat chunks."""
 
 from __future__ import annotations
 

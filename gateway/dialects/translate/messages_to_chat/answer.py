@@ -1,4 +1,4 @@
-"""A chat completion as an Anthropic message: blocks, stop reason, usage."""
+"""Writes a chat completion as an Anthropic message: blocks, stop reason, usage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tool calls under way in a chat stream: whose turn it is to be told, and what waits."""
+"""Orders interleaved tool calls of a chat stream: one is open, the others wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages of an Anthropic request as OpenAI chat messages."""
+"""Reads Anthropic messages as OpenAI chat messages."""
 
 from __future__ import annotations
 

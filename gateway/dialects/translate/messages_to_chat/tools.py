@@ -1,4 +1,4 @@
-"""Tools of an Anthropic request in OpenAI's words, and their names where OpenAI allows less."""
+"""Reads Anthropic's tools as OpenAI's, and shortens names that OpenAI does not allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A request of Anthropic's messages API said as an OpenAI chat request, and chat answers said as Anthropic messages."""
+"""Anthropic client over a backend that speaks OpenAI chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chat chunks as the events of an Anthropic stream: one open block at a time, in order."""
+"""Writes chat chunks as Anthropic events: one open block at a time, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpenAI's Responses said as OpenAI chat, and a chat completion as a Response object."""
+"""Responses client over a backend that speaks OpenAI chat."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A chat stream told again as a Responses stream: which item is open, and when it is closed."""
+"""Writes a chat stream as a Responses stream: opens and closes items."""
 
 from __future__ import annotations
 

@@ -1,0 +1,5 @@
+"""How other packages treat OpenAI's Responses."""
+
+from gateway.domain.dialect import Dialect
+
+FACTS = Dialect("openai_responses", text_field="input", image_part="input_image", answers_have_ids=True)

@@ -1,0 +1,99 @@
+"""The provider behind a backend under OpenTelemetry's name of it (`gen_ai.provider.name`), as far as its settings tell.
+
+Well-known values of OpenTelemetry's semantic conventions for generative AI, read 2026-11; what they have none for is
+called as litellm calls it. A server that nobody knows is `_OTHER`: it may speak OpenAI's dialect and be anybody's.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from gateway.domain.routing.whereabouts import host_of
+
+UNKNOWN = "_OTHER"
+"""OpenTelemetry's value for what has no other."""
+
+_HOSTS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(rf"(?:.+\.)?(?:{domains})"), name)
+    for domains, name in (
+        (r"openai\.azure\.(?:com|us)|cognitiveservices\.azure\.com", "azure.ai.openai"),
+        (r"ai\.azure\.com", "azure.ai.inference"),
+        (r"openai\.com", "openai"),
+        (r"anthropic\.com|claude\.com", "anthropic"),
+        (r"(?:[^.]+-)?aiplatform\.googleapis\.com", "gcp.vertex_ai"),
+        (r"generativelanguage\.googleapis\.com", "gcp.gemini"),
+        (r"bedrock(?:-[a-z]+)*(?:\.[a-z0-9-]+)?\.(?:amazonaws\.com(?:\.cn)?|api\.aws)", "aws.bedrock"),
+        (r"watsonx\.ai|ml\.cloud\.ibm\.com", "ibm.watsonx.ai"),
+        (r"mistral\.ai", "mistral_ai"),
+        (r"groq\.com", "groq"),
+        (r"deepseek\.com", "deepseek"),
+        (r"x\.ai", "x_ai"),
+        (r"cohere\.(?:ai|com)", "cohere"),
+        (r"perplexity\.ai", "perplexity"),
+        (r"moonshot\.(?:ai|cn)", "moonshot_ai"),
+        (r"openrouter\.ai", "openrouter"),
+        (r"together\.(?:ai|xyz)", "together_ai"),
+        (r"fireworks\.ai", "fireworks_ai"),
+        (r"cerebras\.ai", "cerebras"),
+        (r"sambanova\.ai", "sambanova"),
+        (r"deepinfra\.com", "deepinfra"),
+        (r"huggingface\.(?:co|cloud)", "huggingface"),
+        (r"api\.nvidia\.com", "nvidia_nim"),
+        (r"databricks\.com|azuredatabricks\.net", "databricks"),
+    )
+)
+"""Domains, with all below them. The first that matches counts."""
+_PREFIXES = {
+    "azure": "azure.ai.openai",
+    "azure_ai": "azure.ai.inference",
+    "bedrock": "aws.bedrock",
+    "bedrock_converse": "aws.bedrock",
+    "codestral": "mistral_ai",
+    "cohere_chat": "cohere",
+    "gemini": "gcp.gemini",
+    "mistral": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "vertex_ai": "gcp.vertex_ai",
+    "vertex_ai_beta": "gcp.vertex_ai",
+    "watsonx": "ibm.watsonx.ai",
+    "xai": "x_ai",
+}
+"""What litellm writes before a model's name, where OpenTelemetry has another word for it."""
+_ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
+"""Prefixes that, with a base URL, name a dialect: any server may speak it."""
+_PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
+_OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
+"""Models that litellm knows without a prefix."""
+
+
+@lru_cache(maxsize=4096)
+def provider_name(kind: str, base_url: str, model: str) -> str:
+    """The provider of a backend. Kinds `local` and `simulated` have none but themselves."""
+    if kind in ("local", "simulated"):
+        return kind
+    if base_url:
+        if found := _of_address(base_url):
+            return found
+        if kind != "litellm":
+            return UNKNOWN
+    return _of_litellm(model, addressed=bool(base_url))
+
+
+def _of_address(base_url: str) -> str:
+    host = host_of(base_url)
+    for domains, name in _HOSTS:
+        if domains.fullmatch(host):
+            # Azure serves OpenAI's models at its newer addresses too, below a path of their own.
+            return "azure.ai.openai" if name == "azure.ai.inference" and "/openai" in base_url else name
+    return ""
+
+
+def _of_litellm(model: str, *, addressed: bool) -> str:
+    prefix, slash, _ = model.partition("/")
+    if not slash:
+        known = (name for pattern, name in _OWN_NAMES if pattern.match(model))
+        return UNKNOWN if addressed else next(known, UNKNOWN)
+    if addressed and prefix in _ANY_SERVER:
+        return UNKNOWN
+    return _PREFIXES.get(prefix) or (prefix if _PREFIX.fullmatch(prefix) else UNKNOWN)

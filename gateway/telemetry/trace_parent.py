@@ -1,0 +1,37 @@
+"""The client's place in a trace, as W3C Trace Context has it: the headers `traceparent` and `tracestate`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+_PARENT = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_LONGEST_PARENT = 512
+_LONGEST_STATE = 512
+"""Characters; the standard asks for as many to be kept."""
+_SAMPLED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TraceParent:
+    trace_id: int
+    span_id: int
+    sampled: bool
+    """Does the client keep its part of the trace?"""
+    state: str
+    """`tracestate`, empty where there is none or too much."""
+
+
+def read_parent(headers: Mapping[bytes, bytes]) -> TraceParent | None:
+    """What the client says, names in lower case; None where it says nothing that is valid."""
+    said = headers.get(b"traceparent")
+    if said is None or len(said) > _LONGEST_PARENT or (found := _PARENT.fullmatch(said)) is None:
+        return None
+    version, trace, span, flags, more = found.groups()
+    trace_id, span_id = int(trace, 16), int(span, 16)
+    if version == b"ff" or (version == b"00" and more) or not trace_id or not span_id:
+        return None
+    state = headers.get(b"tracestate", b"")
+    kept = state.decode("latin-1") if len(state) <= _LONGEST_STATE else ""
+    return TraceParent(trace_id, span_id, bool(int(flags, 16) & _SAMPLED), kept)

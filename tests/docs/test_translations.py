@@ -1,0 +1,42 @@
+"""The Spanish and Portuguese pages keep step with the English ones: the same sections, commands, programs and files."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.docs.markdown import DOCS, ROOT, fences, without_code
+
+LANGUAGES = ("es", "pt")
+TRANSLATED = [page for page in DOCS if page.relative_to(ROOT / "docs").parts[0] in LANGUAGES]
+
+
+def original(page: Path) -> Path:
+    inner = Path(*page.relative_to(ROOT / "docs").parts[1:])
+    return ROOT / inner if inner.name == "README.md" else ROOT / "docs" / inner
+
+
+def test_both_languages_have_the_same_pages() -> None:
+    found = {
+        each: {page.relative_to(ROOT / "docs" / each) for page in TRANSLATED if each in page.parts}
+        for each in LANGUAGES
+    }
+    assert found["es"] == found["pt"]
+    assert len(found["es"]) >= 6
+
+
+@pytest.mark.parametrize("page", TRANSLATED, ids=lambda page: str(page.relative_to(ROOT)))
+def test_a_translation_has_the_sections_and_the_code_of_the_original(page: Path) -> None:
+    def heads(text: Path) -> list[int]:
+        return [len(each) for each in re.findall(r"^(#+) ", without_code(text), re.MULTILINE)]
+
+    assert heads(page) == heads(original(page))
+    for language in ("console", "python", "toml", "json", "yaml", "text", "sh"):
+        assert code(page, language) == code(original(page), language)
+
+
+def code(page: Path, language: str) -> list[str]:
+    """Without comments."""
+    return [re.sub(r" +# .*", "", fence.text) for fence in fences(page, language)]

@@ -1,0 +1,87 @@
+"""A plan on trial beside a serving router: it serves nobody, is switched to when it is better, and back."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import orjson
+import pytest
+
+from gateway.domain.request import Controls
+from gateway.learning.plans.live_plans import PlanTrials
+from gateway.learning.plans.plan_trials import CONFIGURED, stage, written
+from gateway.learning.plans.verdict import LEAST, Outcome
+from gateway.ledger.store.evidence import Finding, write
+from gateway.routing.strategy.plan import Plan
+from gateway.routing.strategy.plan_file import save_plan
+from gateway.routing.strategy.strategy import State, Strategy
+from tests.fakes.provider import Reply
+from tests.learning.conftest import RULE, School, pupil
+
+
+def alone(model: str, quality: float, usd: float) -> Strategy:
+    state = State("", {model: (1.0,)})
+    return Strategy("one backend", model, quality, usd, {((), ()): state}, (model,))
+
+
+SMALL, LARGE = alone("small", 0.9, 0.001), alone("large", 0.95, 0.025)
+
+
+def written_plan(folder: Path, *strategies: Strategy) -> bytes:
+    save_plan(Plan(("small", "large"), strategies, strategies), folder / "plan.json")
+    return (folder / "plan.json").read_bytes()
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> bytes:
+    return written_plan(tmp_path, SMALL, LARGE)
+
+
+async def test_a_plan_on_trial_decides_without_serving(school: School, tmp_path: Path) -> None:
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
+    await school.shadows.aclose()
+    await school.shadows.open(school.house.pipeline, room)
+    school.small.default = Reply(text="41")
+    who = pupil(models={"auto": {**RULE.model_dump(), "quality": 0.99}})
+    id = await school.house.database.run(lambda link: stage(link, written_plan(tmp_path, SMALL, LARGE), 1.0))
+    await room.refresh()
+    assert await school.ask(1, who, controls=Controls(session="desk")) == "small"
+    (found,) = await school.findings()
+    said = orjson.loads(found["plans"])
+    (tried, dear), (served, cheap) = said[id[:16]], said[CONFIGURED]
+    assert (tried, served) == (1.0, 0.0)  # four in five conversations must be the large one's
+    assert dear > cheap > 0
+
+
+async def test_it_is_followed_once_it_is_better_and_no_longer_when_it_is_rolled_back(
+    school: School, plan: bytes
+) -> None:
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
+    run, router = school.house.database.run, school.house.pipeline.router
+    id = await run(lambda link: stage(link, plan, 1.0))
+    cheap, dear, bad = Outcome(1.0, 10**8), Outcome(1.0, 10**10), Outcome(0.0, 10**8)
+
+    async def judge(tried: Outcome, before: Outcome) -> None:
+        said = written({id: tried, CONFIGURED: before})
+        finding = Finding("r", "search", "small", "large", "shadow", "exact", 0.9, 0.9, 1.0, plans=said)
+        await run(lambda link: write(link, [finding] * LEAST, time.time() + 1))
+
+    await room.refresh()
+    assert router.plan is None
+    await judge(cheap, dear)
+    await room.refresh()
+    assert room.stats()["plan"] == id[:8]
+    assert getattr(router.plan, "models", ()) == ("small", "large")
+    await judge(bad, dear)
+    await room.refresh()
+    assert room.stats()["plan"] == CONFIGURED[:8]
+    assert getattr(router.plan, "models", ()) == ()
+
+
+async def test_a_plan_that_cannot_be_read_is_not_followed(school: School) -> None:
+    room = PlanTrials(school.house.database, school.house.pipeline.router, school.house.fleet)
+    await school.house.database.run(lambda link: stage(link, b"nonsense", 1.0))
+    with pytest.raises(ValueError, match="not a router artefact"):
+        await room.refresh()
+    assert school.house.pipeline.router.plan is None
