@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.fakes.provider_script import Step
-from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.recorded.case import Case, Server, Spoken, json_body, server_name
 from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 from tests.recorded.cases.replies import BROKEN, FAILED, step
 
@@ -87,6 +87,6 @@ def _failed(client: Spoken, server: Spoken) -> Iterator[Case]:
 def case(client: Spoken, speaks: Spoken, situation: str, answer: Step, stream: bool) -> Case:
     """A conversation with a server of its own, so that nothing learnt from another one shows in it."""
     mode = "stream" if stream else "plain"
-    server = Server(f"{client}.{speaks}.{situation.replace(' ', '-')}.{mode}", speaks, answer, open_to="plain")
+    server = Server(server_name(client, speaks, situation, mode), speaks, answer, open_to="plain")
     asked = {"model": server.name, **fields(client, situation), **({"stream": True} if stream else {})}
     return Case(f"{client} over {speaks}: {situation}, {mode}", CLIENT_PATHS[client], json_body(**asked), (server,))

@@ -107,6 +107,7 @@ def _requests(client: str, path: str, asked: dict[str, Any]) -> Iterator[Case]:
     yield _case(f"{client} refused: no key", path, body, team="")
     yield _case(f"{client} refused: unknown model", path, json_body(**{**asked, "model": "gpt-99"}))
     yield _case(f"{client} refused: body too large", path, json_body(**asked, padding="x" * 70_000))
+    yield _case(f"{client} refused: too many items", path, b'{"model": "listed", "items": [%b{}]}' % (b"{}," * 20_500))
     yield _case(f"{client} refused: text/plain", path, body, content_type="text/plain")
     yield _case(f"{client} refused: GET", path, method="GET")
 
@@ -120,6 +121,7 @@ def _elsewhere() -> Iterator[Case]:
     yield _case("chat without /v1", path.removeprefix("/v1"), json_body(**asked))
     basic = (("authorization", "Basic c29tZWJvZHk6c2VjcmV0"),)
     yield _case("chat refused: a password for a key", path, json_body(**asked), team="", headers=basic)
+    yield _case("chat with a long body", path, json_body(**asked, padding="x" * 50_000))
     yield _case("chat from a page", path, json_body(**asked), headers=(("origin", "https://app.example"),))
     preflight = (
         ("origin", "https://app.example"),
