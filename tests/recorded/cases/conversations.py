@@ -14,7 +14,19 @@ _CHAT = (
     *("logprobs", "image", "counted", "unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
 )
 _RESPONSES = (
-    *("text", "tool", "two calls", "tool result", "reasoning", "schema", "json object", "length", "logprobs", "image"),
+    *(
+        "text",
+        "tool",
+        "two calls",
+        "tool result",
+        "reasoning",
+        "sealed reasoning",
+        "schema",
+        "json object",
+        "length",
+        "logprobs",
+        "image",
+    ),
     *("unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
 )
 _MESSAGES = (
@@ -38,10 +50,11 @@ PAIRS: dict[tuple[Spoken, Spoken], Sequence[str]] = {
     ("completions", "responses"): ("text", "echo"),
 }
 """Client and server dialect → situations."""
+_MISCOUNTED = ("miscounted", "counted as nothing", "counted tenfold", "counted below zero")
 _OWN: dict[Spoken, Sequence[str]] = {
-    "chat": ("miscounted", "empty"),
-    "responses": ("failed", "miscounted"),
-    "messages": ("padded", "miscounted", "empty"),
+    "chat": ("empty", *_MISCOUNTED),
+    "responses": ("failed", *_MISCOUNTED),
+    "messages": ("padded", "empty", *_MISCOUNTED),
     "completions": ("miscounted",),
 }
 """Situations that are told for a dialect over itself only."""

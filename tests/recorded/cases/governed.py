@@ -30,6 +30,7 @@ _CLIENTS: tuple[Spoken, ...] = ("chat", "messages")
 
 def cases() -> Iterator[Case]:
     yield from _budgets()
+    yield from _priced()
     yield from _limits()
     yield from _context()
     yield from _data()
@@ -61,6 +62,22 @@ def _budgets() -> Iterator[Case]:
     for place, stream in enumerate((False, True, False), 1):
         mode = "stream" if stream else "plain"
         yield _case(f"budget that truncates, request {place}, {mode}", "truncated", "chat", truncated, stream=stream)
+
+
+def _priced() -> Iterator[Case]:
+    """What a request costs at another service tier, and limits that a backend lowers."""
+    price = "{input: 2, output: 8, service_tiers: {priority: 2, flex: 0.5}}"
+    for client in _CLIENTS:
+        tiered = Server(f"price.tiers.{client}", client, _HELLO, price=price, open_to="plain")
+        for tier in ("priority", "flex", "scale"):
+            yield _case(f"service tier {tier}, {client}", "plain", client, tiered, service_tier=tier)
+    for client in CLIENT_PATHS:
+        lowering = Server(
+            f"price.lowers.{client}", client, Reply(tokens=12), more="max_output_tokens: 8", open_to="plain"
+        )
+        asked = dict.fromkeys(_MOST[client], 1000)
+        yield _case(f"limit that the backend lowers, {client}", "plain", client, lowering, **asked)
+        yield _case(f"limit that the backend sets, {client}", "plain", client, lowering)
 
 
 def _limits() -> Iterator[Case]:

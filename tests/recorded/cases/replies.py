@@ -24,6 +24,7 @@ _REPLIES: dict[str, Step] = {
     "tool": Reply(tool="lookup"),
     "tool result": Reply(text="In Peru"),
     "reasoning": Reply(text="It is four", reasoning="Two and two"),
+    "sealed reasoning": Reply(text="It is four", reasoning="Two and two"),
     "schema": Reply(text='{"city": "Lima"}'),
     "json object": Reply(text='{"city": "Lima"}'),
     "length": Reply(text="Hello there, my friend"),
@@ -32,6 +33,9 @@ _REPLIES: dict[str, Step] = {
     "cached": Reply(text="Known", cached_tokens=1, cache_write_tokens=1),
     "uncounted": Reply(text="Hello there", usage="absent"),
     "miscounted": Reply(text="Hello there", usage="nonsense"),
+    "counted as nothing": Reply(text="Hello there", usage="zero"),
+    "counted tenfold": Reply(text="Hello there", usage="wrong"),
+    "counted below zero": Reply(text="Hello there", usage="negative"),
     "unicode": Reply(text="¿Qué? 日本 🌈", split=True, crlf=True),
     "empty": Reply(text=""),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from typing import Any
 
 from tests.recorded.cases.variants_of_chat import PDF, TEXT
@@ -25,6 +26,9 @@ _SPACE: Fields = {
 }
 _CALL: Fields = {"type": "function_call", "call_id": "call_1", "name": "lookup", "arguments": "{}"}
 _IMAGE = "https://images.example/1.png"
+_BLOCKS = b'[{"type":"thinking","thinking":"Be polite","signature":"signed"}]'
+_SIGNED = f"thinking-blocks-1:{b64encode(_BLOCKS).decode()}"
+"""As the gateway hands an Anthropic model's thinking out in a response."""
 
 
 def _choice(choice: Any) -> Fields:
@@ -80,6 +84,11 @@ ASKED: dict[str, Fields] = {
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"},
         _CALL,
         {"type": "function_call_output", "call_id": "call_1", "output": "In Peru"},
+    ),
+    "thoughts that another vendor signed": _said(
+        _USER,
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": _SIGNED},
+        {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hello"}]},
     ),
     "sealed thoughts wanted": {"include": ["reasoning.encrypted_content"], "store": False},
     "schema and verbosity": {
