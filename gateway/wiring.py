@@ -274,7 +274,7 @@ class Wiring:
         fresh = FreshAnswers(self.pipeline, spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh, spend_cap=spend_cap)
+        self._watch(learning=self.learning, plans=plans, fresh=fresh, purse=spend_cap)  # labels of metrics
         self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
         self._watch(
             embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload

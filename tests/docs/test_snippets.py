@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import asyncio
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -13,12 +12,14 @@ from pathlib import Path
 
 import orjson
 import pytest
+import yaml
 from _pytest.mark import ParameterSet
 
 from gateway.dialects.clients import PATHS
 from gateway.domain.policy import Policy
 from gateway.settings.files import parse
 from gateway.settings.gateway import GatewayConfig
+from gateway.settings.renamed_keys import translate
 from tests.docs.markdown import DOCS, EXECUTED, README, ROOT, Fence, executed, fences
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
@@ -122,11 +123,11 @@ def test_every_yaml_example_is_a_valid_file(page: Path, fence: Fence) -> None:
     first, name = fence.text.partition("\n")[0], str(page.relative_to(ROOT))
     if first.startswith(FOREIGN):
         return
-    if first == "# gateway.yaml":
-        parse(fence.text, GatewayConfig, name)
-        return
-    (team,) = re.findall(r"^# policies/([\w-]+)\.yaml$", first)
-    assert parse(fence.text, Policy, name).team == team
+    model = GatewayConfig if first == "# gateway.yaml" else Policy
+    assert not translate(yaml.compose(fence.text), model.__name__), "the example has an old name"
+    found = parse(fence.text, model, name)
+    if isinstance(found, Policy):
+        assert first == f"# policies/{found.team}.yaml"
 
 
 @pytest.mark.parametrize(("page", "fence"), all_of("json"))

@@ -12,8 +12,9 @@ from pydantic.fields import FieldInfo
 
 from gateway.domain import units
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Policy, Section
+from gateway.domain.policy import Budget, Policy, Section
 from gateway.settings.gateway import GatewayConfig
+from gateway.settings.renamed_keys import KEYS
 
 MODELS: Mapping[str, type[Section]] = {"gateway": GatewayConfig, "backend": Backend, "policy": Policy}
 UNSET = "–"
@@ -21,6 +22,7 @@ _PARSED = {
     units.parse_share: "share",
     units.parse_duration: "duration",
     units.parse_delay: "duration or `0`",
+    units.parse_size: "size",
     units.parse_usd: "USD",
     units.parse_token_usd: "USD per 1M tokens",
 }
@@ -42,11 +44,29 @@ def policy_table(kept: Mapping[str, str], sections: tuple[str, ...]) -> str:
 def _table(model: str, kept: Mapping[str, str], wanted: Sequence[str]) -> str:
     """The keys of the sections named; of all where none is."""
     lines = ["| key | type | default | meaning |", "|---|---|---|---|"]
-    for key, field in keys(MODELS[model]):
+    for key, field in named(model):
         if not wanted or any(key == section or key.startswith(f"{section}.") for section in wanted):
             meaning = kept.get(key, field.description or "")
             lines.append(f"| `{key}` | {type_text(field)} | {default_text(field)} | {meaning} |")
     return "\n".join(lines) + "\n"
+
+
+def named(model: str) -> Iterator[tuple[str, FieldInfo]]:
+    """Dotted key → field, with the names that files have today. The models keep the old ones."""
+    for key, field in keys(MODELS[model]):
+        if not key.endswith("budget.hard"):  # `on_exhausted: warn` today
+            yield today(model, key), field
+
+
+def today(model: str, key: str) -> str:
+    """`trials.share` → `learning.share`."""
+    above = "backends.NAME." if model == "backend" else ""
+    name = above + key
+    for each in KEYS["Policy" if model == "policy" else "GatewayConfig"]:
+        path = "".join(f"{'NAME' if step == '*' else step}." for step in each.path)
+        if f"{name}.".startswith(f"{path}{each.old}."):
+            name = ("" if "." in each.new else path) + each.new + name[len(path + each.old) :]
+    return name.removeprefix(above)
 
 
 def sections(annotation: Any) -> Iterator[tuple[str, type[Section]]]:
@@ -71,7 +91,11 @@ def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInf
 
 
 def type_text(field: FieldInfo) -> str:
+    if field.annotation == Backend.model_fields["tier"].annotation:
+        return "`small`, `large`"  # today's `strength`; the third tier is `location: hosted`
     text = _text(field.annotation, field.metadata)
+    if field.annotation == Budget.model_fields["on_exhausted"].annotation:
+        return text.replace("`downgrade`", "`free_only`") + ", `warn`"
     low = next((each.gt for each in field.metadata if hasattr(each, "gt")), None)
     least = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     bound = f" > {low}" if low is not None else f" ≥ {least}" if least is not None else ""
@@ -102,6 +126,8 @@ def default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
+    if field.annotation == Backend.model_fields["tier"].annotation:
+        return UNSET
     if isinstance(value, BaseModel) or value in (None, "", (), {}, frozenset()):
         return UNSET
     return f"`{_written(value, type_text(field))}`"
@@ -117,6 +143,9 @@ def _written(value: Any, kind: str) -> str:
         return f"{value * 100:g}%"
     if kind.startswith("duration") and isinstance(value, float):
         return _duration(value)
+    if kind == "size":
+        unit, size = next((unit, size) for unit, size in (("MiB", 2**20), ("KiB", 2**10), ("B", 1)) if not value % size)
+        return f"{value // size}{unit}"
     return f'"{value}"' if value == "*" else str(value)
 
 
