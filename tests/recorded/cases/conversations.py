@@ -58,13 +58,15 @@ _OWN: dict[Spoken, Sequence[str]] = {
     "completions": ("miscounted",),
 }
 """Situations that are told for a dialect over itself only."""
+_THOUGHTS = ("two thoughts",)
+"""Which only Anthropic's models hand out, sealed, to be handed back."""
 _TRANSLATED_FAILURES = ("400", "429", "500", "200 garbage")
 _STREAMED_FAILURES = ("400", "500", "200 garbage")
 
 
 def cases() -> Iterator[Case]:
     for (client, server), situations in PAIRS.items():
-        own = _OWN[client] if client == server else ()
+        own = _OWN[client] if client == server else _THOUGHTS if server == "messages" else ()
         yield from _answered(client, server, (*situations, *own))
         yield from _broken(client, server)
         yield from _failed(client, server)

@@ -19,6 +19,11 @@ _TWO_BLOCKS: tuple[dict[str, Any], ...] = (
     {"type": "tool_use", "id": "toolu_1", "name": "lookup", "input": {"query": "Lima"}},
     {"type": "tool_use", "id": "toolu_2", "name": "lookup", "input": {"query": "Oslo"}},
 )
+_TWO_THOUGHTS: tuple[dict[str, Any], ...] = (
+    {"type": "thinking", "thinking": "Two and two", "signature": "signed"},
+    {"type": "redacted_thinking", "data": "sealed"},
+    {"type": "text", "text": "It is four"},
+)
 _REPLIES: dict[str, Step] = {
     "text": Reply(text="Hello there"),
     "tool": Reply(tool="lookup"),
@@ -43,6 +48,7 @@ _OF_ONE_SERVER: dict[tuple[str, Spoken], Step] = {
     ("two calls", "chat"): Reply(message=_TWO_CALLS),
     ("two calls", "responses"): Reply(message=_TWO_CALLS),
     ("two calls", "messages"): Reply(blocks=_TWO_BLOCKS),
+    ("two thoughts", "messages"): Reply(blocks=_TWO_THOUGHTS),
     ("refusal", "chat"): Reply(message={"role": "assistant", "content": None, "refusal": "I cannot help"}),
     ("refusal", "messages"): Reply(text="I cannot", finish="content_filter"),
     ("stop", "messages"): Reply(text="Hello", stop_sequence="END"),
