@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from pydantic import Field, SecretStr, model_validator
 
@@ -16,7 +16,10 @@ from gateway.domain.routing.whereabouts import host_of, private, providers_own
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
 Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
+Location = Literal["local", "hosted"]
+Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
+"""What policies and `x-thriftgate-tier` select backends by: local ones by their strength, and the hosted ones."""
 Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 
 Billing = Literal["on_demand", "spot", "reserved"]
@@ -31,6 +34,7 @@ SPOKEN: Mapping[Kind, tuple[DialectName, ...]] = {
 }
 """What a kind of backend may speak, its own dialect first; servers of OpenAI's differ in what they know beyond it."""
 
+STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tiers from weak to strong."""
 
@@ -84,6 +88,11 @@ class Backend(Section):
     base_url: str = Field("", description="For example http://127.0.0.1:9001/v1.")
     api_key: SecretStr | None = Field(None, description="env:NAME or file:PATH; resolved at start.")
     model: str = Field(description="The model's name there.")
+    strength: Strength | None = Field(
+        None,
+        description="small or large: the selector that a local backend belongs to. A hosted one belongs to hosted, "
+        "whatever its strength, and so does one whose strength is not given.",
+    )
     tier: TierName = Field("hosted", description="small, large or hosted.")
     window_tokens: int | None = Field(None, gt=0, description="Context window; optional when the catalogue knows it.")
     max_output_tokens: int | None = Field(None, gt=0, description="Most tokens of one answer.")
@@ -92,7 +101,7 @@ class Backend(Section):
     dialects: tuple[DialectName, ...] = Field(
         (), description="The dialects that it speaks; empty: its kind's, as far as the server turns out to know them."
     )
-    location: Literal["local", "hosted"] | None = Field(
+    location: Location | None = Field(
         None,
         description="Whose machines it runs on: local (the operator's own) or hosted, to which no prompt goes under "
         "`data.hosted: forbidden`. Null: local at a private address, hosted at a public one or a name; a known "
@@ -124,6 +133,15 @@ class Backend(Section):
     queue: int = Field(256, ge=0, description="Most requests that wait for one of them.")
     queue_timeout: DurationS = Field(5.0, description="Longest wait for one of them.")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _tier_of_strength(cls, given: Any) -> Any:
+        """Of the values as they are given; those that are of no use are refused afterwards."""
+        if not isinstance(given, dict) or "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
+            return given
+        where = (str(given.get(name) or "") for name in ("kind", "base_url", "location"))
+        return {**given, "tier": tier_of(strength, *where)}
+
     @model_validator(mode="after")
     def _reachable(self) -> Backend:
         if self.kind in ("openai", "anthropic") and not self.base_url.startswith(("http://", "https://")):
@@ -144,7 +162,8 @@ class Backend(Section):
     def why_hosted(self) -> str:
         """Why prompts to it count as leaving the operator's machines; empty where they do not. The tier is no reason
         but where the file says `hosted`, which a proxy to a provider at a private address may need."""
-        explicit = "hosted" if self.tier == "hosted" and "tier" in self.model_fields_set else ""
+        written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
+        explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
 
     @property
@@ -164,8 +183,14 @@ class Backend(Section):
         return self.tier != "hosted" and private(self.base_url)
 
 
+def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
+    """What selects a backend of this strength. `small` and `large` never select one to which prompts leave the
+    operator's machines."""
+    return "hosted" if location == "hosted" or _why_hosted(kind, base_url, location or None, "") else strength
+
+
 @lru_cache(maxsize=4096)
-def _why_hosted(kind: Kind, base_url: str, location: str | None, tier: str) -> str:
+def _why_hosted(kind: str, base_url: str, location: str | None, tier: str) -> str:
     if kind == "simulated":
         return ""
     if providers_own(base_url):

@@ -148,7 +148,8 @@ class Budget(Section):
     on_exhausted: Literal["refuse", "downgrade", "finish", "truncate"] = Field(
         "refuse",
         description="What costs nothing is still served, except with refuse. Near the limit answers of text are asked "
-        "for with a lower max_tokens; truncate lowers it to what is left, finish never does and may overdraw.",
+        "for with a lower max_tokens; truncate lowers it to what is left, finish never does and may overdraw. warn "
+        "refuses nothing: alerts and a header tell that it is spent.",
     )
     on_unpriced: Literal["refuse", "allow"] = Field(
         "refuse",
@@ -242,7 +243,9 @@ class TrialsPolicy(Section):
         0.0, description="Share of answers that are compared with another backend's in the background."
     )
     cap_usd: Usd = Field(
-        "1", description="Most USD that comparing may cost the team per `trials.window`.", validate_default=True
+        "1",
+        description="Most USD that comparing may cost the team per `learning.period` of gateway.yaml.",
+        validate_default=True,
     )
     judge: str = Field(
         "agreement",

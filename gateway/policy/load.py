@@ -16,11 +16,15 @@ from gateway.policy.schema import above_ceilings, under_ceilings
 from gateway.policy.watch import LOOK_S, SUFFIXES, changes, dates
 from gateway.settings.files import ConfigError, load
 from gateway.settings.gateway import Ceilings
+from gateway.settings.renamed_keys import OldName
 
 log = logging.getLogger(__name__)
 
 DEFAULT = "default"
 """The team whose policy applies to every team without a file of its own."""
+
+
+_OldNames = Mapping[Path, tuple[OldName, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,12 @@ class PolicySet:
     epochs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[Path, Policy] = field(default_factory=dict)
     """What each file said, before the operator's ceilings."""
+    old_names: _OldNames = field(default_factory=dict, compare=False)
+    """Renamed keys that a file calls by their old names."""
+
+    def old_names_of(self, team: str) -> tuple[OldName, ...]:
+        """Those that the team's own file uses."""
+        return next((self.old_names.get(path, ()) for path, policy in self.files.items() if policy.team == team), ())
 
     def find(self, team: str) -> tuple[Policy, str]:
         """The team's own policy or the default one under the team's name, with its fingerprint."""
@@ -54,12 +64,16 @@ def reload_policies(folders: Sequence[Path], ceilings: Ceilings, last: PolicySet
     A wrong file is that file's trouble alone: its policy stays as in `last`, the others' changes take effect.
     """
     problems: list[str] = []
+    old_names: dict[Path, tuple[OldName, ...]] = {}
     claims: dict[str, dict[Path, Policy]] = {}
     for path, folder in _files(folders, last, problems):
-        policy = _read(path, folder, ceilings, problems) or last.files.get(path)
+        old: list[OldName] = []
+        policy = _read(path, folder, ceilings, problems, old) or last.files.get(path)
         if policy is not None:
             claims.setdefault(policy.team, {})[path] = policy
-    return _build(_settled(claims, last, problems), ceilings), tuple(problems)
+        if old:
+            old_names[path] = tuple(old)
+    return _build(_settled(claims, last, problems), ceilings, old_names), tuple(problems)
 
 
 def _settled(claims: Mapping[str, Mapping[Path, Policy]], last: PolicySet, problems: list[str]) -> dict[Path, Policy]:
@@ -93,10 +107,10 @@ def _files(folders: Sequence[Path], last: PolicySet, problems: list[str]) -> Ite
         yield from ((folder / name, folder) for name in names)
 
 
-def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str]) -> Policy | None:
+def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str], old_names: list[OldName]) -> Policy | None:
     """None, and why in `problems`, where the file cannot be in force as it is."""
     try:
-        policy = load(path, Policy, within=folder)
+        policy = load(path, Policy, within=folder, on_old_name=old_names.append)
     except ConfigError as error:
         problems += error.problems
         return None
@@ -105,10 +119,11 @@ def _read(path: Path, folder: Path, ceilings: Ceilings, problems: list[str]) -> 
     return None if above else policy
 
 
-def _build(files: Mapping[Path, Policy], ceilings: Ceilings) -> PolicySet:
+def _build(files: Mapping[Path, Policy], ceilings: Ceilings, old_names: _OldNames) -> PolicySet:
     policies = {DEFAULT: under_ceilings(Policy(team=DEFAULT), ceilings)}
     policies |= {policy.team: under_ceilings(policy, ceilings) for policy in files.values()}
-    return PolicySet(policies, {team: _fingerprint(policy) for team, policy in policies.items()}, files)
+    epochs = {team: _fingerprint(policy) for team, policy in policies.items()}
+    return PolicySet(policies, epochs, files, old_names)
 
 
 def _fingerprint(policy: Policy) -> str:

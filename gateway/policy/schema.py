@@ -6,24 +6,16 @@ from typing import Any
 
 from gateway.domain.policy import Policy
 from gateway.settings.gateway import Ceilings
-from gateway.settings.renamed_keys import KEYS
+from gateway.settings.renamed_keys import POLICY, with_both_names
 
 _SCOPES = ("key", "team", "organisation", "public")
 
 
 def json_schema() -> dict[str, Any]:
     """JSON Schema (2020-12) of policies/TEAM.yaml, for editors and CI."""
-    schema = Policy.model_json_schema(mode="validation")
-    sections = {(): schema, ("budget",): schema["$defs"]["Budget"], ("models", "*"): schema["$defs"]["ModelRule"]}
-    for each in KEYS["Policy"]:
-        if (section := sections.get(each.path)) is not None:
-            properties = section["properties"]
-            properties[each.new] = properties[each.old]
-            properties[each.old] = {**properties[each.old], "deprecated": True}
-    schema["$defs"]["Budget"]["properties"]["on_exhausted"]["enum"] += ["free_only", "warn"]
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        **schema,
+        **with_both_names(Policy.model_json_schema(mode="validation"), POLICY),
         "title": "Thriftgate team policy",
     }
 

@@ -69,7 +69,7 @@ def followed(artefact: str | None) -> Plan | None:
     try:
         return fitted(artefact)
     except (OSError, ValueError) as error:
-        log.error("routing.artefact is not followed, decisions follow the grader: %s", error)
+        log.error("routing.plan_file is not followed, decisions follow the grader: %s", error)
         return None
 
 

@@ -6,7 +6,6 @@ PyYAML keeps about a kilobyte per node, follows aliases without counting, and co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,15 +116,12 @@ def _construct_unique(loader: Any, node: Any) -> dict[Any, Any]:
 Loader.add_constructor("tag:yaml.org,2002:map", _construct_unique)
 
 
-def read(
-    text: str, bounds: Bounds, rewrite: Callable[[yaml.Node | None], object] = lambda _: None
-) -> tuple[yaml.Node | None, Any]:
-    """The tree of `text` and the plain values that it stands for, after `rewrite` has changed the tree. Raises
-    YAMLError, ValueError, or whatever else PyYAML does with what it did not expect."""
+def read(text: str, bounds: Bounds) -> tuple[yaml.Node | None, Any]:
+    """The tree of `text` and the plain values that it stands for. Raises YAMLError, ValueError, or whatever else PyYAML
+    does with what it did not expect."""
     loader = Loader(text, bounds)
     try:
         root: yaml.Node | None = loader.get_single_node()
-        rewrite(root)
         return root, {} if root is None else loader.construct_document(root)
     finally:
         loader.dispose()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from gateway.settings.bounded_yaml import OPERATOR, TEAM, Bounds, read
 from gateway.settings.regular_file import Unreadable, read_text
-from gateway.settings.renamed_keys import DROPPED_IN, WrongName, translate, written
+from gateway.settings.renamed_keys import KeyPath, OldName, Translation, renamings, translate, values
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -40,8 +41,11 @@ def shown(text: str, most: int = _SHOWN) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
-def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model:
+def load(
+    path: Path, model: type[Model], *, within: Path | None = None, on_old_name: Callable[[OldName], None] | None = None
+) -> Model:
     """The file's content as `model`. `within`: it is a team's and has to be a regular file of that folder.
+    `on_old_name`: called for each renamed key that the file calls by its old name, at most MOST_PROBLEMS times.
 
     Raises ConfigError with every mistake found, for whatever is wrong with it.
     """
@@ -56,15 +60,19 @@ def load(path: Path, model: type[Model], *, within: Path | None = None) -> Model
     except (OSError, UnicodeDecodeError) as error:
         reason = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror
         raise ConfigError([f"{name}: cannot be read: {reason}"]) from error
-    return parse(text, model, name, bounds)
+    return parse(text, model, name, bounds, on_old_name)
 
 
-def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -> Model:
+def parse(
+    text: str,
+    model: type[Model],
+    name: str,
+    bounds: Bounds = OPERATOR,
+    on_old_name: Callable[[OldName], None] | None = None,
+) -> Model:
     """`text` as `model`; `name` is what complaints call it. Raises ConfigError, for whatever is wrong with it."""
     try:
-        root, data = read(text, bounds, lambda tree: translate(tree, model.__name__))
-    except WrongName as error:
-        raise ConfigError([f"{name}:{error.line}: {error}"]) from error
+        root, data = read(text, bounds)
     except Exception as error:  # PyYAML's own and, of values that it did not expect, any other
         mark = getattr(error, "problem_mark", None)
         line = f":{mark.line + 1}" if mark else ""
@@ -72,30 +80,41 @@ def parse(text: str, model: type[Model], name: str, bounds: Bounds = OPERATOR) -
         raise ConfigError([f"{name}{line}: not valid YAML: {shown(problem)}"]) from error
     if not isinstance(data, dict):
         raise ConfigError([f"{name}:1: must be a mapping of keys to values, not {type(data).__name__}"])
+    return _validated(model, name, root, translate(data, renamings(model)), on_old_name)
+
+
+def _validated(
+    model: type[Model],
+    name: str,
+    root: yaml.Node | None,
+    translation: Translation,
+    on_old_name: Callable[[OldName], None] | None,
+) -> Model:
+    if on_old_name is not None:
+        old_names = [(_place(root, path), advice) for path, advice in translation.old_names[:MOST_PROBLEMS]]
+        keys = [key.removesuffix(": ") for (_, key), _ in old_names]
+        for key, line in zip_longest(keys, _lines(name, old_names, len(translation.old_names)), fillvalue=""):
+            on_old_name(OldName(key, line))
+    told = [(_place(root, path), remedy) for path, remedy in translation.conflicts[:MOST_PROBLEMS]]
+    total = len(translation.conflicts)
     try:
-        return model.model_validate(data)
+        found = model.model_validate(translation.data)
     except ValidationError as error:
         problems = _meant(error.errors(include_url=False))
-        told = ["{}:{}: {}{}".format(name, *_place(root, one["loc"]), _remedy(one)) for one in problems[:MOST_PROBLEMS]]
-        if len(problems) > MOST_PROBLEMS:
-            told.append(f"{name}: and {len(problems) - MOST_PROBLEMS} mistakes more")
-        raise ConfigError(told) from error
+        places = [_place(root, one["loc"], translation.written) for one in problems[:MOST_PROBLEMS]]
+        told += zip(places, map(_remedy, problems), strict=False)
+        raise ConfigError(_lines(name, told, total + len(problems))) from error
     except Exception as error:  # a value that no validator expected; the file is at fault, not the gateway
         raise ConfigError([f"{name}:1: holds a value that cannot be used: {shown(str(error))}"]) from error
-
-
-def old_names(path: Path, model: type[BaseModel]) -> list[str]:
-    """A sentence for every key of a valid file that has a better name now. Raises OSError."""
-    found: list[str] = []
-
-    def look(root: yaml.Node | None) -> None:
-        found.extend(
-            f"{path}:{name.line}: {name.old} is called {name.new} now; the old name is read until {DROPPED_IN}"
-            for name in translate(root, model.__name__)
-        )
-
-    read(path.read_text(encoding="utf-8"), OPERATOR, look)
+    if told:
+        raise ConfigError(_lines(name, told, total))
     return found
+
+
+def _lines(name: str, told: Sequence[tuple[tuple[int, str], str]], total: int) -> list[str]:
+    """`told`: place and remedy of the first of `total` complaints."""
+    lines = [f"{name}:{line}: {key}{remedy}" for (line, key), remedy in told[:MOST_PROBLEMS]]
+    return lines if total <= MOST_PROBLEMS else [*lines, f"{name}: and {total - MOST_PROBLEMS} more"]
 
 
 def _meant(problems: Sequence[Any]) -> list[Any]:
@@ -107,16 +126,23 @@ _BRANCH = re.compile(r"[\[\]() ]|^[A-Z]")
 """How pydantic calls the branch of a union: no key of a file looks so."""
 
 
-def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, str]:
-    """The line of the deepest node on `path` that the file really has, and the path as people write it."""
+def _place(root: yaml.Node | None, path: KeyPath, written: Mapping[KeyPath, KeyPath] | None = None) -> tuple[int, str]:
+    """The line of the deepest node on `path` that the file really has, and the path as people write it.
+
+    `written`: path by the models' names → as the file has it, where a key's name differs.
+    """
     node, line, steps = root, 1, []
+    followed: KeyPath = ()
     for step in path:
+        if written and (place := written.get((*followed, step))):
+            (line, node), steps, followed = _node_at(root, place), [shown(str(key)) for key in place], (*followed, step)
+            continue
         if isinstance(node, yaml.MappingNode):
             if isinstance(step, int):
                 continue  # one, where a list may stand too
             found = next(((key, value) for key, value in node.value if key.value == step), None)
             if found is not None:
-                line, node, step = found[0].start_mark.line + 1, found[1], written(found[0])
+                line, node = found[0].start_mark.line + 1, found[1]
             elif _BRANCH.search(step):
                 continue
         elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
@@ -125,7 +151,21 @@ def _place(root: yaml.Node | None, path: tuple[int | str, ...]) -> tuple[int, st
         elif isinstance(step, str) and _BRANCH.search(step):
             continue
         steps.append(shown(str(step)))
+        followed = (*followed, step)
     return line, ".".join(steps) + ": " if steps else ""
+
+
+def _node_at(root: yaml.Node | None, path: KeyPath) -> tuple[int, yaml.Node | None]:
+    """The line and the node that `path` leads to in the file."""
+    line, node = 1, root
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            key, node = next(((key, value) for key, value in node.value if key.value == step), (node, None))
+            line = key.start_mark.line + 1
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line + 1
+    return line, node
 
 
 def _remedy(problem: Any) -> str:
@@ -137,12 +177,19 @@ def _remedy(problem: Any) -> str:
         case "value_error":
             return shown(str(problem["ctx"]["error"]), _SENTENCE)
         case "literal_error":
-            return f"must be {problem['ctx']['expected']}, not {_input(problem)}"
+            return f"must be {_choice(problem)}, not {_input(problem)}"
         case "string_pattern_mismatch":
             return f"must match {problem['ctx']['pattern']}, not {_input(problem)}"
         case _:
             message = str(problem["msg"])
             return message[:1].lower() + message[1:] + f", not {_input(problem)}"
+
+
+def _choice(problem: Any) -> str:
+    """`'a', 'b' or 'c'`, by the values' new names."""
+    said = str(problem["ctx"]["expected"])
+    *most, last = map(repr, values(str(problem["loc"][-1]), said.split("'")[1::2])) if "'" in said else (said,)
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def _input(problem: Any) -> str:

@@ -17,6 +17,7 @@ from gateway.settings.environment import default_data_dir, secret
 from gateway.settings.files import ConfigError, load
 from gateway.settings.prices import PriceSettings
 from gateway.settings.receivers import KnownReceivers, ReceiverSettings
+from gateway.settings.renamed_keys import OldName
 
 _ORIGIN = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/\s?#]+")
 
@@ -77,10 +78,13 @@ class RequestLimits(Section):
     lag: DurationS = Field(0.05, description="How late the event loop may stay before requests are refused.")
     head_timeout: DurationS = Field(10.0, description="Longest wait for a request's head.")
     stall: DurationS = Field(60.0, description="How long a client may take nothing of its answer.")
+
+
+class ShutdownSettings(Section):
     drain_delay: DelayS = Field(
         0.0, description="How long all is still served after SIGTERM, while /health/ready says 503."
     )
-    drain: DurationS = Field(30.0, description="How long streams may finish after that.")
+    grace_period: DurationS = Field(30.0, description="How long streams may finish after that.")
 
 
 class CorsSettings(Section):
@@ -166,6 +170,7 @@ class GatewayConfig(Section):
     ledger: LedgerSettings = LedgerSettings()
     prices: PriceSettings = PriceSettings()
     requests: RequestLimits = RequestLimits()
+    shutdown: ShutdownSettings = ShutdownSettings()
     cors: CorsSettings = CorsSettings()
     compression: Literal["auto", "on", "off"] = Field(
         "auto", description="Encode answers when accept-encoding asks; auto: not for a library's standing offer."
@@ -283,6 +288,8 @@ class Settings:
     """Folders of policy files; none: the built-in default policy alone."""
     reserved: frozenset[str] = frozenset()
     """Environment variables that the operator's file refers to."""
+    old_names: tuple[OldName, ...] = ()
+    """Renamed keys that the operator's file calls by their old names."""
 
     @property
     def known_receivers(self) -> KnownReceivers:
@@ -307,10 +314,11 @@ def load_settings(
     for folder in policies:
         if not folder.is_dir():
             raise ConfigError([f"{folder}: no such directory; give a folder that holds policy files"])
-    loaded = load(config, GatewayConfig) if config else GatewayConfig()
+    old_names: list[OldName] = []
+    loaded = load(config, GatewayConfig, on_old_name=old_names.append) if config else GatewayConfig()
     where = str(config) if config else "defaults"
     paths = Paths((data_dir or default_data_dir()).absolute())
-    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded))
+    return Settings(_resolve(loaded, where, keys), paths, tuple(policies), _variables(loaded), tuple(old_names))
 
 
 def _variables(config: GatewayConfig) -> frozenset[str]:

@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
             listening.close()
         self.server_state.default_headers = LAST_ANSWER
         connections = cast(set[Connection], self.server_state.connections)  # web sockets are never made
-        await leave(connections, self._application.rooms.worker.settings.config.requests.drain)
+        await leave(connections, self._application.rooms.worker.settings.config.shutdown.grace_period)
         await super().shutdown(sockets)
         await self._tasks.aclose()
 

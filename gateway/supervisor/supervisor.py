@@ -81,6 +81,9 @@ class Supervisor:
         """Until SIGTERM or SIGINT; a second one ends it without waiting for streams. Raises ConfigError before
         anything is started when files, data directory or port are not as they must be."""
         policies = Policies(self._settings.policies, self._settings.config.ceilings)
+        for old_names in (self._settings.old_names, *policies.current.old_names.values()):
+            if old_names:
+                log.warning("old names of settings:\n%s", "\n".join(each.line for each in old_names))
         lift_file_limit()
         for name in ONE_THREAD:
             define(name, variable(name) or "1")
@@ -227,7 +230,7 @@ class Supervisor:
 
     async def _roll(self, policies: Policies) -> str:
         """Why it was not done; empty when it was."""
-        before = self._settings.config.requests.drain
+        before = self._settings.config.shutdown.grace_period
         try:
             self._settings = self._accepted.renew()
         except ConfigError as error:
@@ -247,9 +250,9 @@ class Supervisor:
 
     async def _end_workers(self) -> None:
         """No new ones; those that run finish their streams."""
-        requests = self._settings.config.requests
+        shutdown = self._settings.config.shutdown
         self._socket.close()
-        await self._crew.end(requests.drain_delay, requests.drain)
+        await self._crew.end(shutdown.drain_delay, shutdown.grace_period)
 
     @property
     def _url(self) -> str:

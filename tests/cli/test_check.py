@@ -12,8 +12,8 @@ from gateway.cli.main import cli
 
 CONFIG = """\
 backends:
-  - {name: little, kind: local, model: qwen, tier: small}
-  - {name: big, kind: local, model: llama, tier: large}
+  - {name: little, kind: local, model: qwen, strength: small}
+  - {name: big, kind: local, model: llama, strength: large}
 """
 
 
@@ -98,3 +98,48 @@ def test_only_who_calls_backends_needs_their_keys(folder: Path, monkeypatch: pyt
     assert "BIG_KEY is not set" in check(folder, "").output
     words = ["keys", "create", "--team", "t", "--config", str(folder / "gateway.yaml"), "--data-dir", str(folder / "d")]
     assert CliRunner().invoke(cli, words).exit_code == 0
+
+
+def test_an_old_name_is_told_with_file_line_and_new_name(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(CONFIG.replace("model: qwen,", "model: qwen, queue: 4,"))
+    result = check(folder, "auto: {reference: big}")
+    assert result.exit_code == 0
+    assert orjson.loads(result.output)["notes"] == [
+        f"{folder / 'gateway.yaml'}:2: backends.0.queue: is called max_pending_requests now; "
+        "the old name is accepted until version 1.0",
+        f"{folder / 'policies' / 'search.yaml'}:2: models.auto.reference: is called baseline now; "
+        "the old name is accepted until version 1.0",
+    ]
+
+
+@pytest.mark.parametrize("section", ["trials", "learning"])
+def test_a_complaint_of_a_judge_calls_the_section_as_the_file_does(folder: Path, section: str) -> None:
+    (problem,) = orjson.loads(check(folder, f"}}\n{section}: {{judge: nobody").output)["problems"]
+    assert problem.startswith(f"team search: {section}.judge: ")
+
+
+@pytest.mark.parametrize("key", ["artefact", "plan_file"])
+def test_a_complaint_of_a_plan_calls_the_key_as_the_file_does(folder: Path, key: str) -> None:
+    with (folder / "gateway.yaml").open("a") as config:
+        config.write(f"routing: {{{key}: gone.json}}\n")
+    (problem,) = orjson.loads(check(folder, "").output)["problems"]
+    assert problem.startswith(f"{folder / 'gateway.yaml'}: routing.{key}: gone.json: ")
+
+
+@pytest.mark.parametrize("option", ["--schema", "--gateway-schema"])
+def test_the_schemas_know_old_names_as_deprecated(option: str) -> None:
+    schema = orjson.loads(CliRunner().invoke(cli, ["check", option]).output)
+    assert schema["properties"]["trials"]["deprecated"]
+    assert "deprecated" not in schema["properties"]["learning"]
+
+
+def test_a_strength_without_effect_is_told(folder: Path) -> None:
+    (folder / "gateway.yaml").write_text(
+        "backends:\n  - {name: named, kind: openai, model: m, strength: small, base_url: 'http://vllm:8000/v1'}\n"
+        "  - {name: mine, kind: openai, model: m, strength: small, base_url: 'http://10.0.0.5/v1'}\n"
+        "  - {name: theirs, kind: openai, model: m, strength: large, base_url: 'https://api.openai.com/v1'}\n"
+    )
+    assert orjson.loads(check(folder, "").output)["notes"] == [
+        "backends.named: policies select it by hosted, whatever its strength, since its address is public, or a name "
+        "that may lead anywhere; location: local says that the machine is your own."
+    ]

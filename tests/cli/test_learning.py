@@ -50,7 +50,7 @@ def judge(
 
 
 def test_before_anything_was_judged_it_says_how_to_begin(folder: Path) -> None:
-    assert "set trials.share" in run(folder, "learned").output
+    assert "set learning.share" in run(folder, "learned").output
     assert json(folder, "learned") == {"backends": [], "escalations": [], "spent": []}
 
 

@@ -46,7 +46,7 @@ def typed(words: Sequence[str]) -> None:
 
 
 def drain_s(config: dict[str, Any]) -> float:
-    return parse_duration(config.get("requests", {}).get("drain", "30s"))
+    return parse_duration(config.get("shutdown", {}).get("grace_period", "30s"))
 
 
 POLICIES = ROOT / "policies"

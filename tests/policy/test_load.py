@@ -5,12 +5,32 @@ from pathlib import Path
 
 import pytest
 
+from gateway.cache.keys import epoch
+from gateway.domain.tenant import Key, Tenant
 from gateway.policy.load import Policies, load_policies
 from gateway.policy.schema import json_schema
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Ceilings
 
 SHIPPED = Path(__file__).parents[2] / "policies"
+LEAST = "team: a\n"
+EVERYTHING = """\
+team: a
+mode: observe
+share: 25%
+models:
+  auto: {candidates: [small, large], quality: 92%, reference: large}
+  gpt-4o: auto
+  mini: [small]
+cache: {scope: organisation, ttl: 7d, max_answer_bytes: 131072, quota_bytes: 134217728}
+context: {max_input_tokens: 12000}
+budget:
+  - {limit_usd: 20, window: day, on_exhausted: downgrade}
+  - {limit_usd: 300, hard: false}
+trials: {share: 5%, cap_usd: 2, judge: exact}
+limits: {requests_per_minute: 60}
+data: {hosted: forbidden}
+"""
 
 
 def write(folder: Path, name: str, text: str) -> None:
@@ -118,3 +138,13 @@ def test_the_json_schema_knows_every_key() -> None:
     schema = json_schema()
     assert set(schema["properties"]) >= {"team", "models", "cache", "context", "budget", "limits", "data"}
     assert schema["additionalProperties"] is False
+
+
+def test_an_upgrade_keeps_the_fingerprints_of_unchanged_files(tmp_path: Path) -> None:
+    """Cached answers are found by them. Written down from the version that knew only the keys' first names."""
+    fingerprints = []
+    for text in (LEAST, EVERYTHING):
+        write(tmp_path, "a.yaml", text)
+        policy, fingerprint = load_policies([tmp_path], Ceilings()).find("a")
+        fingerprints.append((fingerprint, epoch(Tenant(Key("k", "a"), policy, fingerprint))))
+    assert fingerprints == [("34ca603364825a32", "34ca603364825a32"), ("ddc09936776dfda3", "1a27f83bf8f6a323")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -77,6 +78,11 @@ class Case:
     """Name of an earlier case, the id of whose response replaces `RESPONSE_ID` in path and body."""
     own_waits: bool = False
     """The gateway itself works out how long the client has to wait, which depends on the time of day."""
+
+
+def server_name(*words: str) -> str:
+    """A name of a server, out of words that a reader understands."""
+    return ".".join(re.sub(r"[^A-Za-z0-9-]", "", word.replace(" ", "-").replace("_", "-")) for word in words)
 
 
 def json_body(**fields: Any) -> bytes:

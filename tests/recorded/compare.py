@@ -52,10 +52,10 @@ def first_difference(expected: Row, found: Row) -> str:
 
 
 def _parts(node: Any, where: str = "") -> Iterator[tuple[str, str]]:
-    """Every text of a row, with its place: `response.head[3]`."""
+    """Every text of a row, with its place: `response.head[3]`. A body comes before the `content-length` it changes."""
     if isinstance(node, dict):
-        for name, value in node.items():
-            yield from _parts(value, f"{where}.{name}" if where else name)
+        for name in sorted(node, key=lambda name: name != "body"):
+            yield from _parts(node[name], f"{where}.{name}" if where else name)
     elif isinstance(node, list):
         for place, value in enumerate(node):
             yield from _parts(value, f"{where}[{place}]")

@@ -44,7 +44,7 @@ local_model: {enabled: false}
 admin_api: true
 trials: {cache_checks: 0}
 state: {timeout: 10s}
-requests: {max_body_bytes: 65536, lag: 30s}
+requests: {max_body_bytes: 65536, max_items: 20000, lag: 30s}
 telemetry: {access_log: false}
 backends:
 """

@@ -16,7 +16,6 @@ exchange: equal values get equal numbers, in the order in which they appear.
   provider stay.
 - codings: what an encoded body holds is recorded, since libraries of different versions encode differently; its
   `content-length` → `<length of what was encoded>`
-- methods: the framework lists those of `allow` in no order. They are sorted.
 """
 
 from __future__ import annotations
@@ -38,7 +37,6 @@ _WAIT = re.compile(
 _SOON = re.compile(rb"(Try again in )([\dms.]+)")
 _MOMENT = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 _LENGTH = re.compile(rb"(?m)^(content-length: )(\d+)")
-_ALLOW = re.compile(rb"(?m)^(allow: )([A-Z, ]+)")
 
 
 class Normaliser:
@@ -62,8 +60,8 @@ class Normaliser:
         return _ID.sub(self._id, data)
 
     def head(self, data: bytes, body: bytes) -> bytes:
-        """The head of a request or response with this `body`: all of it, waits and methods."""
-        data = _ALLOW.sub(_sorted, self.text(data))
+        """The head of a request or response with this `body`: all of it, and waits."""
+        data = self.text(data)
         if self._waits:
             data = _WAIT.sub(rb"\1<wait>", data)
             data = _LENGTH.sub(rb"\1<length>", data) if _SOON.search(body) else data
@@ -99,7 +97,3 @@ _DECODERS: Mapping[bytes, Callable[[bytes], bytes]] = {
     b"br": brotli.decompress,
     b"zstd": lambda body: zstandard.ZstdDecompressor().decompressobj().decompress(body),
 }
-
-
-def _sorted(found: re.Match[bytes]) -> bytes:
-    return found[1] + b", ".join(sorted(found[2].split(b", ")))

@@ -59,7 +59,7 @@ class Setup:
         return _row(case, request, received, response, normaliser)
 
     def _request(self, case: Case) -> bytes:
-        earlier = self._responses[case.after] if case.after else RESPONSE_ID
+        earlier = self._responses.get(case.after, RESPONSE_ID)
         body = case.body.replace(RESPONSE_ID.encode(), earlier.encode())
         path = case.path.replace(RESPONSE_ID, earlier)
         lines = [f"{case.method} {path} HTTP/1.1", f"host: 127.0.0.1:{self._process.port}"]

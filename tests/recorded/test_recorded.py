@@ -12,7 +12,7 @@ from tests.recorded.recorder import record, recorded
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(180)  # processes start, on a machine that is busy
+@pytest.mark.timeout(300)  # processes start, on a machine that is busy
 def test_no_byte_of_any_recorded_exchange_has_changed() -> None:
     """What is meant to change: `python -m tests.recorded --write`, and review the difference."""
     found = report(recorded(), asyncio.run(record(all_cases())))

@@ -291,7 +291,7 @@ def test_a_plan_that_cannot_be_read_costs_its_savings_not_the_service(
     (tmp_path / "plan.json").write_text("{}")
     assert followed(str(tmp_path / "plan.json")) is None
     assert followed(str(tmp_path / "none.json")) is None
-    assert caplog.text.count("routing.artefact is not followed") == 2
+    assert caplog.text.count("routing.plan_file is not followed") == 2
     assert followed(None) is None
 
 

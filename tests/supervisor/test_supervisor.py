@@ -124,6 +124,21 @@ def test_a_mistake_in_a_policy_is_said_before_anything_starts(gateway: Gateway) 
     assert not (gateway.data / "valkey").exists()
 
 
+def test_old_names_of_keys_are_told_once_a_file_at_the_start(gateway: Gateway, tmp_path: Path) -> None:
+    config, folder = tmp_path / "gateway.yaml", tmp_path / "policies"
+    folder.mkdir()
+    config.write_text("requests: {drain: 5s}\n")
+    (folder / "a.yaml").write_text("team: a\nshare: 50%\ntrials: {share: 1%}\n")
+    (folder / "b.yaml").write_text("team: b\nrollout: 50%\n")
+    gateway.start(config=config, policies=folder).ready()
+    _, said = gateway.end()
+    assert said.count("old names of settings:") == 2
+    assert said.count(f"{config}:1: requests.drain: is called shutdown.grace_period now") == 1
+    assert said.count(f"{folder / 'a.yaml'}:2: share: is called rollout now") == 1
+    assert said.count(f"{folder / 'a.yaml'}:3: trials: is called learning now") == 1
+    assert "b.yaml" not in said
+
+
 def test_a_worker_that_dies_is_replaced(gateway: Gateway) -> None:
     gateway.start().ready()
     (first,) = gateway.facts()["workers"]

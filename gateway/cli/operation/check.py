@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 import click
@@ -12,15 +14,14 @@ from gateway.cli.echo import echo_json
 from gateway.cli.operation.locations import notes
 from gateway.cli.options import Context, common
 from gateway.domain.backend import RANK
-from gateway.domain.policy import Policy
 from gateway.learning.judges import JUDGES
 from gateway.policy.load import PolicySet, load_policies
 from gateway.policy.schema import json_schema
-from gateway.policy.watch import SUFFIXES
 from gateway.routing.router import fitted
-from gateway.settings.files import ConfigError, old_names
+from gateway.settings.files import ConfigError
 from gateway.settings.gateway import GatewayConfig, Settings
 from gateway.settings.receivers import Addresses, ReceiverRefused
+from gateway.settings.renamed_keys import GATEWAY, OldName, with_both_names
 
 
 @click.command()
@@ -35,7 +36,7 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
     Exit status: 0 when all is well, 2 when something must be mended.
     """
     if schema or gateway_schema:
-        shown = json_schema() if schema else GatewayConfig.model_json_schema()
+        shown = json_schema() if schema else with_both_names(GatewayConfig.model_json_schema(), GATEWAY)
         echo_json(orjson.dumps(shown, option=orjson.OPT_INDENT_2))
         return
     try:
@@ -52,33 +53,30 @@ def check(context: Context, schema: bool, gateway_schema: bool) -> None:
         context.print({"ok": False, "problems": list(error.problems)}, str(error))
         sys.exit(2)
     teams = sorted(policies.policies)
-    told = [*notes(settings.config.backends or (), list(policies.policies.values())), *_old_names(context, settings)]
+    told = [
+        *(each.line for each in (*settings.old_names, *chain.from_iterable(policies.old_names.values()))),
+        *notes(settings.config.backends or (), list(policies.policies.values())),
+    ]
     context.print(
         {"ok": True, "teams": teams, "policies": [str(folder) for folder in settings.policies], "notes": told},
         "\n".join([f"All is well: policies for {', '.join(teams)}.", *told]),
     )
 
 
-def _old_names(context: Context, settings: Settings) -> list[str]:
-    """Keys that have a better name now, of all files that were read."""
-    config = context.config or Path("gateway.yaml")
-    found = old_names(config, GatewayConfig) if config.is_file() else []
-    for folder in settings.policies:
-        for path in sorted(folder.iterdir()):
-            if path.name.endswith(SUFFIXES):
-                found += old_names(path, Policy)
-    return found
-
-
 def _unreadable(settings: Settings, config: Path) -> list[str]:
-    plan = settings.config.routing.artefact
+    plan, key = settings.config.routing.artefact, _written(settings.old_names, "routing.artefact", "routing.plan_file")
     try:
         fitted(plan)
     except OSError as error:
-        return [f"{config}: routing.artefact: {plan}: {error.strerror}; `thriftgate router fit` writes one"]
+        return [f"{config}: {key}: {plan}: {error.strerror}; `thriftgate router fit` writes one"]
     except ValueError as error:
-        return [f"{config}: routing.artefact: {error}"]
+        return [f"{config}: {key}: {error}"]
     return []
+
+
+def _written(old_names: Iterable[OldName], old: str, new: str) -> str:
+    """The one of the two names of a key that the file has."""
+    return old if any(each.key == old for each in old_names) else new
 
 
 def _unknown_receivers(settings: Settings, policies: PolicySet) -> list[str]:
@@ -121,8 +119,9 @@ def unknown_backends(settings: Settings, policies: PolicySet) -> list[str]:
         ]
         judge, judges = policy.trials.judge, {*JUDGES, *(backend.name for backend in backends)}
         if judge not in judges:
+            section = _written(policies.old_names_of(team), "trials", "learning")
             problems.append(
-                f"team {team}: trials.judge: there is no judge or backend called {judge!r}; "
+                f"team {team}: {section}.judge: there is no judge or backend called {judge!r}; "
                 f"there are {', '.join(sorted(judges))}"
             )
     return problems

@@ -25,6 +25,11 @@ def _of(backend: Backend, closed: Sequence[str]) -> Iterator[str]:
         yield f"{name}: location: hosted is followed though its address is private: prompts count as leaving."
     elif backend.tier == "hosted" and backend.hosted and backend.location is None and private(backend.base_url):
         yield f"{name}: counts as hosted by its tier though its address is private; location: local would change that."
+    elif backend.strength and backend.hosted and backend.location is None and not providers_own(backend.base_url):
+        yield (
+            f"{name}: policies select it by hosted, whatever its strength, since {backend.why_hosted}; location: local "
+            "says that the machine is your own."
+        )
     before = backend.tier == "hosted" or backend.location == "hosted"
     if before == backend.hosted:
         return

@@ -20,10 +20,10 @@ cache: {{scope: team, ttl: 1h, semantic: {{enabled: true, max_error: 1%}}}}
 context: {{max_input_tokens: 600}}
 budget:
   limit_usd: 0.05
-  window: day
+  period: day
   alerts: [0.1%, 50%, 80%, 100%]
   notify: [{{webhook: env:{variable}}}]
-  on_exhausted: downgrade
+  on_exhausted: free_only
 limits: {{requests_per_minute: 120, concurrent: 8}}
 """
 MARKER = "tour-is-ready"

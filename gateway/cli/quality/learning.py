@@ -61,7 +61,7 @@ def trial(context: Context, plan: Path) -> None:
     """Let PLAN, made by `router fit`, decide beside what is followed, without serving anybody.
 
     A running gateway switches to it once it is measured to be cheaper and not worse, or better and not dearer; it rolls
-    back when what it follows then turns out worse. That takes compared answers: `trials.share` in teams' policies.
+    back when what it follows then turns out worse. That takes compared answers: `learning.share` in teams' policies.
     """
     from gateway.routing.strategy.plan_file import read_plan
 
@@ -135,7 +135,7 @@ def _show(
     standings: list[tuple[Pair, Standing]], unsure: list[tuple[Pair, tuple[int, float]]], purses: list[CapSpent]
 ) -> None:
     if not standings:
-        echo("Nobody has judged an answer yet: set trials.share in a team's policy, or send feedback.")
+        echo("Nobody has judged an answer yet: set learning.share in a team's policy, or send feedback.")
     else:
         table = tables.Table(box=SIMPLE_HEAD)
         for title in ("team", "backend", "judged", "measured", "bounds", "promised", "shift", ""):

@@ -148,7 +148,7 @@ def _plan_values(path: Path | None, plan: Plan | None) -> dict[str, Any] | None:
 def _plan_text(path: Path | None, plan: Plan | None, grader: dict[str, Any]) -> str:
     made = f"grader: made {grader.get('made')}, {grader.get('prompts')} prompts"
     if plan is None:
-        return f"No plan is configured (routing.artefact in gateway.yaml): decisions follow the grader.\n{made}"
+        return f"No plan is configured (routing.plan_file in gateway.yaml): decisions follow the grader.\n{made}"
     files = ", ".join(each["file"] for each in plan.provenance.get("data", ()))
     lines = [f"plan {path}: made {plan.provenance.get('made')} from {plan.provenance.get('prompts')} prompts ({files})"]
     lines += [f"{one.quality:>8.4f} {one.usd * 1000:>9.4f}  {one.kind}: {one.description}" for one in plan.strategies]

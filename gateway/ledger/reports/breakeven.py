@@ -26,7 +26,7 @@ METHOD = (
     "Load: output tokens, and a tenth of the input tokens, since a machine reads some ten times as fast as it writes.",
     "Utilisation needed = price of an hour / (the machine's tokens a second x 3600 x what the API took for a token).",
     "Machines: as many as the busiest hour of the period would have kept busy; they are paid for all hours of it.",
-    "Is the smaller model good enough? These figures do not know; a hold-out does (trials.holdout).",
+    "Is the smaller model good enough? These figures do not know; a hold-out does (learning.holdout).",
 )
 
 

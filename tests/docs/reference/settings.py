@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
@@ -12,9 +13,10 @@ from pydantic.fields import FieldInfo
 
 from gateway.domain import units
 from gateway.domain.backend import Backend
-from gateway.domain.policy import Budget, Policy, Section
+from gateway.domain.policy import Policy, Section
 from gateway.settings.gateway import GatewayConfig
-from gateway.settings.renamed_keys import KEYS
+from gateway.settings.renamed_keys import values
+from tests.docs.reference.new_names import new_name
 
 MODELS: Mapping[str, type[Section]] = {"gateway": GatewayConfig, "backend": Backend, "policy": Policy}
 UNSET = "–"
@@ -47,26 +49,22 @@ def _table(model: str, kept: Mapping[str, str], wanted: Sequence[str]) -> str:
     for key, field in named(model):
         if not wanted or any(key == section or key.startswith(f"{section}.") for section in wanted):
             meaning = kept.get(key, field.description or "")
-            lines.append(f"| `{key}` | {type_text(field)} | {default_text(field)} | {meaning} |")
+            lines.append(f"| `{key}` | {_values(key, type_text(field))} | {default_text(field)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
 def named(model: str) -> Iterator[tuple[str, FieldInfo]]:
     """Dotted key → field, with the names that files have today. The models keep the old ones."""
     for key, field in keys(MODELS[model]):
-        if not key.endswith("budget.hard"):  # `on_exhausted: warn` today
-            yield today(model, key), field
+        if (name := new_name(MODELS[model], key)) is not None:
+            yield name, field
 
 
-def today(model: str, key: str) -> str:
-    """`trials.share` → `learning.share`."""
-    above = "backends.NAME." if model == "backend" else ""
-    name = above + key
-    for each in KEYS["Policy" if model == "policy" else "GatewayConfig"]:
-        path = "".join(f"{'NAME' if step == '*' else step}." for step in each.path)
-        if f"{name}.".startswith(f"{path}{each.old}."):
-            name = ("" if "." in each.new else path) + each.new + name[len(path + each.old) :]
-    return name.removeprefix(above)
+def _values(key: str, text: str) -> str:
+    """`text`, where it lists values, with those that files have today."""
+    words = re.findall("`([^`]+)`", text)
+    new = values(key.rpartition(".")[2], words)
+    return text if new == words else ", ".join(f"`{word}`" for word in new)
 
 
 def sections(annotation: Any) -> Iterator[tuple[str, type[Section]]]:
@@ -91,11 +89,7 @@ def keys(model: type[Section], prefix: str = "") -> Iterator[tuple[str, FieldInf
 
 
 def type_text(field: FieldInfo) -> str:
-    if field.annotation == Backend.model_fields["tier"].annotation:
-        return "`small`, `large`"  # today's `strength`; the third tier is `location: hosted`
     text = _text(field.annotation, field.metadata)
-    if field.annotation == Budget.model_fields["on_exhausted"].annotation:
-        return text.replace("`downgrade`", "`free_only`") + ", `warn`"
     low = next((each.gt for each in field.metadata if hasattr(each, "gt")), None)
     least = next((each.ge for each in field.metadata if hasattr(each, "ge")), None)
     bound = f" > {low}" if low is not None else f" ≥ {least}" if least is not None else ""
@@ -126,8 +120,6 @@ def default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     value = field.get_default(call_default_factory=True)
-    if field.annotation == Backend.model_fields["tier"].annotation:
-        return UNSET
     if isinstance(value, BaseModel) or value in (None, "", (), {}, frozenset()):
         return UNSET
     return f"`{_written(value, type_text(field))}`"

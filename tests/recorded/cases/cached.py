@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.recorded.case import Case, Server, Spoken, json_body, server_name
 from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 from tests.recorded.cases.replies import step
 
@@ -44,8 +44,9 @@ def cases() -> Iterator[Case]:
 def _told_again(
     client: Spoken, speaks: Spoken, situation: str, first: str, steps: tuple[tuple[str, bool], ...]
 ) -> Iterator[Case]:
-    name = f"cached.{client}.{speaks}.{situation.replace(' ', '-')}.{first}"
-    server = Server(name, speaks, step(situation, speaks), open_to="cached")
+    server = Server(
+        server_name("cached", client, speaks, situation, first), speaks, step(situation, speaks), open_to="cached"
+    )
     for place, (what, stream) in enumerate(steps, 1):
         mode = "stream" if stream else "plain"
         body = _body(client, server, situation, stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tests.fakes.provider_script import Step
-from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.recorded.case import Case, Server, Spoken, json_body, server_name
 from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 from tests.recorded.cases.replies import BROKEN, FAILED, step
 
@@ -14,7 +14,19 @@ _CHAT = (
     *("logprobs", "image", "counted", "unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
 )
 _RESPONSES = (
-    *("text", "tool", "two calls", "tool result", "reasoning", "schema", "json object", "length", "logprobs", "image"),
+    *(
+        "text",
+        "tool",
+        "two calls",
+        "tool result",
+        "reasoning",
+        "sealed reasoning",
+        "schema",
+        "json object",
+        "length",
+        "logprobs",
+        "image",
+    ),
     *("unknown field", "refusal", "filtered", "cached", "uncounted", "unicode"),
 )
 _MESSAGES = (
@@ -38,20 +50,23 @@ PAIRS: dict[tuple[Spoken, Spoken], Sequence[str]] = {
     ("completions", "responses"): ("text", "echo"),
 }
 """Client and server dialect → situations."""
+_MISCOUNTED = ("miscounted", "counted as nothing", "counted tenfold", "counted below zero")
 _OWN: dict[Spoken, Sequence[str]] = {
-    "chat": ("miscounted", "empty"),
-    "responses": ("failed", "miscounted"),
-    "messages": ("padded", "miscounted", "empty"),
+    "chat": ("empty", *_MISCOUNTED),
+    "responses": ("failed", *_MISCOUNTED),
+    "messages": ("padded", "empty", *_MISCOUNTED),
     "completions": ("miscounted",),
 }
 """Situations that are told for a dialect over itself only."""
+_THOUGHTS = ("two thoughts",)
+"""Which only Anthropic's models hand out, sealed, to be handed back."""
 _TRANSLATED_FAILURES = ("400", "429", "500", "200 garbage")
 _STREAMED_FAILURES = ("400", "500", "200 garbage")
 
 
 def cases() -> Iterator[Case]:
     for (client, server), situations in PAIRS.items():
-        own = _OWN[client] if client == server else ()
+        own = _OWN[client] if client == server else _THOUGHTS if server == "messages" else ()
         yield from _answered(client, server, (*situations, *own))
         yield from _broken(client, server)
         yield from _failed(client, server)
@@ -87,6 +102,6 @@ def _failed(client: Spoken, server: Spoken) -> Iterator[Case]:
 def case(client: Spoken, speaks: Spoken, situation: str, answer: Step, stream: bool) -> Case:
     """A conversation with a server of its own, so that nothing learnt from another one shows in it."""
     mode = "stream" if stream else "plain"
-    server = Server(f"{client}.{speaks}.{situation.replace(' ', '-')}.{mode}", speaks, answer, open_to="plain")
+    server = Server(server_name(client, speaks, situation, mode), speaks, answer, open_to="plain")
     asked = {"model": server.name, **fields(client, situation), **({"stream": True} if stream else {})}
     return Case(f"{client} over {speaks}: {situation}, {mode}", CLIENT_PATHS[client], json_body(**asked), (server,))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tests.fakes.provider_script import Fail, Reply, Step
-from tests.recorded.case import Case, Server, Spoken, json_body
+from tests.fakes.provider_script import Fail, Raw, Reply, Step
+from tests.recorded.case import Case, Server, Spoken, json_body, server_name
 from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 
 _EMBEDDINGS: dict[str, dict[str, Any]] = {
@@ -33,6 +33,20 @@ _FAILED: dict[str, Step] = {
     "cut midway": Reply(cut="fin"),
     "200 garbage": Fail(200, body="garbage"),
 }
+_TRANSCRIPT = (
+    b'data: {"type":"transcript.text.delta","delta":"Hello"}\n\n',
+    b'data: {"type":"transcript.text.done","text":"Hello",'
+    b'"usage":{"type":"tokens","input_tokens":3,"output_tokens":1}}\n\n',
+    b"data: [DONE]\n\n",
+)
+_BROKEN = b'data: {"type":"error","error":{"message":"the engine stopped","type":"server_error"}}\n\n'
+_EVENTS: dict[str, tuple[bytes, ...]] = {
+    "whole": _TRANSCRIPT,
+    "without an end": _TRANSCRIPT[:1],
+    "with an error": (*_TRANSCRIPT[:1], _BROKEN),
+    "nothing but an error": (_BROKEN,),
+    "not JSON": (b"data: hello\n\n", b"data: [DONE]\n\n"),
+}
 _BOUNDARY = "recorded-boundary"
 _COUNTED = {"messages": [{"role": "user", "content": "Say hello to everybody"}], "system": "Be brief."}
 _ANTHROPIC = (("anthropic-version", "2023-06-01"),)
@@ -46,6 +60,7 @@ def cases() -> Iterator[Case]:
     for what, step in _FAILED.items():
         yield _openai(f"embeddings: {what}", "/v1/embeddings", {"input": "Hello"}, step)
         yield _openai(f"speech: {what}", *_OTHER["speech"], step)
+    yield from _streamed()
     yield _transcription()
     yield _closed()
     yield from _unspoken()
@@ -55,9 +70,17 @@ def cases() -> Iterator[Case]:
 
 
 def _openai(name: str, path: str, asked: dict[str, Any], step: Step | None = None) -> Case:
-    slug = name.replace(": ", ".").replace(" ", "-")
-    server = Server(f"other.{slug}", "openai", step or Reply(), open_to="plain")
+    server = Server(server_name("other", name), "openai", step or Reply(), open_to="plain")
     return Case(name, path, json_body(model=server.name, **asked), (server,))
+
+
+def _streamed() -> Iterator[Case]:
+    """Events that are passed through; and sound, which has no events."""
+    for what, events in _EVENTS.items():
+        body = b"".join(events)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %d\r\n\r\n" % len(body)
+        asked = {"input": "Hello", "voice": "alloy", "stream_format": "sse"}
+        yield _openai(f"speech as events: {what}", "/v1/audio/speech", asked, Raw((head + body,)))
 
 
 def _transcription() -> Case:

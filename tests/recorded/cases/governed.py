@@ -24,8 +24,13 @@ _LONG: list[dict[str, Any]] = [
 ]
 
 
+_CLIENTS: tuple[Spoken, ...] = ("chat", "messages")
+"""One of each vendor's."""
+
+
 def cases() -> Iterator[Case]:
     yield from _budgets()
+    yield from _priced()
     yield from _limits()
     yield from _context()
     yield from _data()
@@ -59,6 +64,22 @@ def _budgets() -> Iterator[Case]:
         yield _case(f"budget that truncates, request {place}, {mode}", "truncated", "chat", truncated, stream=stream)
 
 
+def _priced() -> Iterator[Case]:
+    """What a request costs at another service tier, and limits that a backend lowers."""
+    price = "{input: 2, output: 8, service_tiers: {priority: 2, flex: 0.5}}"
+    for client in _CLIENTS:
+        tiered = Server(f"price.tiers.{client}", client, _HELLO, price=price, open_to="plain")
+        for tier in ("priority", "flex", "scale"):
+            yield _case(f"service tier {tier}, {client}", "plain", client, tiered, service_tier=tier)
+    for client in CLIENT_PATHS:
+        lowering = Server(
+            f"price.lowers.{client}", client, Reply(tokens=12), more="max_output_tokens: 8", open_to="plain"
+        )
+        asked = dict.fromkeys(_MOST[client], 1000)
+        yield _case(f"limit that the backend lowers, {client}", "plain", client, lowering, **asked)
+        yield _case(f"limit that the backend sets, {client}", "plain", client, lowering)
+
+
 def _limits() -> Iterator[Case]:
     slow = Server("limit.requests", "chat", _HELLO, open_to="slow")
     yield _case("request limit, chat 1", "slow", "chat", slow)
@@ -71,7 +92,7 @@ def _limits() -> Iterator[Case]:
 
 
 def _context() -> Iterator[Case]:
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         server = Server(f"context.{client}", client, _HELLO, open_to="short")
         yield _case(f"context trimmed, {client}", "short", client, server, messages=_LONG)
         kept = _case(f"context untouched, {client}", "short", client, server, messages=_LONG)
@@ -104,10 +125,10 @@ def _data() -> Iterator[Case]:
 def _routed() -> Iterator[Case]:
     first = Server("routed.first", "chat", Fail(503, "too much to do"), open_to="routed")
     second = Server("routed.second", "messages", _HELLO, open_to="routed", price="{input: 20, output: 80}")
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         yield _case(f"alias, {client}", "routed", client, second, model="alias")
     unknown = Server("routed.unknown", "chat", Fail(404, "The model does not exist"), open_to="routed")
     yield _case("backend that does not know its model", "routed", "chat", unknown)
-    for client in ("chat", "messages"):
+    for client in _CLIENTS:
         both = _case(f"fallback, {client}", "routed", client, first, model="pair")
         yield replace(both, servers=(first, second))

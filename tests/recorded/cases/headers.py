@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from tests.fakes.provider_script import Reply
-from tests.recorded.case import RESPONSE_ID, Case, Server, Spoken, json_body
+from tests.recorded.case import RESPONSE_ID, Case, Server, Spoken, json_body, server_name
 from tests.recorded.cases.prompts import CLIENT_PATHS, fields
 
 Headers = tuple[tuple[str, str], ...]
@@ -56,8 +56,7 @@ def cases() -> Iterator[Case]:
 
 
 def _case(name: str, client: Spoken, speaks: Spoken, headers: Headers, step: Reply | None = None, **asked: Any) -> Case:
-    slug = name.replace(": ", ".").replace(",", "").replace(";q=", "").replace(" ", "-")
-    server = Server(f"{slug}.{client}.{speaks}", speaks, step or Reply(text="Hello there"), open_to="plain")
+    server = Server(server_name(name, client, speaks), speaks, step or Reply(text="Hello there"), open_to="plain")
     body = json_body(**{"model": server.name, **fields(client, "plain"), **asked})
     return Case(f"{name}, {client} over {speaks}", CLIENT_PATHS[client], body, (server,), headers=headers)
 

@@ -119,6 +119,7 @@ _RESPONSES: dict[str, Fields] = {
         "tools": [_RESPONSES_TOOL],
     },
     "reasoning": {"reasoning": {"effort": "low", "summary": "auto"}},
+    "sealed reasoning": {"reasoning": {"effort": "low"}, "include": ["reasoning.encrypted_content"]},
     "schema": {"text": {"format": {"type": "json_schema", "name": "place", "strict": True, "schema": _CITY}}},
     "json object": {"text": {"format": {"type": "json_object"}}},
     "length": {"max_output_tokens": 2},

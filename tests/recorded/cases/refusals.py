@@ -70,6 +70,23 @@ _BAD_FIELDS: dict[Spoken, dict[str, dict[str, Any]]] = {
         "echo is a string": {"echo": "yes"},
     },
 }
+_FIELDS: dict[Spoken, tuple[str, ...]] = {
+    "chat": (
+        *("stream_options", "n", "max_completion_tokens", "functions", "response_format", "logprobs", "top_logprobs"),
+        *("reasoning_effort", "parallel_tool_calls", "tool_choice", "stop", "seed", "web_search_options", "thinking"),
+    ),
+    "responses": (
+        *("stream", "stream_options", "store", "parallel_tool_calls", "instructions", "previous_response_id", "top_p"),
+        *("temperature", "top_logprobs", "tools", "tool_choice", "text", "reasoning", "include", "metadata", "prompt"),
+    ),
+    "messages": (
+        *("max_tokens", "stream", "temperature", "stop_sequences", "tools", "tool_choice", "output_config"),
+        *("output_format", "metadata", "messages"),
+    ),
+    "completions": ("stream", "stream_options", "n", "n_cmpl", "max_tokens", "temperature", "logprobs", "suffix"),
+}
+"""Fields that are sent with a value that hardly any of them takes."""
+_ODD = -1.5
 _FORBIDDEN: dict[str, tuple[Spoken, dict[str, Any]]] = {
     "store": ("responses", {"store": True}),
     "vector stores": ("responses", {"tools": [{"type": "file_search", "vector_store_ids": ["vs_1"]}]}),
@@ -80,6 +97,18 @@ _FORBIDDEN: dict[str, tuple[Spoken, dict[str, Any]]] = {
     ),
     "a container": ("messages", {"container": "container_1"}),
     "a web search": ("chat", {"web_search_options": {}}),
+    "a connector": ("responses", {"tools": [{"type": "mcp", "server_label": "a", "connector_id": "connector_a"}]}),
+    "a collection": ("responses", {"tools": [{"type": "file_search", "collection_ids": ["c_1"]}]}),
+    "a picture made before": ("responses", {"input": [{"type": "image_generation_call", "id": "ig_1"}]}),
+    "a file in a container": (
+        "responses",
+        {"tools": [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": ["file_1"]}}]},
+    ),
+    "a remote server of Anthropic's": (
+        "messages",
+        {"mcp_servers": [{"type": "url", "url": "https://a.b", "name": "a"}]},
+    ),
+    "a skill": ("messages", {"container": {"skills": [{"type": "custom", "skill_id": "skill_1"}]}}),
 }
 
 
@@ -90,6 +119,10 @@ def cases() -> Iterator[Case]:
         path, asked = ASKED[spoken]
         for what, changed in wrong.items():
             yield _case(f"{spoken} oddly asked: {what}", path, json_body(**{**asked, **changed}))
+    for spoken, names in _FIELDS.items():
+        path, asked = ASKED[spoken]
+        for name in names:
+            yield _case(f"{spoken} oddly asked: {name} is {_ODD}", path, json_body(**{**asked, name: _ODD}))
     for header, value in _BAD_HEADERS.items():
         path, asked = ASKED["chat"]
         yield _case(f"chat refused: bad {header}", path, json_body(**asked), headers=((header, value),))
@@ -107,6 +140,7 @@ def _requests(client: str, path: str, asked: dict[str, Any]) -> Iterator[Case]:
     yield _case(f"{client} refused: no key", path, body, team="")
     yield _case(f"{client} refused: unknown model", path, json_body(**{**asked, "model": "gpt-99"}))
     yield _case(f"{client} refused: body too large", path, json_body(**asked, padding="x" * 70_000))
+    yield _case(f"{client} refused: too many items", path, b'{"model": "listed", "items": [%b{}]}' % (b"{}," * 20_500))
     yield _case(f"{client} refused: text/plain", path, body, content_type="text/plain")
     yield _case(f"{client} refused: GET", path, method="GET")
 
@@ -120,6 +154,7 @@ def _elsewhere() -> Iterator[Case]:
     yield _case("chat without /v1", path.removeprefix("/v1"), json_body(**asked))
     basic = (("authorization", "Basic c29tZWJvZHk6c2VjcmV0"),)
     yield _case("chat refused: a password for a key", path, json_body(**asked), team="", headers=basic)
+    yield _case("chat with a long body", path, json_body(**asked, padding="x" * 50_000))
     yield _case("chat from a page", path, json_body(**asked), headers=(("origin", "https://app.example"),))
     preflight = (
         ("origin", "https://app.example"),

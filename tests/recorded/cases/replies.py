@@ -19,11 +19,17 @@ _TWO_BLOCKS: tuple[dict[str, Any], ...] = (
     {"type": "tool_use", "id": "toolu_1", "name": "lookup", "input": {"query": "Lima"}},
     {"type": "tool_use", "id": "toolu_2", "name": "lookup", "input": {"query": "Oslo"}},
 )
+_TWO_THOUGHTS: tuple[dict[str, Any], ...] = (
+    {"type": "thinking", "thinking": "Two and two", "signature": "signed"},
+    {"type": "redacted_thinking", "data": "sealed"},
+    {"type": "text", "text": "It is four"},
+)
 _REPLIES: dict[str, Step] = {
     "text": Reply(text="Hello there"),
     "tool": Reply(tool="lookup"),
     "tool result": Reply(text="In Peru"),
     "reasoning": Reply(text="It is four", reasoning="Two and two"),
+    "sealed reasoning": Reply(text="It is four", reasoning="Two and two"),
     "schema": Reply(text='{"city": "Lima"}'),
     "json object": Reply(text='{"city": "Lima"}'),
     "length": Reply(text="Hello there, my friend"),
@@ -32,6 +38,9 @@ _REPLIES: dict[str, Step] = {
     "cached": Reply(text="Known", cached_tokens=1, cache_write_tokens=1),
     "uncounted": Reply(text="Hello there", usage="absent"),
     "miscounted": Reply(text="Hello there", usage="nonsense"),
+    "counted as nothing": Reply(text="Hello there", usage="zero"),
+    "counted tenfold": Reply(text="Hello there", usage="wrong"),
+    "counted below zero": Reply(text="Hello there", usage="negative"),
     "unicode": Reply(text="¿Qué? 日本 🌈", split=True, crlf=True),
     "empty": Reply(text=""),
 }
@@ -39,6 +48,7 @@ _OF_ONE_SERVER: dict[tuple[str, Spoken], Step] = {
     ("two calls", "chat"): Reply(message=_TWO_CALLS),
     ("two calls", "responses"): Reply(message=_TWO_CALLS),
     ("two calls", "messages"): Reply(blocks=_TWO_BLOCKS),
+    ("two thoughts", "messages"): Reply(blocks=_TWO_THOUGHTS),
     ("refusal", "chat"): Reply(message={"role": "assistant", "content": None, "refusal": "I cannot help"}),
     ("refusal", "messages"): Reply(text="I cannot", finish="content_filter"),
     ("stop", "messages"): Reply(text="Hello", stop_sequence="END"),
