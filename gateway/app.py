@@ -41,9 +41,9 @@ class Application:
     """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
-        self.rooms = Wiring(worker)
+        self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """What kept the rooms from opening."""
+        """What kept the wiring from opening."""
         self._inference: Inference | None = None
         self._hot: Mapping[str, object] = {}
         self._direct: Mapping[bytes, Inference] = {}
@@ -55,31 +55,31 @@ class Application:
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        rooms = self.rooms
+        wiring = self.wiring
         try:
-            await rooms.open()
+            await wiring.open()
         except Exception as error:
             self.failure = error
             raise
         try:
             self._inference = Inference(
-                tenants=rooms.tenants,
-                pipeline=rooms.pipeline,
-                telemetry=rooms.telemetry,
-                limits=rooms.worker.settings.config.requests,
-                overload=rooms.overload,
+                tenants=wiring.tenants,
+                pipeline=wiring.pipeline,
+                telemetry=wiring.telemetry,
+                limits=wiring.worker.settings.config.requests,
+                overload=wiring.overload,
                 envelope=self._envelope,
-                idempotency=rooms.idempotency,
-                memory=rooms.memory,
-                decoding=rooms.decoding,
+                idempotency=wiring.idempotency,
+                memory=wiring.memory,
+                decoding=wiring.decoding,
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
-            self._service.router.routes.extend(_routes(rooms))
+            self._service.router.routes.extend(_routes(wiring))
             yield
             await self._inference.aclose()
         finally:
-            await rooms.aclose()
+            await wiring.aclose()
 
     def endpoint(self, path: bytes) -> Inference | None:
         """Who answers a POST there without ASGI in between, for our own protocol."""
@@ -93,55 +93,55 @@ class Application:
             await self._others(scope, receive, send)
 
 
-def _routes(rooms: Wiring) -> list[Route]:
+def _routes(wiring: Wiring) -> list[Route]:
     """All but inference."""
-    config = rooms.worker.settings.config
-    uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
+    config = wiring.worker.settings.config
+    uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
-        *ModelRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet).routes,
+        *ModelRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
         *ServiceRoutes(
-            authenticator=rooms.authenticator,
-            fleet=rooms.fleet,
-            telemetry=rooms.telemetry,
-            state=rooms.state,
-            ring=rooms.ring,
-            policies=rooms.policies,
-            drain=rooms.drain,
-            feedback=rooms.feedback,
-            spend=rooms.spend,
-            cache_wrong=rooms.cache.wrong,
-            troubles=lambda: [*troubles(rooms.worker), *rooms.orphans.troubles()],
+            authenticator=wiring.authenticator,
+            fleet=wiring.fleet,
+            telemetry=wiring.telemetry,
+            state=wiring.state,
+            ring=wiring.ring,
+            policies=wiring.policies,
+            drain=wiring.drain,
+            feedback=wiring.feedback,
+            spend=wiring.spend,
+            cache_wrong=wiring.cache.wrong,
+            troubles=lambda: [*troubles(wiring.worker), *wiring.orphans.troubles()],
         ).routes,
-        *rooms.dashboard.routes,
-        *ResponseRoutes(authenticator=rooms.authenticator, responses=rooms.responses).routes,
-        *BatchRoutes(authenticator=rooms.authenticator, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
+        *wiring.dashboard.routes,
+        *ResponseRoutes(authenticator=wiring.authenticator, responses=wiring.responses).routes,
+        *BatchRoutes(authenticator=wiring.authenticator, files=wiring.files, jobs=wiring.jobs, uploads=uploads).routes,
         *MessageBatchRoutes(
-            authenticator=rooms.authenticator,
-            files=rooms.files,
-            jobs=rooms.message_jobs,
+            authenticator=wiring.authenticator,
+            files=wiring.files,
+            jobs=wiring.message_jobs,
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
         *MessageRoutes(
-            authenticator=rooms.authenticator,
-            counter=rooms.counter,
-            fleet=rooms.fleet,
+            authenticator=wiring.authenticator,
+            counter=wiring.counter,
+            fleet=wiring.fleet,
             limits=config.requests,
-            off_loop=rooms.off_loop,
-            decoding=rooms.decoding,
+            off_loop=wiring.off_loop,
+            decoding=wiring.decoding,
         ).routes,
     ]
     if config.admin_api:
         found += [
             *Admin(
-                authenticator=rooms.authenticator,
-                fleet=rooms.fleet,
-                database=rooms.database,
-                policies=rooms.policies,
-                spend=rooms.spend,
+                authenticator=wiring.authenticator,
+                fleet=wiring.fleet,
+                database=wiring.database,
+                policies=wiring.policies,
+                spend=wiring.spend,
             ).routes,
-            *AlertRoutes(authenticator=rooms.authenticator, database=rooms.database, clock=time).routes,
-            *DrainRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet, database=rooms.database).routes,
+            *AlertRoutes(authenticator=wiring.authenticator, database=wiring.database, clock=time).routes,
+            *DrainRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet, database=wiring.database).routes,
         ]
     return found
 
