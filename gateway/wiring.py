@@ -206,7 +206,7 @@ class Wiring:
         self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
-            nature = "simulated, not a real model" if each.kind == "simulated" else price
+            nature = "simulated, not a real model" if each.simulated else price
             log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
         self._watch(fleet=self.fleet)
 

@@ -135,7 +135,7 @@ class BudgetHold:
         """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
         price = group.price(backend)
         if price is None:
-            if backend.kind != "simulated":
+            if not backend.simulated:
                 group.refuse_unpriced(backend)
                 self._record.note("unpriced", backend=backend.name)  # nothing can be held; its spend stays unknown
             return None
@@ -146,7 +146,7 @@ class BudgetHold:
             return price.unasked()
         if price.free:
             return price
-        wanted = surcharges(request, "anthropic_messages" if backend.kind == "anthropic" else "openai_chat")
+        wanted = surcharges(request, backend.facts.dialects[0])
         if wanted is not None and wanted.fees:
             group.refuse_unpriced(backend, " and ".join(wanted.fees))
         held = held_price(price, wanted)

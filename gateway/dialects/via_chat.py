@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -65,7 +65,6 @@ class ViaChat:
         """`thinks`: the backend can be told how hard to think."""
         self._translation, self._inner, self._thinks = translation, inner, thinks
         self.client, self.backend = translation.client, inner.backend
-        self.path = inner.path
 
     def body(
         self,
@@ -88,8 +87,11 @@ class ViaChat:
         except BadRequest as error:
             raise self._in_clients_words(error) from None
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        return self._inner.headers(self._as_chat(request), api_key)
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return self._inner.headers(self._as_chat(request))
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return self._inner.forwarded(self._as_chat(request))
 
     def reader(self, request: CompletionRequest) -> Translated:
         inner = self._inner.reader(self._as_chat(request))

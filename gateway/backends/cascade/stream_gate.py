@@ -69,7 +69,7 @@ class StreamGate:
 
     async def _read(self, keep: Sink, until: float) -> bool:
         """May there be more?"""
-        if self.attempt.backend.kind == "litellm":  # its stream does not survive being interrupted
+        if not self.attempt.backend.facts.resumable:
             return await self._relayed.pipe_to(keep)
         try:
             async with asyncio.timeout_at(until):

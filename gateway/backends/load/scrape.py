@@ -58,7 +58,9 @@ def watched(backend: Backend) -> bool:
 
 def tells_load(backend: Backend) -> bool:
     """Is it a server of one's own, that may be asked how busy it is?"""
-    own = backend.kind == "local" or (backend.price is not None and bool(backend.price.machine_hour_usd))
+    own = (backend.facts.own_machine and not backend.simulated) or (
+        backend.price is not None and bool(backend.price.machine_hour_usd)
+    )
     return own if backend.metrics is None else backend.metrics
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import orjson
@@ -35,7 +35,6 @@ _FORWARDED = (b"traceparent", b"tracestate", b"x-client-request-id")
 class ChatToMessages:
     client: DialectName = "openai_chat"
     backend: DialectName = "anthropic_messages"
-    path = "/messages"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock`: Anthropic does not say when an answer was made, and OpenAI's clients expect to be told."""
@@ -56,12 +55,11 @@ class ChatToMessages:
         said = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
         return orjson.dumps(said)
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = [*content_headers(request), (b"anthropic-version", VERSION)]
-        if api_key:
-            headers.append((b"x-api-key", api_key.encode()))
-        headers.extend((name, request.headers[name]) for name in _FORWARDED if name in request.headers)
-        return headers
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return [*content_headers(request), (b"anthropic-version", VERSION)]
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
 
     def reader(self, request: CompletionRequest) -> MessagesStream:
         return MessagesStream(wants_usage=request.wants_usage, created=int(self._clock()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -33,7 +34,6 @@ _FIELDS = {
 class ChatToResponses:
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_responses"
-    path = "/responses"
 
     def body(
         self,
@@ -53,8 +53,11 @@ class ChatToResponses:
         )
         return orjson.dumps(said)
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        return _CHAT.headers(request, api_key)
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return _CHAT.headers(request)
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return _CHAT.forwarded(request)
 
     def reader(self, request: CompletionRequest) -> ResponsesStream:
         return ResponsesStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))
