@@ -24,6 +24,7 @@ from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
 from gateway.api.routes.models import ModelRoutes
+from gateway.api.routes.openapi import OpenApiRoute
 from gateway.api.routes.responses import ResponseRoutes
 from gateway.api.routes.service import ServiceRoutes
 from gateway.api.server.asgi import Pace
@@ -51,7 +52,7 @@ class Application:
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
         self._service.router.redirect_slashes = False  # its answer would send the client wherever Host says
-        self._others = self._envelope.asgi(self._service)
+        self._others = self._envelope.asgi(self._service, self._methods)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
@@ -80,6 +81,12 @@ class Application:
             await self._inference.aclose()
         finally:
             await wiring.aclose()
+
+    def _methods(self, path: str) -> str:
+        """As `Allow` lists them; of a path that is not served: those of any."""
+        if path in self._hot:
+            return "OPTIONS, POST"
+        return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
         """Who answers a POST there without ASGI in between, for our own protocol."""
@@ -143,6 +150,7 @@ def _routes(wiring: Wiring) -> list[Route]:
             *AlertRoutes(authenticator=wiring.authenticator, database=wiring.database, clock=time).routes,
             *DrainRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet, database=wiring.database).routes,
         ]
+    found += OpenApiRoute(found).routes
     return found
 
 
@@ -159,12 +167,17 @@ async def not_found(request: Request, error: Exception) -> Response:
     return error_response(told, request)
 
 
+def allowed(service: Starlette, path: str, *more: str) -> str:
+    """The methods of all routes that serve `path`, and `more`, as `Allow` lists them; empty where none does."""
+    serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
+    methods = {method for route in serving for method in route.methods or ()}
+    return ", ".join(sorted({*methods, *more})) if methods else ""
+
+
 async def not_allowed(request: Request, error: Exception) -> Response:
+    """405 with `Allow`. Starlette's own names the methods of one route, and a path may have several."""
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    headers: dict[str, str] = {**(getattr(error, "headers", None) or {})}
-    if methods := headers.get("Allow"):  # of a set, whose order differs from process to process
-        headers["Allow"] = ", ".join(sorted(methods.split(", ")))
-    return error_response(told, request, headers)
+    return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
 def told(said: Mapping[str, Any]) -> Worker:
