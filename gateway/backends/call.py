@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
 from gateway.backends.providers.base import Call, Kind, Upstream
-from gateway.backends.providers.hosted import limit_fields
+from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -86,7 +86,7 @@ class BackendCall:
         self._thinks = "reasoning" in backend.capabilities
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """Of plain answers, and of streams."""
-        self._limits = limit_fields(backend)
+        self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Of a plain answer and of a stream. A plain one begins when it is finished, so only a limit that the operator
@@ -193,7 +193,7 @@ class BackendCall:
         )
 
     def _ways(self, client: DialectName) -> tuple[Translator, ...]:
-        return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits)
+        return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
 
     async def ask(self, call: Call, attempt: Attempt, place: Slot) -> Relayed | Whole:
         """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""

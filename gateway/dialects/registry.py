@@ -39,9 +39,9 @@ most places."""
 
 
 @lru_cache(maxsize=16)
-def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Translator]:
+def _table(thinks: bool, limits: tuple[str, ...], strict: bool) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
-    from_chat: tuple[Translator, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
+    from_chat: tuple[Translator, ...] = (ChatToChat(limits, strict=strict), ChatToMessages(), ChatToResponses())
     for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:
@@ -52,18 +52,24 @@ def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, Dia
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
     """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
-    return _table(True, LIMITS)[client, backend]
+    return _table(True, LIMITS, False)[client, backend]
 
 
 @lru_cache(maxsize=1024)
 def ways(
-    client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
+    client: DialectName,
+    spoken: Iterable[DialectName],
+    *,
+    thinks: bool = True,
+    limits: tuple[str, ...] = LIMITS,
+    strict: bool = False,
 ) -> tuple[Translator, ...]:
     """The ways from `client` to a backend that speaks `spoken` (hashable), the best one first; none: it cannot.
 
     `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint. `limits`: those of `LIMITS`
-    that it knows; where a request's own limit is lowered, all of them are sent.
+    that it knows; where a request's own limit is lowered, all of them are sent. `strict`: it refuses fields of messages
+    that only Anthropic's API knows.
     """
-    wires = _table(thinks, limits)
+    wires = _table(thinks, limits, strict)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

@@ -14,6 +14,7 @@ from gateway.dialects.answers.usage import shown
 from gateway.dialects.base import StreamReader, Translator
 from gateway.dialects.openai_chat.chunks import ChatChunks
 from gateway.dialects.openai_chat.content_parts import flattened
+from gateway.dialects.openai_chat.foreign_fields import plain_chat
 from gateway.dialects.openai_chat.request import WANTED
 from gateway.dialects.requests.fields import check
 from gateway.dialects.streams import sse
@@ -169,26 +170,6 @@ _CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Headers that mean the same in every dialect."""
-_NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
-
-
-def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without what only Anthropic's wire sends on: backends of the chat dialect refuse fields of parts and tools
-    that they don't know."""
-    found = dict(body)
-    for field in ("messages", "tools"):
-        if type(body.get(field)) is list:
-            found[field] = [_without(item) for item in body[field]]
-    return found
-
-
-def _without(item: Any) -> Any:
-    if type(item) is not dict:
-        return item
-    kept = {name: value for name, value in item.items() if name not in _NOT_CHAT}
-    if type(content := kept.get("content")) is list:
-        kept["content"] = [_without(part) for part in content]
-    return kept
 
 
 class Translated:
