@@ -133,7 +133,7 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """Call the backend; call it once more after a failure that a short pause may cure. Returns None if both failed."""
+        """Call the backend, and once more after a failure that a short pause may cure. Returns None if both fail."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:

@@ -187,13 +187,13 @@ class BackendCall:
         self._wires.clear()
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
-    def _lacks(self, wire: Translator, said: UpstreamError | None) -> bool:
+    def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
         """Whether a 404, 405 or 501 means that the endpoint is missing, as opposed to the model or the resource."""
         if (
             wire.backend == self.kind.dialect
         ):  # OpenAI serves some models over Responses alone, and the error text names that endpoint
-            return said is not None and _OTHER_ENDPOINT in said.message and self._has_other(wire)
-        return said is None or (said.code != UnknownModel.code and said.param in (None, "model"))
+            return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
+        return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
         """Whether another translator can still be tried for the request that `wire` was used for."""
@@ -244,8 +244,8 @@ class BackendCall:
         self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, place: Slot
     ) -> Relayed | Whole:
         """Read an answer of a passed-through path. Its content type decides whether it is a stream."""
-        said = upstream.header(b"content-type") or b""
-        content_type = said.decode("ascii") if _CONTENT_TYPE.fullmatch(said) else "application/octet-stream"
+        header = upstream.header(b"content-type") or b""
+        content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
         if reader := wire.reader_of(content_type):
             answer = await self._relayed(call, reader, upstream, attempt, place)
@@ -309,14 +309,14 @@ class BackendCall:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
             limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-            said = upstream_error.error_in(await _words(upstream))
-            limited.no_quota = said is not None and BudgetExhausted.code in (said.code, said.kind)
+            error = upstream_error.error_in(await _words(upstream))
+            limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
             if limited.no_quota:
                 limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
             return limited
         if status in _NO_ENDPOINT:
-            said = upstream_error.error_in(await _words(upstream))
-            if self._lacks(call.wire, said):
+            error = upstream_error.error_in(await _words(upstream))
+            if self._lacks(call.wire, error):
                 path = call.wire.path or call.request.path
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)
@@ -324,8 +324,8 @@ class BackendCall:
                     self._unlearn(call.wire.backend)
                 return unspoken
         if status in _OPERATORS or status < 400:
-            told = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
-            failure = BackendFailed(f"{name} {told} (status {status})", backend=name)
+            problem = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
+            failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
             failure.retryable = False
             return failure
         if status in _OVERLOADED:

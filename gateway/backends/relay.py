@@ -248,7 +248,7 @@ def _ignore(piece: bytes) -> bool:
 
 
 class Whole:
-    """Implements `Answer` over a plain body that was already read: it yields no pieces, and `ending` is the whole body."""
+    """Implements `Answer` over a plain body that was already read: it has no pieces, and `ending` is the body."""
 
     stream = False
     status = 200

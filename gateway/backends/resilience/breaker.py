@@ -111,7 +111,7 @@ class Breaker:
                 self._trip(now)
 
     def probe_left(self) -> None:
-        """A probe ended without success or failure, for example because the client disconnected. The next call probes."""
+        """A probe ended without success or failure, for example by a client disconnect. The next call probes."""
         self._probing = False
 
     def limited(self, now: float, seconds: float) -> None:
@@ -241,7 +241,7 @@ class Slot:
         self._started = health.monotonic()
 
     def began(self) -> None:
-        """A stream's first bytes arrived. Not called for plain answers, whose first byte comes after their last token."""
+        """A stream's first bytes arrived. Not called for plain answers: their first byte comes after the last token."""
         health = self._health
         if self._probe:
             self._proved()

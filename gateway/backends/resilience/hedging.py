@@ -59,7 +59,7 @@ class _Race:
         self._errors: list[GatewayError] = []
 
     async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
-        """Return the first answer that begins. The other attempt is cancelled and recorded in the journal as a hedge."""
+        """Return the first answer that begins. The other attempt is cancelled and journaled as a hedge."""
         backends = route.backends
         try:
             tried = await self._raced(route, slow_after_s)
@@ -118,7 +118,7 @@ class _Race:
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """The backend for the second attempt: the next available one, or the same one again; None if none is available."""
+        """The backend for the second attempt: the next available one, or the first again; None if none is."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend

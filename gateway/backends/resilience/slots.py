@@ -25,7 +25,7 @@ class _Waiter:
 
 
 class ConcurrencyLimiter:
-    """Limits calls to `concurrent` at a time. A free slot is given out at once, so callers wait only if none is free."""
+    """Limits calls to `concurrent` at a time. Callers wait only if no slot is free."""
 
     def __init__(
         self, name: str, concurrent: int, queue: int, queue_timeout_s: float, monotonic: Callable[[], float]
