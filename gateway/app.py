@@ -24,6 +24,7 @@ from gateway.api.routes.drains import DrainRoutes
 from gateway.api.routes.inference import Inference
 from gateway.api.routes.message_batches import MessageBatchRoutes
 from gateway.api.routes.models import ModelRoutes
+from gateway.api.routes.openapi import OpenApiRoute
 from gateway.api.routes.responses import ResponseRoutes
 from gateway.api.routes.service import ServiceRoutes
 from gateway.api.server.asgi import Pace
@@ -41,9 +42,9 @@ class Application:
     """ASGI: inference paths go to the raw endpoint, everything else to Starlette."""
 
     def __init__(self, worker: Worker) -> None:
-        self.rooms = Wiring(worker)
+        self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """What kept the rooms from opening."""
+        """What kept the wiring from opening."""
         self._inference: Inference | None = None
         self._hot: Mapping[str, object] = {}
         self._direct: Mapping[bytes, Inference] = {}
@@ -51,35 +52,41 @@ class Application:
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
         self._service.router.redirect_slashes = False  # its answer would send the client wherever Host says
-        self._others = self._envelope.asgi(self._service)
+        self._others = self._envelope.asgi(self._service, self._methods)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
-        rooms = self.rooms
+        wiring = self.wiring
         try:
-            await rooms.open()
+            await wiring.open()
         except Exception as error:
             self.failure = error
             raise
         try:
             self._inference = Inference(
-                tenants=rooms.tenants,
-                pipeline=rooms.pipeline,
-                telemetry=rooms.telemetry,
-                limits=rooms.worker.settings.config.requests,
-                overload=rooms.overload,
+                tenants=wiring.tenants,
+                pipeline=wiring.pipeline,
+                telemetry=wiring.telemetry,
+                limits=wiring.worker.settings.config.requests,
+                overload=wiring.overload,
                 envelope=self._envelope,
-                idempotency=rooms.idempotency,
-                memory=rooms.memory,
-                decoding=rooms.decoding,
+                idempotency=wiring.idempotency,
+                memory=wiring.memory,
+                decoding=wiring.decoding,
             )
             self._hot = self._inference.paths
             self._direct = {path.encode(): self._inference for path in self._hot}
-            self._service.router.routes.extend(_routes(rooms))
+            self._service.router.routes.extend(_routes(wiring))
             yield
             await self._inference.aclose()
         finally:
-            await rooms.aclose()
+            await wiring.aclose()
+
+    def _methods(self, path: str) -> str:
+        """As `Allow` lists them; of a path that is not served: those of any."""
+        if path in self._hot:
+            return "OPTIONS, POST"
+        return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
         """Who answers a POST there without ASGI in between, for our own protocol."""
@@ -93,56 +100,57 @@ class Application:
             await self._others(scope, receive, send)
 
 
-def _routes(rooms: Wiring) -> list[Route]:
+def _routes(wiring: Wiring) -> list[Route]:
     """All but inference."""
-    config = rooms.worker.settings.config
-    uploads = Uploads(Pace.of_uploads(config.requests), rooms.decoding)
+    config = wiring.worker.settings.config
+    uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
-        *ModelRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet).routes,
+        *ModelRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet).routes,
         *ServiceRoutes(
-            authenticator=rooms.authenticator,
-            fleet=rooms.fleet,
-            telemetry=rooms.telemetry,
-            state=rooms.state,
-            ring=rooms.ring,
-            policies=rooms.policies,
-            drain=rooms.drain,
-            feedback=rooms.feedback,
-            spend=rooms.spend,
-            cache_wrong=rooms.cache.wrong,
-            troubles=lambda: [*troubles(rooms.worker), *rooms.orphans.troubles()],
+            authenticator=wiring.authenticator,
+            fleet=wiring.fleet,
+            telemetry=wiring.telemetry,
+            state=wiring.state,
+            ring=wiring.ring,
+            policies=wiring.policies,
+            drain=wiring.drain,
+            feedback=wiring.feedback,
+            spend=wiring.spend,
+            cache_wrong=wiring.cache.wrong,
+            troubles=lambda: [*troubles(wiring.worker), *wiring.orphans.troubles()],
         ).routes,
-        *rooms.dashboard.routes,
-        *ResponseRoutes(authenticator=rooms.authenticator, responses=rooms.responses).routes,
-        *BatchRoutes(authenticator=rooms.authenticator, files=rooms.files, jobs=rooms.jobs, uploads=uploads).routes,
+        *wiring.dashboard.routes,
+        *ResponseRoutes(authenticator=wiring.authenticator, responses=wiring.responses).routes,
+        *BatchRoutes(authenticator=wiring.authenticator, files=wiring.files, jobs=wiring.jobs, uploads=uploads).routes,
         *MessageBatchRoutes(
-            authenticator=rooms.authenticator,
-            files=rooms.files,
-            jobs=rooms.message_jobs,
+            authenticator=wiring.authenticator,
+            files=wiring.files,
+            jobs=wiring.message_jobs,
             uploads=uploads,
             max_request_bytes=config.requests.max_body_bytes,
         ).routes,
         *MessageRoutes(
-            authenticator=rooms.authenticator,
-            counter=rooms.counter,
-            fleet=rooms.fleet,
+            authenticator=wiring.authenticator,
+            counter=wiring.counter,
+            fleet=wiring.fleet,
             limits=config.requests,
-            off_loop=rooms.off_loop,
-            decoding=rooms.decoding,
+            off_loop=wiring.off_loop,
+            decoding=wiring.decoding,
         ).routes,
     ]
     if config.admin_api:
         found += [
             *Admin(
-                authenticator=rooms.authenticator,
-                fleet=rooms.fleet,
-                database=rooms.database,
-                policies=rooms.policies,
-                spend=rooms.spend,
+                authenticator=wiring.authenticator,
+                fleet=wiring.fleet,
+                database=wiring.database,
+                policies=wiring.policies,
+                spend=wiring.spend,
             ).routes,
-            *AlertRoutes(authenticator=rooms.authenticator, database=rooms.database, clock=time).routes,
-            *DrainRoutes(authenticator=rooms.authenticator, fleet=rooms.fleet, database=rooms.database).routes,
+            *AlertRoutes(authenticator=wiring.authenticator, database=wiring.database, clock=time).routes,
+            *DrainRoutes(authenticator=wiring.authenticator, fleet=wiring.fleet, database=wiring.database).routes,
         ]
+    found += OpenApiRoute(found).routes
     return found
 
 
@@ -159,12 +167,17 @@ async def not_found(request: Request, error: Exception) -> Response:
     return error_response(told, request)
 
 
+def allowed(service: Starlette, path: str, *more: str) -> str:
+    """The methods of all routes that serve `path`, and `more`, as `Allow` lists them; empty where none does."""
+    serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
+    methods = {method for route in serving for method in route.methods or ()}
+    return ", ".join(sorted({*methods, *more})) if methods else ""
+
+
 async def not_allowed(request: Request, error: Exception) -> Response:
+    """405 with `Allow`. Starlette's own names the methods of one route, and a path may have several."""
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
-    headers: dict[str, str] = {**(getattr(error, "headers", None) or {})}
-    if methods := headers.get("Allow"):  # of a set, whose order differs from process to process
-        headers["Allow"] = ", ".join(sorted(methods.split(", ")))
-    return error_response(told, request, headers)
+    return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
 def told(said: Mapping[str, Any]) -> Worker:

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from gateway.admission.budgets import RequestHold
+from gateway.admission.hold_gate import HoldGate
+from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
 from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.result import Hit, Join, Miss
-from gateway.domain.answer import Answer, Sink, delivered_at_most, delivered_tokens
-from gateway.domain.money.usage import Usage, interrupted
+from gateway.domain.answer import Answer, Sink, delivered_tokens
+from gateway.domain.money.usage import Usage
 from gateway.domain.protocols import AttemptJournal, Sampler, TokenCounter
-from gateway.domain.record import Attempt, Record
+from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.errors import BudgetExhausted
 from gateway.routing.router import Router
 
 log = logging.getLogger(__name__)
@@ -149,7 +149,7 @@ class PaidAnswer:
     published = False
     """A task of its own reads and settles it; the caller reads `subscriber`."""
     subscriber: Answer | None = None
-    hold: RequestHold | None = None
+    hold: RequestHold = NO_HOLD
     ending = b""
     """What is left to release when all is poured: the terminating event, and what arrived together with it."""
 
@@ -217,8 +217,7 @@ class PaidAnswer:
             self._settle_once()
         if self.answer is not None:
             log_errors(self._keep, self.answer)
-        if self.hold is not None:
-            log_errors(self.hold.release)
+        log_errors(self.hold.release)
         self._closed = True
         self._record.others = None
         if after := self._after:
@@ -246,9 +245,6 @@ class PaidAnswer:
             log_errors(self._settle, self.answer)
 
     def _settle(self, answer: Answer | None) -> None:
-        if self.hold is None:  # no backend was asked
-            self._permit.settle(0)
-            return
         cost_pico, tokens = self._settlement.close(self._record, answer)
         self.hold.settle(cost_pico)
         self._permit.settle(tokens)
@@ -260,14 +256,12 @@ class PaidAnswer:
         No piece is handed on before what is held covers it, and `ending` is known once the money is settled and
         journalled. Raises BudgetExhausted and what the answer raises.
         """
-        answer, hold = self.answer, self.hold
+        answer = self.answer
         assert answer is not None
-        attempt = answer.attempt
         if not answer.stream and answer.over:  # nothing comes before its ending
             self._settle_once()
             self.ending = answer.ending
             return False
-        kept = b""
 
         def hand_on(piece: bytes) -> bool:
             if answer.over:
@@ -275,43 +269,12 @@ class PaidAnswer:
                 return True
             return take(piece)
 
-        def covered(piece: bytes) -> bool:
-            nonlocal kept
-            if hold is not None and attempt is not None and attempt.seen > hold.covers:
-                kept = piece
-                return False
-            return hand_on(piece)
-
-        while await answer.pipe_to(covered):
-            if not kept:
-                return True
-            assert hold is not None
-            assert attempt is not None
-            piece, kept = kept, b""
-            try:
-                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
-            except BudgetExhausted as spent:
-                if not spent.truncates:
-                    raise
-                if not answer.over:  # else all of it was delivered before anybody could say stop
-                    if not await self._truncate(answer, attempt, spent):
-                        raise
-                    hand_on(piece)
-                    break
-            if not hand_on(piece):
-                return True
+        assert answer.attempt is not None
+        if await HoldGate(answer, answer.attempt, self.hold, self._record).pipe_to(hand_on):
+            return True
         self._settle_once()
         self.ending += answer.ending
         return False
-
-    async def _truncate(self, answer: Answer, attempt: Attempt, spent: BudgetExhausted) -> bool:
-        """End the answer here, as one that has reached its length; False where its kind cannot be ended so."""
-        delivered = delivered_at_most(answer, attempt)
-        if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):
-            return False
-        attempt.error = spent.code
-        self._record.note("truncated", tokens=delivered, why=spent.message)
-        return True
 
 
 def log_errors(step: Callable[..., object], *what: Any) -> None:

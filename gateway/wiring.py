@@ -79,7 +79,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """What the supervisor tells a worker."""
+    """What a worker is started with."""
 
     settings: Settings
     redis_url: str
@@ -97,9 +97,9 @@ MOST_CACHED = 50_000
 
 
 def fingerprint(backends: Sequence[Backend]) -> str:
-    """Changes when another model stands behind a name, so that it never answers from its predecessor's cache."""
-    told = [(each.name, each.kind, each.base_url, each.model) for each in backends]
-    return blake2b(orjson.dumps(told), digest_size=8).hexdigest()
+    """A digest that changes when a backend's name leads to another model; the cache then starts anew for it."""
+    identities = [(each.name, each.kind, each.base_url, each.model) for each in backends]
+    return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
 def embedder(settings: EmbedderSettings) -> ModelEmbedder:
@@ -126,7 +126,7 @@ class Watched(Protocol):
 
 
 class Wiring:
-    """Every room of a worker, opened in order of need and closed in reverse, even half-opened."""
+    """All parts of a worker, opened in order of need and closed in reverse, also after a failure half-way."""
 
     def __init__(self, worker: Worker) -> None:
         self.worker = worker
@@ -136,7 +136,7 @@ class Wiring:
 
     async def open(self) -> None:
         try:
-            await self._open_ground()
+            await self._open_state()
             await self._open_path()
             await self._open_sides()
         except BaseException:
@@ -150,15 +150,15 @@ class Wiring:
         self._begin()
 
     def _begin(self) -> None:
-        """Load, ahead of the first request, what a team that has a key will need; what none needs is never loaded."""
+        """Load the embedder and the classifier in advance where the policy of a team that has a key uses them."""
         policies = [self.policies.current.find(team)[0] for team in self.ring.teams]
         if any(policy.cache.enabled and policy.cache.semantic.enabled for policy in policies):
             self.cache.begin_by_meaning()
         if self.router.wants(policies):
             self._tasks.spawn(self.router.load(), "classifier")
 
-    async def _open_ground(self) -> None:
-        """State, database, and who may ask: all that readiness waits for."""
+    async def _open_state(self) -> None:
+        """The state server, the database, keys and policies: readiness waits for these."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.state = await self._enter(State(self.worker.redis_url, timeout_s=config.state.timeout))
         self.database = await asyncio.to_thread(Database, settings.database_url)
@@ -181,16 +181,23 @@ class Wiring:
         self._watch(state=self.state, keys=self.ring, policies=self.policies, telemetry=self.telemetry)
 
     async def _migrate(self) -> None:
-        """Nobody above did it. A database that is away leaves the keys unread, and so the worker not ready."""
+        """Bring the database up to date, as a supervisor would. While it is unreachable, the worker is not ready."""
         try:
             await asyncio.to_thread(self.database.upgrade)
         except SQLAlchemyError as error:
             log.error("the ledger database cannot be brought up to date: %s", error)
 
     async def _open_path(self) -> None:
-        """The rooms that a request goes through, and the pipeline over them."""
-        settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
-        self.prices = await asyncio.to_thread(PriceBook.of, settings)
+        """The packages that a request passes through, in order of need, and the pipeline over them."""
+        await self._open_backends()
+        await self._open_admission()
+        await self._open_cache()
+        await self._open_routing()
+        await self._open_pipeline()
+
+    async def _open_backends(self) -> None:
+        """Prices, and the fleet of backends."""
+        self.prices = await asyncio.to_thread(PriceBook.of, self.worker.settings)
         backends = await self._backends()
         self.off_loop = OffLoop()
         self._exits.callback(self.off_loop.close)
@@ -199,48 +206,53 @@ class Wiring:
         self.fleet = await self._enter(Fleet(backends, drains=BackendDrains(self.state), off_loop=self.off_loop))
         for each in backends:
             price = "priced" if self.prices.price(each) else "no price known"
-            nature = "simulated, not a real model" if each.kind == "simulated" else price
+            nature = "simulated, not a real model" if each.simulated else price
             log.info("backend %s: %s tier, %s (%s)", each.name, each.tier, each.model, nature)
+        self._watch(fleet=self.fleet)
+
+    async def _open_admission(self) -> None:
+        """The journal, from which the leases of budgets recover, and what admits requests."""
+        settings, config, workers = self.worker.settings, self.worker.settings.config, self.worker.workers
         name = name_of_mine()
-        journal = Journal(settings.paths.journal, prices=self.prices, worker=str(self.worker.number), leases_as=name)
-        self._exits.push_async_callback(journal.aclose)
-        await journal.start()
+        number = str(self.worker.number)
+        self.journal = Journal(settings.paths.journal, prices=self.prices, worker=number, leases_as=name)
+        self._exits.push_async_callback(self.journal.aclose)
+        await self.journal.start()
         requests = config.requests
         self.overload = await self._enter(LoadShedder(concurrent=requests.concurrent, lag_s=requests.lag))
-        limits = await self._enter(RateLimits(self.state, workers=workers))
+        self.limits = await self._enter(RateLimits(self.state, workers=workers))
         spending = Spending(settings.paths.journal, self.database)
         above = {name: organisation.budget for name, organisation in config.organisations.items()}
         self.orphans = Orphans(self.database, name)
         leases = Leases(self.state, workers=workers, worker=name, dead=self.orphans)
-        budgets = await self._enter(Budgets(self.state, self.prices, spending, leases=leases, organisations=above))
-        pacer = await self._enter(Pacer(budgets))
+        self.budgets = await self._enter(Budgets(self.state, self.prices, spending, leases=leases, organisations=above))
+        self.pacer = await self._enter(Pacer(self.budgets))
+        self._watch(journal=self.journal, limits=self.limits, budgets=self.budgets, overload=self.overload)
+
+    async def _open_cache(self) -> None:
+        settings, config = self.worker.settings, self.worker.settings.config
         vectors = await self._enter(await asyncio.to_thread(embedder, config.embedder))
-        known = IndexLog(self.state, "cache", max_length=MOST_CACHED)
-        peers = settings.paths.joins if workers > 1 else None
         self.cache = await self._enter(
             Cache(
                 self.state,
-                known,
+                IndexLog(self.state, "cache", max_length=MOST_CACHED),
                 vectors,
-                revision=fingerprint(backends),
-                peers=peers,
+                revision=fingerprint(self.fleet.backends),
+                peers=settings.paths.joins if self.worker.workers > 1 else None,
                 checks=config.trials.cache_checks,
                 keep=SnapshotWriter(settings.paths.index, writes=self.worker.number == 0),
                 off_loop=self.off_loop,
             )
         )
-        self.counter = counter = Counter()
-        contexts = Contexts(counter, off_loop=self.off_loop)
-        self._exits.callback(contexts.close)
+        self._watch(embedder=vectors, cache=self.cache)
+
+    async def _open_routing(self) -> None:
+        """What the router learns from, and the router."""
+        config = self.worker.settings.config
         self.learning = await self._enter(Learning(self.database))
-        spend_cap = SpendCap(self.database, config.trials)
-        self.shadows = Shadows(
-            self.database,
-            self.prices,
-            spend_cap,
-            self.learning,
-            Holdout(config.trials.holdout),
-        )
+        self.spend_cap = SpendCap(self.database, config.trials)
+        holdout = Holdout(config.trials.holdout)
+        self.shadows = Shadows(self.database, self.prices, self.spend_cap, self.learning, holdout)
         self.router = Router(
             packaged,
             self.prices,
@@ -248,22 +260,29 @@ class Wiring:
             self.fleet.backends,
             sampler=self.shadows,
             evidence=self.learning,
-            pressures=pacer.pressures,
+            pressures=self.pacer.pressures,
             plan=await asyncio.to_thread(followed, config.routing.artefact),
             continuity=Affinity(
-                backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
+                self.fleet.backends, self.fleet, overload=config.replicas.overload, on_demand=config.replicas.on_demand
             ),
         )
+        self._watch(learning=self.learning, purse=self.spend_cap, routing=self.router, trials=self.shadows)
+
+    async def _open_pipeline(self) -> None:
+        """The pipeline, and what asks backends through it in the background."""
+        self.counter = Counter()
+        contexts = Contexts(self.counter, off_loop=self.off_loop)
+        self._exits.callback(contexts.close)
         self.pipeline = Pipeline(
-            limits=limits,
-            budgets=budgets,
+            limits=self.limits,
+            budgets=self.budgets,
             contexts=contexts,
-            counter=counter,
+            counter=self.counter,
             cache=self.cache,
             router=self.router,
             fleet=self.fleet,
-            books=journal,
-            end_users=await self._enter(EndUsers(settings.paths.pseudonyms, self.database)),
+            books=self.journal,
+            end_users=await self._enter(EndUsers(self.worker.settings.paths.pseudonyms, self.database)),
             telemetry=self.telemetry,
             sampler=self.shadows,
             off_loop=self.off_loop,
@@ -271,17 +290,13 @@ class Wiring:
         self._exits.push_async_callback(self.shadows.aclose)
         plans = await self._enter(PlanTrials(self.database, self.router, self.fleet))
         await self.shadows.open(self.pipeline, plans)
-        fresh = FreshAnswers(self.pipeline, spend_cap, self.prices)
+        fresh = FreshAnswers(self.pipeline, self.spend_cap, self.prices)
         self.cache.check_with(fresh)
         self.cache.measure_in(self.database)
-        self._watch(learning=self.learning, plans=plans, fresh=fresh, purse=spend_cap)  # labels of metrics
-        self._watch(fleet=self.fleet, journal=journal, limits=limits, budgets=budgets, cache=self.cache)
-        self._watch(
-            embedder=vectors, context=contexts, routing=self.router, trials=self.shadows, overload=self.overload
-        )
+        self._watch(context=contexts, plans=plans, fresh=fresh)
 
     async def _open_sides(self) -> None:
-        """What stands beside the path: feedback, the page, batches, and a writer where no supervisor has one."""
+        """What completions do not pass: feedback, page, batches; and a ledger writer where no supervisor has one."""
         settings, config = self.worker.settings, self.worker.settings.config
         self.authenticator = Authenticator(self.tenants)
         self.idempotency = Idempotency(self.state, patience_s=config.requests.deadline)
@@ -334,18 +349,19 @@ class Wiring:
             self._exits.push_async_callback(writer.aclose)
             self._tasks.spawn(writer.run(), "ledger writer")
 
-    async def _enter(self, room: Opened) -> Opened:
-        """Open a room and remember to close it."""
-        self._exits.push_async_callback(room.aclose)
-        await room.open()
-        return room
+    async def _enter(self, part: Opened) -> Opened:
+        """Open `part`, and close it when the worker ends, even if opening fails."""
+        self._exits.push_async_callback(part.aclose)
+        await part.open()
+        return part
 
-    def _watch(self, **rooms: Watched) -> None:
-        for name, room in rooms.items():
-            self.telemetry.watch(name, room.stats)
+    def _watch(self, **parts: Watched) -> None:
+        """Export the figures of each part; its keyword is the value of the metrics' label."""
+        for name, part in parts.items():
+            self.telemetry.watch(name, part.stats)
 
     async def _backends(self) -> list[Backend]:
-        """What the operator listed, else what this machine has; completed with what the catalogue knows."""
+        """The backends of gateway.yaml, else those found on this machine; missing facts come from the catalogue."""
         config = self.worker.settings.config
         if config.backends is None:
             found = await discover(config, self.worker.local_model_url, self.worker.simulate)

@@ -1,5 +1,7 @@
-"""`python -m loadtests` is `thriftgate loadtest`; `budget`, `bytecodes`, `index`, `drift`, `stalls` and `--against` are
-others."""
+"""`python -m loadtests` is `thriftgate loadtest`.
+
+Others are `budget`, `bytecodes`, `index`, `drift`, `shortcuts`, `stalls` and `--against`.
+"""
 
 import sys
 
@@ -30,6 +32,10 @@ if __name__ == "__main__":
         from loadtests import drift
 
         sys.exit(drift.main(sys.argv[2:]))
+    if sys.argv[1:2] == ["shortcuts"]:
+        from loadtests import shortcuts
+
+        sys.exit(shortcuts.main(sys.argv[2:]))
     if sys.argv[1:2] == ["stalls"]:
         from loadtests import stalls
 

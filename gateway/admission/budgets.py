@@ -12,10 +12,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from gateway.admission.budget_hold import PATIENCE_S, BudgetHold, RequestHold
+from gateway.admission.budget_hold import PATIENCE_S, BudgetHold
 from gateway.admission.combined_hold import BudgetHolds
 from gateway.admission.counter_group import BudgetWindow, CounterGroup
 from gateway.admission.levels import Levels
+from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.output_forecast import OutputForecasts
 from gateway.domain.policy import Budget, Policy
 from gateway.domain.protocols import PriceList, Spending
@@ -130,7 +131,7 @@ class Budgets:
         if len(groups) == 1:
             return BudgetHold(groups[0], self._expectations, record, request, self._patience_s)
         if not groups:
-            return BudgetHold(None, self._expectations, record, request, self._patience_s)
+            return NO_HOLD
         return BudgetHolds(
             tuple([BudgetHold(group, self._expectations, record, request, self._patience_s) for group in groups])
         )

@@ -72,7 +72,7 @@ class Tokens:
 
     def price(self, backend: Backend) -> Price | None:
         known = self._prices.price(backend)
-        free = backend.kind == "simulated" if known is None else known.free
+        free = backend.simulated if known is None else known.free
         return _NOTHING if free else _TOKEN
 
     def limit(self, budget: Budget) -> int | None:

@@ -23,7 +23,7 @@ from gateway.policy.tenants import Tenants
 
 log = logging.getLogger(__name__)
 
-OPEN = ("/", "/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
+OPEN = ("/", "/openapi.json", "/health", "/health/live", "/health/ready", "/dashboard", "/dashboard/static/{path:path}")
 """Routes that ask for no key; the page and its files hold no data, what fills it does ask."""
 
 Endpoint = Callable[[Request, Tenant], Awaitable[Response]]

@@ -51,7 +51,7 @@ _OPERATORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
     403: "forbids the gateway this call; check what its `api_key` may do",
-    404: "knows no such path or model; check its `base_url` and `model`",
+    404: "knows no such path or model; check its {addressed_by}",
     405: "takes no completions there; check its `base_url`",
 }
 """Status codes that only the operator can fix. The client's own key, path and model name are never sent to a backend.
@@ -79,8 +79,8 @@ class BackendCall:
     def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: BackendDrains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
         self._clock, self._drains = clock, drains
-        self._embeds, self._wants_limit = kind.fetches, kind.dialect == "anthropic_messages"
-        self._key = backend.api_key.get_secret_value() if backend.api_key else ""
+        self._embeds, self._wants_limit = kind.fetches, backend.facts.requires_max_tokens
+        self._model = backend.sent_model
         self._wires: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the server has no endpoint, until `_relearn_at` (loop time)."""
@@ -125,7 +125,7 @@ class BackendCall:
             self._begin_s[request.stream],
             backend.stall_timeout if request.stream else math.inf,
             deadline,
-            self._key,
+            self.kind.secret,
         )
 
     def write(
@@ -146,7 +146,7 @@ class BackendCall:
         foreign = most is not None and may_have_foreign(request)
         body = way.body(
             request,
-            self.backend.model,
+            self._model,
             plan if plan.drop or plan.replace else None,
             logprobs=logprobs,
             max_output_tokens=own_limit(request, most) if most is not None and foreign else most,
@@ -317,7 +317,7 @@ class BackendCall:
         if status in _NO_ENDPOINT:
             error = upstream_error.error_in(await _words(upstream))
             if self._lacks(call.wire, error):
-                path = call.wire.path or call.request.path
+                path, _, _ = self.kind.url(call.request, call.wire).partition("?")
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)
                 if unspoken.retryable:
@@ -325,6 +325,7 @@ class BackendCall:
                 return unspoken
         if status in _OPERATORS or status < 400:
             problem = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
+            problem = problem.format(addressed_by=self.backend.facts.addressed_by)
             failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
             failure.retryable = False
             return failure

@@ -13,6 +13,7 @@ from gateway.backends.cascade.cascade import Cascade, Served
 from gateway.backends.cascade.escalation import Escalation
 from gateway.backends.load.in_flight import InFlight
 from gateway.backends.providers.anthropic import Anthropic
+from gateway.backends.providers.azure import Azure
 from gateway.backends.providers.base import Kind
 from gateway.backends.providers.litellm import ViaLitellm
 from gateway.backends.providers.openai import Local, OpenAI
@@ -30,6 +31,7 @@ from gateway.runtime.off_loop import OffLoop
 
 KINDS: Mapping[str, Callable[[Backend], Kind]] = {
     "openai": OpenAI,
+    "azure": Azure,
     "local": Local,
     "anthropic": Anthropic,
     "litellm": ViaLitellm,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from gateway.dialects.answers.plain import Plain
@@ -88,8 +89,6 @@ class Translator(Protocol):
 
     client: DialectName
     backend: DialectName
-    path: str
-    """Appended to the backend's base URL."""
 
     def body(
         self,
@@ -106,8 +105,12 @@ class Translator(Protocol):
         """
         ...
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        """Auth in the backend's way, content type, forwardable client headers; never the client's key."""
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        """Content type and dialect version. The provider adds its credentials."""
+        ...
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        """The client's headers that the backend may see; never its credentials."""
         ...
 
     def reader(self, request: CompletionRequest) -> StreamReader: ...

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
@@ -67,7 +67,6 @@ class ViaChat:
         """`thinks`: the backend accepts a reasoning effort."""
         self._translation, self._inner, self._thinks = translation, inner, thinks
         self.client, self.backend = translation.client, inner.backend
-        self.path = inner.path
 
     def body(
         self,
@@ -90,8 +89,11 @@ class ViaChat:
         except BadRequest as error:
             raise self._rename_field(error) from None
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        return self._inner.headers(self._as_chat(request), api_key)
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return self._inner.headers(self._as_chat(request))
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return self._inner.forwarded(self._as_chat(request))
 
     def reader(self, request: CompletionRequest) -> Translated:
         inner = self._inner.reader(self._as_chat(request))

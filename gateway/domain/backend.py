@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from datetime import date
 from functools import lru_cache
 from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
+from gateway.domain.kinds import KINDS, Kind, KindFacts
 from gateway.domain.money.price_classes import Factor, TierKey, few_factors
 from gateway.domain.policy import Section
 from gateway.domain.provider_name import provider_name
@@ -15,7 +17,6 @@ from gateway.domain.request import DialectName
 from gateway.domain.routing.whereabouts import host_of, private, providers_own
 from gateway.domain.units import DurationS, TokenUsd, Usd
 
-Kind = Literal["openai", "anthropic", "local", "litellm", "simulated"]
 Location = Literal["local", "hosted"]
 Strength = Literal["small", "large"]
 TierName = Literal["small", "large", "hosted"]
@@ -25,16 +26,8 @@ Capability = Literal["tools", "vision", "json_schema", "reasoning", "logprobs"]
 Billing = Literal["on_demand", "spot", "reserved"]
 """Every hour in which the gateway runs; only those in which the machine answered; every hour, come what may."""
 
-SPOKEN: Mapping[Kind, tuple[DialectName, ...]] = {
-    "openai": ("openai_chat", "openai_responses", "openai_completions", "openai_embeddings", "openai_other"),
-    "local": ("openai_chat", "openai_responses", "openai_completions", "openai_embeddings", "openai_other"),
-    "anthropic": ("anthropic_messages",),
-    "litellm": ("openai_chat",),
-    "simulated": ("openai_chat",),
-}
-"""What a kind of backend may speak, its own dialect first; servers of OpenAI's differ in what they know beyond it."""
-
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
+_AZURES = ("bearer_token", "deployment", "api_version")
 RANK: dict[str, int] = {"small": 0, "large": 1, "hosted": 2}
 """Tiers from weak to strong."""
 
@@ -87,7 +80,21 @@ class Backend(Section):
     kind: Kind = Field(description="The dialect it speaks, or how it is reached.")
     base_url: str = Field("", description="For example http://127.0.0.1:9001/v1.")
     api_key: SecretStr | None = Field(None, description="env:NAME or file:PATH; resolved at start.")
+    bearer_token: str | None = Field(
+        None,
+        pattern="^(env|file):.+",
+        description="Azure: a bearer token (Entra ID) instead of api_key; env:NAME, or file:PATH, which is read again "
+        "when it changes.",
+    )
     model: str = Field(description="The model's name there.")
+    deployment: str | None = Field(
+        None, min_length=1, description="Azure: the deployment's name, where it is not the model's."
+    )
+    api_version: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z0-9-]+$",
+        description="Azure: such as 2024-10-21, for the addresses /openai/deployments/…; null: /openai/v1/….",
+    )
     strength: Strength | None = Field(
         None,
         description="small or large: the selector that a local backend belongs to. A hosted one belongs to hosted, "
@@ -142,16 +149,51 @@ class Backend(Section):
         where = (str(given.get(name) or "") for name in ("kind", "base_url", "location"))
         return {**given, "tier": tier_of(strength, *where)}
 
+    @field_validator("api_version", mode="before")
+    @classmethod
+    def _as_text(cls, given: Any) -> Any:
+        """YAML reads 2024-10-21 as a date."""
+        return given.isoformat() if isinstance(given, date) else given
+
     @model_validator(mode="after")
     def _reachable(self) -> Backend:
-        if self.kind in ("openai", "anthropic") and not self.base_url.startswith(("http://", "https://")):
+        if self.facts.needs_base_url and not self.base_url.startswith(("http://", "https://")):
             raise ValueError(f"base_url must begin with http:// or https:// for kind {self.kind}")
+        if self.kind == "azure":
+            self._check_azure()
+        elif given := [name for name in _AZURES if name in self.model_fields_set]:
+            raise ValueError(f"{' and '.join(given)}: only for kind azure")
         return self
+
+    def _check_azure(self) -> None:
+        path = urlsplit(self.base_url).path.strip("/")
+        if "deployments" in path.split("/") or path.endswith(("openai", "openai/v1")):
+            raise ValueError(
+                "base_url must be the resource's address alone, as https://NAME.openai.azure.com; the gateway adds "
+                "/openai, the deployment and api_version"
+            )
+        if (self.api_key is None) == (self.bearer_token is None):
+            raise ValueError("kind azure needs either api_key or bearer_token")
 
     @property
     def spoken(self) -> tuple[DialectName, ...]:
         """Dialects worth trying."""
-        return self.dialects or SPOKEN[self.kind]
+        return self.dialects or self.facts.dialects
+
+    @property
+    def facts(self) -> KindFacts:
+        """Of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def simulated(self) -> bool:
+        """Is there no model behind it?"""
+        return self.kind == "simulated"
+
+    @property
+    def sent_model(self) -> str:
+        """What requests to it call the model."""
+        return self.deployment or self.model
 
     @property
     def hosted(self) -> bool:
@@ -174,11 +216,11 @@ class Backend(Section):
     @property
     def own(self) -> bool:
         """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
-        if providers_own(self.base_url):
+        if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:
             return self.location == "local"
-        if self.kind in ("local", "simulated"):
+        if self.facts.own_machine:
             return True
         return self.tier != "hosted" and private(self.base_url)
 
@@ -195,6 +237,8 @@ def _why_hosted(kind: str, base_url: str, location: str | None, tier: str) -> st
         return ""
     if providers_own(base_url):
         return f"{host_of(base_url)} is a provider's, whatever location says"
+    if reason := KINDS[kind].why_hosted if kind in KINDS else "":
+        return reason
     if not base_url and kind == "litellm":
         return "without base_url litellm asks the model's provider, whatever location says"
     if location is not None:

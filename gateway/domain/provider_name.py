@@ -60,6 +60,8 @@ _PREFIXES = {
     "xai": "x_ai",
 }
 """What litellm writes before a model's name, where OpenTelemetry has another word for it."""
+_OF_KIND = {"local": "local", "simulated": "simulated", "azure": "azure.ai.openai"}
+"""Kinds whose provider is known without an address."""
 _ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
 """Prefixes that, with a base URL, name a dialect: any server may speak it."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
@@ -70,8 +72,8 @@ _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r
 @lru_cache(maxsize=4096)
 def provider_name(kind: str, base_url: str, model: str) -> str:
     """The provider of a backend. Kinds `local` and `simulated` have none but themselves."""
-    if kind in ("local", "simulated"):
-        return kind
+    if kind in _OF_KIND:
+        return _OF_KIND[kind]
     if base_url:
         if found := _of_address(base_url):
             return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admission.budgets import RequestHold
+from gateway.admission.no_hold import RequestHold
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.protocols import PriceList

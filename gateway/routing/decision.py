@@ -89,7 +89,7 @@ def by_cost(one: Candidate) -> tuple[bool, int, int]:
 
 
 def _strength(one: Candidate) -> tuple[int, bool, int]:
-    return RANK[one.backend.tier], one.backend.kind != "simulated", -1 if one.worth_pico is None else one.worth_pico
+    return RANK[one.backend.tier], not one.backend.simulated, -1 if one.worth_pico is None else one.worth_pico
 
 
 def _dearer(one: Candidate, other: Candidate) -> bool:

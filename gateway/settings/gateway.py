@@ -325,11 +325,14 @@ def _variables(config: GatewayConfig) -> frozenset[str]:
     """Names in `env:NAME` wherever a secret may stand."""
     references = [config.state.redis_url, config.ledger.database_url]
     references += [each.api_key.get_secret_value() for each in config.backends or () if each.api_key]
+    references += [each.bearer_token for each in config.backends or ()]
     return frozenset(each.removeprefix("env:") for each in references if each and each.startswith("env:"))
 
 
 def _resolve(config: GatewayConfig, where: str, keys: bool) -> GatewayConfig:
     def known(backend: Backend) -> Backend:
+        if backend.bearer_token is not None and keys:
+            secret(backend.bearer_token, f"{where}: backends.{backend.name}.bearer_token")  # refused while unreadable
         if backend.api_key is None:
             return backend
         key = secret(backend.api_key.get_secret_value(), f"{where}: backends.{backend.name}.api_key") if keys else None

@@ -33,7 +33,7 @@ class Server(uvicorn.Server):
         self._tasks = Tasks()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        drain, self._loop = self._application.rooms.drain, asyncio.get_running_loop()
+        drain, self._loop = self._application.wiring.drain, asyncio.get_running_loop()
         self._loop.add_signal_handler(signal.SIGUSR1, lambda: setattr(drain, "draining", True))
         await super().startup(sockets)
         settle()
@@ -41,7 +41,7 @@ class Server(uvicorn.Server):
 
     async def _beat(self) -> None:
         """From the loop itself: when it is stuck, there is silence."""
-        ring = self._application.rooms.ring
+        ring = self._application.wiring.ring
         while True:
             self._say("ready" if ring.ready else "open")
             await asyncio.sleep(BEAT_S if ring.ready else SOON_S)
@@ -64,7 +64,7 @@ class Server(uvicorn.Server):
             listening.close()
         self.server_state.default_headers = LAST_ANSWER
         connections = cast(set[Connection], self.server_state.connections)  # web sockets are never made
-        await leave(connections, self._application.rooms.worker.settings.config.shutdown.grace_period)
+        await leave(connections, self._application.wiring.worker.settings.config.shutdown.grace_period)
         await super().shutdown(sockets)
         await self._tasks.aclose()
 

@@ -86,7 +86,7 @@ class Totals:
                 if cached:
                     tokens[team, name, "cached"] += cached
                 tokens[team, name, "output"] += usage.all_output
-                if attempt.unpriced or (cost is None and attempt.backend.kind != "simulated"):
+                if attempt.unpriced or (cost is None and not attempt.backend.simulated):
                     self.unpriced[(name,)] += 1
             if cost is not None:
                 self.cost_pico[team, name] += cost

@@ -12,7 +12,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.admission.budgets import Budgets, RequestHold
+from gateway.admission.budgets import Budgets
+from gateway.admission.no_hold import RequestHold
 from gateway.domain.backend import Backend
 from gateway.domain.money.price import Price
 from gateway.domain.money.usage import Usage

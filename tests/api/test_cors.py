@@ -35,16 +35,16 @@ def test_a_preflight_is_told_what_it_asks_for() -> None:
         b"access-control-request-method": b"POST",
         b"access-control-request-headers": b"authorization,content-type,x-stainless-os",
     }
-    told = dict(Cors(("*",)).preflight(asked))
+    told = dict(Cors(("*",)).preflight(asked, b"OPTIONS, POST"))
     assert told[ORIGIN] == b"*"
     assert told[b"access-control-allow-headers"] == b"authorization,content-type,x-stainless-os"
     assert {b"POST", b"GET", b"DELETE"} <= set(told[b"access-control-allow-methods"].split(b", "))
     assert int(told[b"access-control-max-age"]) > 0
     del asked[b"access-control-request-headers"]
-    assert dict(Cors(("*",)).preflight(asked))[b"access-control-allow-headers"] == b"*"
-    told = dict(Cors(("https://other.example.com",)).preflight(asked))
+    assert dict(Cors(("*",)).preflight(asked, b"OPTIONS, POST"))[b"access-control-allow-headers"] == b"*"
+    told = dict(Cors(("https://other.example.com",)).preflight(asked, b"OPTIONS, POST"))
     assert not [name for name in told if name.startswith(b"access-control")]
-    assert b"POST" in dict(Cors(("*",)).preflight({}))[b"allow"]
+    assert b"POST" in dict(Cors(("*",)).preflight({}, b"OPTIONS, POST"))[b"allow"]
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ ORIGIN = {"origin": "https://app.example.com"}
 
 async def told(response: Response, path: str = "/v1/models", method: str = "GET", **headers: str) -> Client:
     """What a client hears when the application answers `response`."""
-    app = Envelope(Cors(("*",)), "auto").asgi(response)
+    app = Envelope(Cors(("*",)), "auto").asgi(response, lambda path: "GET, OPTIONS")
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await Client(app, path, method=method, headers=named).run()
 
@@ -36,7 +36,9 @@ async def test_an_error_tells_the_same_id_in_head_and_body() -> None:
     async def missing(scope, receive, send) -> None:  # type: ignore[no-untyped-def]
         await error_response(NotFound("not here"), Request(scope))(scope, receive, send)
 
-    client = await Client(Envelope(Cors(("*",)), "auto").asgi(missing), "/v1/messages/x", method="GET").run()
+    client = await Client(
+        Envelope(Cors(("*",)), "auto").asgi(missing, lambda path: "GET, OPTIONS"), "/v1/messages/x", method="GET"
+    ).run()
     assert client.json["request_id"] == client.headers["request-id"] == client.headers["x-request-id"]
     assert client.json["type"] == "error"
 

@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
+from gateway.backends.providers.base import PATHS
 from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, StreamBroken
 from tests.dialects.over_anthropic import checked, wire
@@ -68,10 +69,12 @@ class Asked:
 async def ask(provider: Provider, *, stream: bool = True, asked: Asked | None = None) -> Asked:
     """One request on a connection of its own, read as the gateway reads. Raises what the reader raises."""
     asked = asked or Asked(stream)
-    headers = {name.decode(): value.decode() for name, value in wire.headers(asked.request, "sk-ant")}
+    headers = {name.decode(): value.decode() for name, value in wire.headers(asked.request)} | {"x-api-key": "sk-ant"}
     async with (
         aiohttp.ClientSession() as session,
-        session.post(provider.url + wire.path, data=wire.body(asked.request, "claude", None), headers=headers) as reply,
+        session.post(
+            provider.url + PATHS[wire.backend], data=wire.body(asked.request, "claude", None), headers=headers
+        ) as reply,
     ):
         if not stream:
             asked.relayed = wire.plain(asked.request, await reply.read()).body

@@ -230,14 +230,13 @@ def test_trimmed_context_is_translated_and_errors_keep_the_clients_numbers() -> 
         wire.body(wrong, "claude", ContextPlan(9, 5, drop=frozenset({0})))
 
 
-def test_headers_are_anthropics() -> None:
+def test_the_version_and_forwardable_headers_go_on() -> None:
     headers = {b"traceparent": b"00-1", b"openai-beta": b"x", b"authorization": b"Bearer tg-x"}
     request = parse(orjson.dumps({"model": "auto", "messages": [USER]}), "r", Controls(), headers)
-    assert wire.headers(request, "sk-ant") == [
+    assert [*wire.headers(request), *wire.forwarded(request)] == [
         (b"content-type", b"application/json"),
         (b"accept", b"application/json"),
         (b"anthropic-version", b"2023-06-01"),
-        (b"x-api-key", b"sk-ant"),
         (b"traceparent", b"00-1"),
     ]
-    assert dict(wire.headers(streaming(), None))[b"accept"] == b"text/event-stream"
+    assert dict(wire.headers(streaming()))[b"accept"] == b"text/event-stream"

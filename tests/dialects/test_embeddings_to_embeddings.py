@@ -26,8 +26,6 @@ def test_only_the_model_is_spliced() -> None:
     request = parse(RAW, "r", Controls(), {})
     assert wire.body(request, "m", None, logprobs=True, max_output_tokens=0) == RAW.replace(b'"alias"', b'"m"')
     assert wire.body(request, "alias", None) is request.raw
-    assert wire.path == "/embeddings"
-    assert (b"authorization", b"Bearer k") in wire.headers(request, "k")
 
 
 @pytest.mark.parametrize("place", ["before", "after"])

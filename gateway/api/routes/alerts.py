@@ -34,10 +34,13 @@ class AlertRoutes:
         ]
 
     async def listing(self, request: Request, tenant: Tenant) -> Response:
-        """`?team=`, `?limit=` (100), `?dead=1` for letters that are not tried any more; the latest first."""
+        """`?team=`, `?limit=` (100), `?dead=1` for deliveries that are not tried any more; the latest first."""
         asked = request.query_params
         limit = whole_number(asked, "limit", 100, MOST)
-        read = deliveries.dead if asked.get("dead") in ("1", "true") else deliveries.latest
+        dead = asked.get("dead", "0")
+        if dead not in ("0", "1", "true", "false"):
+            raise BadRequest("dead must be 1 or 0.", param="dead")
+        read = deliveries.dead if dead in ("1", "true") else deliveries.latest
         found = await self._database.run(partial(read, team=asked.get("team"), limit=limit), writes=False)
         return json_response([asdict(one) for one in found])
 

@@ -81,7 +81,7 @@ class ResponseRoutes:
         ]
 
     async def response(self, request: Request, tenant: Tenant) -> Response:
-        if request.query_params.get("stream") == "true":
+        if request.query_params.get("stream", "false") != "false":
             raise BadRequest("A stored response is not streamed again: leave stream out.", param="stream")
         return json_response((await self._stored(request, tenant)).body)
 

@@ -15,6 +15,7 @@ EXPOSED = (
     "*",  # and what backends may add: allowed, since no cookie is involved
 )
 METHODS = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+"""What pages of other origins may send. A method that a path lacks gets 405, which the page can read."""
 _CLOSED = ("/admin", "/dashboard", "/metrics")
 """Of the operators' own; their page is served from the same origin."""
 _ANY = b"*"
@@ -42,9 +43,9 @@ class Cors:
             return [(b"access-control-allow-origin", origin), self._exposed, (b"vary", b"origin")]
         return [(b"vary", b"origin")]
 
-    def preflight(self, asked: Mapping[bytes, bytes]) -> Headers:
-        """Of the answer to OPTIONS; what a page may send is for the keys to decide."""
-        found: Headers = [(b"allow", METHODS)]
+    def preflight(self, asked: Mapping[bytes, bytes], methods: bytes) -> Headers:
+        """Headers of the answer to OPTIONS. `asked`: the request's headers; `methods`: those of the path."""
+        found: Headers = [(b"allow", methods)]
         if b"origin" not in asked:
             return found
         found += self.headers(asked[b"origin"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,7 +32,9 @@ class Envelope:
             caller = Shared(caller, self._cors.headers(origin))
         return caller
 
-    def asgi(self, app: ASGIApp) -> ASGIApp:
+    def asgi(self, app: ASGIApp, methods: Callable[[str], str]) -> ASGIApp:
+        """`app` with these headers; OPTIONS is answered here. `methods`: of a path, as `Allow` lists them."""
+
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http":
                 await app(scope, receive, send)
@@ -41,7 +43,7 @@ class Envelope:
             asked, more = by_name(scope["headers"]), of_id(request_id)
             if shared(scope["path"]):
                 if scope["method"] == "OPTIONS":
-                    head = [*more, *self._cors.preflight(asked)]
+                    head = [*more, *self._cors.preflight(asked, methods(scope["path"]).encode())]
                     await send({"type": "http.response.start", "status": 204, "headers": head})
                     await send({"type": "http.response.body"})
                     return

@@ -70,7 +70,7 @@ class StreamGate:
 
     async def _read(self, keep: Sink, until: float) -> bool:
         """Read with `keep`. Returns whether there may be more."""
-        if self.attempt.backend.kind == "litellm":  # a LiteLLM stream does not survive a cancelled read
+        if not self.attempt.backend.facts.resumable:
             return await self._relayed.pipe_to(keep)
         try:
             async with asyncio.timeout_at(until):

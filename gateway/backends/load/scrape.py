@@ -59,7 +59,9 @@ def watched(backend: Backend) -> bool:
 
 def tells_load(backend: Backend) -> bool:
     """Whether the backend is a self-hosted server whose metrics may be read."""
-    own = backend.kind == "local" or (backend.price is not None and bool(backend.price.machine_hour_usd))
+    own = (backend.facts.own_machine and not backend.simulated) or (
+        backend.price is not None and bool(backend.price.machine_hour_usd)
+    )
     return own if backend.metrics is None else backend.metrics
 
 

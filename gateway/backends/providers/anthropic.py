@@ -19,12 +19,16 @@ _MOST_COUNT_BYTES = 4096
 class Anthropic(OverHttp):
     dialect: DialectName = "anthropic_messages"
 
+    def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+        """`headers` with the backend's key in `x-api-key`, if it has one."""
+        return [*headers, (b"x-api-key", self.secret.encode())] if self.secret else headers
+
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
         """Tokens of the prompt as the backend counts them, which it does for nothing; None when it does not say."""
         until = asyncio.get_running_loop().time() + _COUNT_S
         body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
         try:
-            headers = self.headers(request, MessagesToMessages())
+            headers = self.headers(request, MessagesToMessages(), body)
             upstream = await self._client.request(
                 "POST", "/messages/count_tokens", headers, body, deadline=until, first_byte_timeout=_COUNT_S
             )

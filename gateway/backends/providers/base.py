@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,15 @@ from gateway.domain.answer import Sink
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.text.concealment import Concealer
 from gateway.errors import BackendError
+
+PATHS: Mapping[DialectName, str] = {
+    "openai_chat": "/chat/completions",
+    "openai_responses": "/responses",
+    "openai_completions": "/completions",
+    "openai_embeddings": "/embeddings",
+    "anthropic_messages": "/messages",
+}
+"""Backend dialect → path of its endpoint below the base URL. A request of any other dialect names its own path."""
 
 
 @dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call
@@ -99,9 +108,18 @@ class Kind(Protocol):
     fetches: bool
     """Would it fetch, from inside the gateway, what a request names by its address?"""
 
+    @property
+    def secret(self) -> str:
+        """The credential that it sends now, which no message may carry; empty without one."""
+        ...
+
     async def open(self) -> None: ...
 
     async def aclose(self) -> None: ...
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        """Path and query of a call, below the backend's base URL."""
+        ...
 
     def send(self, call: Call) -> Awaitable[Upstream]:
         """The response once its head is there, whatever its status. Raises BackendErrors."""

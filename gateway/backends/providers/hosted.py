@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from gateway.domain.backend import Backend, Kind
+from gateway.domain.backend import Backend
+from gateway.domain.kinds import Kind
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,8 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
 
     A server that nobody knows is told both: one that knows a single name passes over the other.
     """
+    if known := backend.facts.limits_per_answer:
+        return known
     host = urlsplit(backend.base_url).hostname or ""
     if _is_one_of(host, _LATER_LIMIT) or _OPENAIS.search(backend.model.lower()):
         return ("max_completion_tokens",)

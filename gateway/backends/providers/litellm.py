@@ -10,10 +10,11 @@ from typing import Any
 import orjson
 
 from gateway.backends.http.canned import Canned
-from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.base import PATHS, Call, Upstream
+from gateway.dialects.base import Translator
 from gateway.domain.answer import Sink
 from gateway.domain.backend import Backend
-from gateway.domain.request import DialectName
+from gateway.domain.request import CompletionRequest, DialectName
 from gateway.errors import BackendError, BackendGarbage, BackendTimeout, BackendUnreachable, StreamBroken
 from gateway.settings.environment import keep_litellm_offline
 
@@ -59,6 +60,7 @@ class ViaLitellm:
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
+        self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._litellm: Any = None
 
     async def open(self) -> None:
@@ -70,6 +72,9 @@ class ViaLitellm:
 
     async def aclose(self) -> None:
         """litellm pools its connections for the whole process."""
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        return PATHS["openai_chat"]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
         """litellm does not hand the header on."""
@@ -86,7 +91,7 @@ class ViaLitellm:
                 reply = await self._litellm.acompletion(
                     model=backend.model,
                     api_base=backend.base_url or None,
-                    api_key=backend.api_key.get_secret_value() if backend.api_key else None,
+                    api_key=self.secret or None,
                     timeout=backend.timeout,
                     drop_params=True,
                     num_retries=0,

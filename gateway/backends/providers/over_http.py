@@ -7,7 +7,7 @@ from collections.abc import Awaitable
 from email.utils import parsedate_to_datetime
 
 from gateway.backends.http.client import connect
-from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.base import PATHS, Call, Upstream
 from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
@@ -21,17 +21,20 @@ _LONGEST_NUMBER = 64
 
 
 class OverHttp:
-    """One pooled client per backend; the dialect is the subclass's."""
+    """One pooled client per backend. A subclass says which dialect it speaks, where a call goes (`url`), and how it
+    proves who sends it (`sign`)."""
 
     dialect: DialectName
     fetches = False
+    signs_bodies = False
+    """Does `sign` depend on the body or the time? Then each call is signed; else the head of a call is used again."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
-        self._key = backend.api_key.get_secret_value() if backend.api_key else None
+        self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
-        self._openings: dict[tuple[str, bool], bytes] = {}
-        """Path and whether it streams → the head of a request whose client sends nothing of its own on."""
+        self._openings: dict[tuple[DialectName, bool], bytes] = {}
+        """Backend dialect and whether it streams → the head of a request whose client sends nothing of its own on."""
 
     async def open(self) -> None:
         """Connections are made when they are needed."""
@@ -42,14 +45,11 @@ class OverHttp:
     def send(self, call: Call) -> Awaitable[Upstream]:
         request, wire = call.request, call.wire
         special = request.headers or request.query
-        opening = None if special else self._openings.get((wire.path, request.stream))
+        opening = None if special else self._openings.get((wire.backend, request.stream))
         if opening is None:
-            path = wire.path or request.path
-            if wire.client == wire.backend and _BETA in request.query.split(b"&"):
-                path = f"{path}?{_BETA.decode()}"
-            opening = self._client.opening(path, self.headers(request, wire))
-            if not special:
-                self._openings[wire.path, request.stream] = opening
+            opening = self._client.opening(self.url(request, wire), self.headers(request, wire, call.body))
+            if not special and not self.signs_bodies and wire.backend in PATHS:
+                self._openings[wire.backend, request.stream] = opening
         return self._client.post(
             opening + b"x-request-id: %b\r\n" % call.attempt_id.encode("ascii"),
             call.body,
@@ -58,12 +58,27 @@ class OverHttp:
             stall_timeout=call.stall_timeout,
         )
 
-    def headers(self, request: CompletionRequest, wire: Translator) -> list[tuple[bytes, bytes]]:
-        """As the dialect has them, of the client's only what this backend may know."""
-        found = wire.headers(request, self._key)
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        """Path and query below the base URL."""
+        path = PATHS.get(wire.backend) or request.path
+        if wire.client == wire.backend and _BETA in request.query.split(b"&"):
+            path = f"{path}?{_BETA.decode()}"
+        return path
+
+    def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+        """`headers` with the backend's key as a bearer token, if it has one."""
+        return [*headers, (b"authorization", b"Bearer " + self.secret.encode())] if self.secret else headers
+
+    def forget_heads(self) -> None:
+        """Sign anew from the next call on: the credential has changed."""
+        self._openings.clear()
+
+    def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
+        """Those of the dialect, signed, and of the client's those that this backend may know."""
+        forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
-            return [header for header in found if header[0] not in _TRACE]
-        return found
+            forwarded = [header for header in forwarded if header[0] not in _TRACE]
+        return [*self.sign(wire.headers(request), body), *forwarded]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
         """`Retry-After`, in seconds or as a date."""

@@ -9,9 +9,10 @@ from typing import Any
 import orjson
 
 from gateway.backends.http.canned import Canned
-from gateway.backends.providers.base import Call, Upstream
+from gateway.backends.providers.base import PATHS, Call, Upstream
+from gateway.dialects.base import Translator
 from gateway.domain.backend import Backend
-from gateway.domain.request import DialectName
+from gateway.domain.request import CompletionRequest, DialectName
 
 _ECHO = 160
 """Characters of the question that are repeated in the answer."""
@@ -23,6 +24,7 @@ class Simulated:
 
     dialect: DialectName = "openai_chat"
     fetches = False
+    secret = ""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -32,6 +34,9 @@ class Simulated:
 
     async def aclose(self) -> None:
         """Nothing to close."""
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        return PATHS["openai_chat"]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
         return None

@@ -77,7 +77,7 @@ def check_prices(context: Context) -> None:
                 "backend": backend.name,
                 "input": None if price is None else f"{pico_to_usd(price.input * 10**6):f}",
                 "output": None if price is None else f"{pico_to_usd(price.output * 10**6):f}",
-                "source": price.source if price else _UNPRICED[backend.kind == "simulated"],
+                "source": price.source if price else _UNPRICED[backend.simulated],
             }
         )
     table = tables.Table("backend", "input", "output", "source", title="USD per 1M tokens")

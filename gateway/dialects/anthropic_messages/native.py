@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -30,7 +31,6 @@ class MessagesToMessages:
 
     client: DialectName = "anthropic_messages"
     backend: DialectName = "anthropic_messages"
-    path = "/messages"
 
     def __init__(self) -> None:
         self._refusals = ChatToMessages()
@@ -55,14 +55,14 @@ class MessagesToMessages:
             changes["messages"] = _messages(request, plan or ContextPlan(0, 0))
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         headers = content_headers(request)
         if b"anthropic-version" not in request.headers:
             headers.append((b"anthropic-version", VERSION))
-        if api_key:
-            headers.append((b"x-api-key", api_key.encode()))
-        headers.extend(request.headers.items())
         return headers
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return request.headers.items()
 
     def reader(self, request: CompletionRequest) -> MessagesRelay:
         return MessagesRelay()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -25,7 +26,6 @@ class ChatToChat:
 
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
-    path = "/chat/completions"
 
     def __init__(self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")) -> None:
         """`limits`: fields that carry the gateway's output limit, in addition to those that the client used."""
@@ -63,12 +63,11 @@ class ChatToChat:
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
         return changes
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = content_headers(request)
-        if api_key:
-            headers.append((b"authorization", b"Bearer " + api_key.encode()))
-        headers.extend(request.headers.items())
-        return headers
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return content_headers(request)
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return request.headers.items()
 
     def reader(self, request: CompletionRequest) -> ChatStream:
         return ChatStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))

@@ -60,14 +60,17 @@ def load_object(body: bytes) -> dict[str, Any]:
         raise BadRequest(f"The body is not valid JSON: {error}.") from error
     if type(fields) is not dict:
         raise BadRequest("The body must be a JSON object.")
-    if not _few_brackets(body) and _depth_exceeds(fields, MAX_DEPTH):
+    if not few_brackets(body) and _depth_exceeds(fields, MAX_DEPTH):
         raise BadRequest(f"The body is nested more than {MAX_DEPTH} levels deep.")
     return fields
 
 
-def _few_brackets(body: bytes) -> bool:
-    """Whether `body` has too few brackets to exceed `MAX_DEPTH`, as most bodies do. `replace` is much faster here
-    than `count` and stops at the limit."""
+def few_brackets(body: bytes) -> bool:
+    """Whether `body` has at most MAX_DEPTH opening brackets. Then it cannot be nested deeper.
+
+    `bytes.replace` finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH + 1
+    (`python -m loadtests shortcuts`).
+    """
     without = body.replace(b"{", b"", MAX_DEPTH + 1).replace(b"[", b"", MAX_DEPTH + 1)
     return len(body) - len(without) <= MAX_DEPTH
 

@@ -23,7 +23,6 @@ class CompletionsToCompletions(ChatToChat):
 
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"
-    path = "/completions"
 
     def __init__(self) -> None:
         super().__init__(("max_tokens",))

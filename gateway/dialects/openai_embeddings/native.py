@@ -24,7 +24,6 @@ class EmbeddingsToEmbeddings(ChatToChat):
 
     client: DialectName = "openai_embeddings"
     backend: DialectName = "openai_embeddings"
-    path = "/embeddings"
 
     def body(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import orjson
@@ -35,7 +36,6 @@ class ResponsesToResponses:
 
     client: DialectName = "openai_responses"
     backend: DialectName = "openai_responses"
-    path = "/responses"
 
     def body(
         self,
@@ -63,8 +63,11 @@ class ResponsesToResponses:
         changes |= _context(request, plan)
         return json_splice.splice(request.raw, body, changes) if changes else request.raw
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        return _CHAT.headers(request, api_key)
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return _CHAT.headers(request)
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return _CHAT.forwarded(request)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         return _CHAT.refusal(status, body, backend)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import orjson
 
 from gateway.dialects import json_splice
@@ -17,12 +19,10 @@ from gateway.errors import BackendRefused
 
 
 class Passthrough:
-    """Implements `Translator` for passed-through paths. The path is the request's, and the content type decides how
-    an answer is read."""
+    """Implements `Translator` for passed-through paths. The content type decides how an answer is read."""
 
     client: DialectName = "openai_other"
     backend: DialectName = "openai_other"
-    path = ""
 
     def body(
         self,
@@ -41,9 +41,11 @@ class Passthrough:
         named = [part for part in form.parts(request.raw, content_type) if part.name == "model" and not part.file]
         return json_splice.replace(request.raw, [((part.start, part.end), model.encode()) for part in named])
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        auth = [(b"authorization", b"Bearer " + api_key.encode())] if api_key else []
-        return [*auth, *request.headers.items()]
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return []
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return request.headers.items()
 
     def reader(self, request: CompletionRequest) -> Events:
         return Events()

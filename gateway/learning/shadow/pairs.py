@@ -89,7 +89,7 @@ class PairSettlement:
         price = self._prices.price(backend)
         if price is not None:
             return worst(price, input_tokens, output_tokens)
-        if backend.hosted and backend.kind != "simulated":
+        if backend.hosted and not backend.simulated:
             raise BudgetExhausted(f"{backend.name} has no known price: nobody can say when the limit would be reached.")
         return 0
 

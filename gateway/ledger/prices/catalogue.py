@@ -162,7 +162,7 @@ class Catalogue:
 
     def find(self, backend: Backend, on: date | None = None) -> ListedPrice | None:
         """The list that applies where `backend` is called; None when nobody knows what it costs there."""
-        if backend.kind in ("local", "simulated"):
+        if backend.facts.own_machine:
             return None
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
 
@@ -216,7 +216,7 @@ class Catalogue:
                 return
         for provider, facts in self.listing.providers.items():
             prefixed = [name for name in _without(facts.prefixes, backend.model) if name != backend.model]
-            if prefixed and (facts.exclusive or backend.kind == "litellm"):
+            if prefixed and (facts.exclusive or backend.facts.prefix_names_provider):
                 yield from ((provider, name) for name in prefixed)
             elif facts.exclusive:
                 yield provider, backend.model

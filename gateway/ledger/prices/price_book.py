@@ -72,10 +72,10 @@ class PriceBook:
 
     def provider(self, backend: Backend) -> str:
         """Whose `backend` is; empty where nobody knows."""
-        return "" if backend.kind in ("local", "simulated") else self._register.provider(backend)
+        return "" if backend.facts.own_machine else self._register.provider(backend)
 
     def _price(self, backend: Backend) -> Price | None:
-        if backend.kind == "simulated":
+        if backend.simulated:
             return None
         if backend.price is not None:
             return _own(backend, backend.price, self._measured.get(backend.name))
@@ -103,7 +103,7 @@ class PriceBook:
 
     def hypothetical(self, backend: Backend) -> tuple[Price, str] | None:
         """For a simulated backend: a real model's list price and its name, for figures marked hypothetical only."""
-        return self.stand_in(backend.model, backend.tier) if backend.kind == "simulated" else None
+        return self.stand_in(backend.model, backend.tier) if backend.simulated else None
 
     def stand_in(self, model: str, tier: str) -> tuple[Price, str] | None:
         """The list price of `model` if it is a public model's name, else of the one that stands for `tier`."""
@@ -164,7 +164,7 @@ def prior(backend: Backend) -> Decimal:
     """Tokens per second that the backend's machine is taken to yield until it has been measured."""
     if backend.price is not None and backend.price.tokens_per_second is not None:
         return Decimal(str(backend.price.tokens_per_second))
-    return LOCAL_TOKENS_PER_SECOND if backend.kind == "local" else TOKENS_PER_SECOND
+    return LOCAL_TOKENS_PER_SECOND if backend.facts.own_machine else TOKENS_PER_SECOND
 
 
 def _machine(hour_usd: Decimal, rate: Decimal, how: str) -> Price:

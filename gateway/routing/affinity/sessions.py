@@ -163,7 +163,7 @@ def _said(section: object, field: str) -> str:
 
 def _kept(backend: Backend, usage: Usage) -> tuple[int, float]:
     """Tokens of the prompt that the backend now remembers, and for how many seconds."""
-    if backend.kind == "anthropic":  # only what the client marks is kept, and the backend says how much that was
+    if backend.facts.caches_marked_only:
         written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
         return usage.cached_tokens + written, HOUR_S if usage.cache_write_1h_tokens else HOSTED_S
     tokens = usage.all_input

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import orjson
@@ -37,7 +37,6 @@ class ChatToMessages:
 
     client: DialectName = "openai_chat"
     backend: DialectName = "anthropic_messages"
-    path = "/messages"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         """`clock`: returns Unix seconds for `created`, because Anthropic's answers have no creation time."""
@@ -58,12 +57,11 @@ class ChatToMessages:
         translated = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
         return orjson.dumps(translated)
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        headers = [*content_headers(request), (b"anthropic-version", VERSION)]
-        if api_key:
-            headers.append((b"x-api-key", api_key.encode()))
-        headers.extend((name, request.headers[name]) for name in _FORWARDED if name in request.headers)
-        return headers
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return [*content_headers(request), (b"anthropic-version", VERSION)]
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return [(name, request.headers[name]) for name in _FORWARDED if name in request.headers]
 
     def reader(self, request: CompletionRequest) -> MessagesStream:
         return MessagesStream(wants_usage=request.wants_usage, created=int(self._clock()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +36,6 @@ class ChatToResponses:
 
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_responses"
-    path = "/responses"
 
     def body(
         self,
@@ -55,8 +55,11 @@ class ChatToResponses:
         )
         return orjson.dumps(translated)
 
-    def headers(self, request: CompletionRequest, api_key: str | None) -> list[tuple[bytes, bytes]]:
-        return _CHAT.headers(request, api_key)
+    def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
+        return _CHAT.headers(request)
+
+    def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
+        return _CHAT.forwarded(request)
 
     def reader(self, request: CompletionRequest) -> ResponsesStream:
         return ResponsesStream(wants_usage=request.wants_usage, wants_logprobs=bool(request.body.get("logprobs")))

@@ -1,0 +1,57 @@
+"""Hands on a stream's pieces only as far as the money held for the request covers them."""
+
+from __future__ import annotations
+
+from gateway.domain.answer import Answer, Sink, delivered_at_most
+from gateway.domain.money.usage import interrupted
+from gateway.domain.protocols import Hold
+from gateway.domain.record import Attempt, Record
+from gateway.errors import BudgetExhausted
+
+
+class HoldGate:
+    """Wraps the paid stream of `attempt`. Where the hold cannot grow, the stream breaks or is truncated."""
+
+    def __init__(self, answer: Answer, attempt: Attempt, hold: Hold, record: Record) -> None:
+        self._answer, self._attempt, self._hold, self._record = answer, attempt, hold, record
+
+    async def pipe_to(self, take: Sink) -> bool:
+        """As `Answer.pipe_to`. A piece that the hold does not cover is handed to `take` after the hold has grown.
+
+        Raises BudgetExhausted where it cannot grow, unless the budget's rule truncates the answer.
+        """
+        answer, attempt, hold = self._answer, self._attempt, self._hold
+        uncovered = b""
+
+        def covered(piece: bytes) -> bool:
+            nonlocal uncovered
+            if attempt.seen > hold.covers:
+                uncovered = piece
+                return False
+            return take(piece)
+
+        while await answer.pipe_to(covered):
+            if not uncovered:
+                return True
+            piece, uncovered = uncovered, b""
+            try:
+                await hold.grow(delivered_at_most(answer, attempt), attempt.seen)
+            except BudgetExhausted as spent:
+                if not spent.truncates:
+                    raise
+                if not answer.over:  # an answer that is over was delivered whole before it could be stopped
+                    await self._truncate(spent)
+                    take(piece)
+                    return False
+            if not take(piece):
+                return True
+        return False
+
+    async def _truncate(self, spent: BudgetExhausted) -> None:
+        """End the answer as one that has reached its length. Raises `spent` where its kind cannot be ended so."""
+        answer, attempt = self._answer, self._attempt
+        delivered = delivered_at_most(answer, attempt)
+        if not await answer.cut(interrupted(attempt.reported, attempt.input_tokens, delivered)):
+            raise spent
+        attempt.error = spent.code
+        self._record.note("truncated", tokens=delivered, why=spent.message)

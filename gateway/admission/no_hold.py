@@ -1,0 +1,53 @@
+"""The hold of a request that no budget limits."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from gateway.domain.backend import Backend
+from gateway.domain.protocols import Hold
+from gateway.domain.record import Attempt
+from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
+
+EVER = float("inf")
+"""`Hold.covers` of a hold that need not grow."""
+
+
+class RequestHold(Hold, Protocol):
+    """A hold as the pipeline settles it."""
+
+    held: int
+
+    def settle(self, cost_pico: int) -> None:
+        """The request cost so much in all (pico-dollars). Synchronous."""
+        ...
+
+    def release(self) -> None:
+        """Give everything back, unless it was settled."""
+        ...
+
+
+class NoHold:
+    """Implements `RequestHold`: it holds nothing and covers every answer. Stateless; all requests share one."""
+
+    covers = EVER
+    output_limit: int | None = None
+    held = 0
+
+    async def extend(self, backend: Backend, input_tokens: int, attached: Attached = NOTHING_ATTACHED) -> None:
+        pass
+
+    async def grow(self, output_tokens: int, seen: int) -> None:
+        pass
+
+    def follow(self, attempt: Attempt) -> None:
+        pass
+
+    def settle(self, cost_pico: int) -> None:
+        pass
+
+    def release(self) -> None:
+        pass
+
+
+NO_HOLD: RequestHold = NoHold()

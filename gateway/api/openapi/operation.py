@@ -1,0 +1,74 @@
+"""One operation of the document, and the short forms that the tables of operations are written in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Schema = Mapping[str, Any]
+"""A JSON Schema, or a reference to one of the components."""
+
+OPEN_OBJECT: Schema = {"type": "object"}
+TEXT: Schema = {"type": "string"}
+JSON = "application/json"
+EVENTS = "text/event-stream"
+
+READING = (400, 401, 403, 404, 408, 503)
+"""Statuses of errors that every route with a key may give."""
+WRITING = (*READING, 413, 415)
+"""Likewise, of routes that take a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """`method path`, as `gateway/api/openapi/document.py` writes it down."""
+
+    id: str
+    summary: str
+    scopes: tuple[str, ...] = ("inference",)
+    """The key needs one of them; empty: no key is asked for."""
+    answers: Mapping[int, Mapping[str, Schema]] = field(default_factory=lambda: {200: {JSON: OPEN_OBJECT}})
+    """Status of an answer → media type → schema."""
+    body: Mapping[str, Schema] | None = None
+    """Media type → schema."""
+    query: tuple[Schema, ...] = ()
+    errors: tuple[int, ...] = READING
+    controls: bool = False
+    """Does it take the `x-thriftgate-*` request headers, and answer with the response headers?"""
+
+
+def ref(name: str) -> Schema:
+    """A schema of the components."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def listed(name: str) -> Schema:
+    """OpenAI's list of `name`."""
+    return record(object={"const": "list"}, data={"type": "array", "items": ref(name)})
+
+
+def record(**properties: Schema) -> Schema:
+    """An object with at least `properties`."""
+    return {"type": "object", "required": sorted(properties), "properties": properties}
+
+
+def optional(**properties: Schema) -> Schema:
+    """An object that may have `properties`, and others."""
+    return {"type": "object", "properties": properties}
+
+
+def words(*values: str) -> Schema:
+    return {"type": "string", "enum": list(values)}
+
+
+def whole(least: int, most: int | None = None) -> Schema:
+    return {"type": "integer", "minimum": least} | ({} if most is None else {"maximum": most})
+
+
+def nullable(schema: Schema) -> Schema:
+    return {"anyOf": [schema, {"type": "null"}]}
+
+
+def query(name: str, description: str, schema: Schema, *, required: bool = False) -> Schema:
+    return {"name": name, "in": "query", "description": description, "schema": schema, "required": required}

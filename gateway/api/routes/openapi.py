@@ -1,0 +1,33 @@
+"""`GET /openapi.json`: the OpenAPI document of the routes that this gateway serves."""
+
+from __future__ import annotations
+
+import orjson
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from gateway import __version__
+
+
+class OpenApiRoute:
+    """Open: the document names routes and fields, no tenant and no setting. Built when it is first asked for."""
+
+    def __init__(self, served: list[Route]) -> None:
+        """`served`: all routes but inference; it may grow until the first request."""
+        self._served = served
+        self._document = b""
+        self.routes = [Route("/openapi.json", self.document)]
+
+    async def document(self, request: Request) -> Response:
+        if not self._document:
+            from gateway.api.openapi.document import document  # most gateways are never asked for it
+
+            routes = [
+                (method, route.path)
+                for route in self._served
+                for method in sorted(route.methods or ())
+                if method != "HEAD"
+            ]
+            self._document = orjson.dumps(document(routes, __version__))
+        return Response(self._document, media_type="application/json")

@@ -1,0 +1,83 @@
+"""Kind `azure`: OpenAI's models in Azure OpenAI and Azure AI Foundry.
+
+With `api_version` a call goes to `/openai/deployments/DEPLOYMENT/…?api-version=…`. Without it a call goes to
+`/openai/v1/…`, and its body names the deployment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from urllib.parse import quote
+
+from gateway.backends.providers.base import PATHS
+from gateway.backends.providers.openai import OpenAI
+from gateway.dialects.base import Translator
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest
+from gateway.runtime.tasks import Tasks, repeat
+from gateway.settings.environment import secret
+from gateway.settings.files import ConfigError
+
+log = logging.getLogger(__name__)
+
+READ_AGAIN_S = 10.0
+"""Between two reads of a token's file. Entra's tokens are valid for an hour or more."""
+_BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
+"""Dialects whose endpoint is not below a deployment's address: the body names the deployment."""
+
+
+class Azure(OpenAI):
+    """Addresses by deployment; authenticates with `api-key`, or with a bearer token that may change while it runs."""
+
+    def __init__(self, backend: Backend, *, read_again_s: float = READ_AGAIN_S) -> None:
+        super().__init__(backend)
+        self._name, self._deployment = backend.name, quote(backend.sent_model, safe="")
+        self._version = backend.api_version
+        self._token, self._read_again_s = backend.bearer_token, read_again_s
+        self._tasks = Tasks()
+
+    async def open(self) -> None:
+        """Raises ConfigError where the token cannot be read."""
+        if self._token is None:
+            return
+        self.secret = await asyncio.to_thread(self._read, self._token)
+        if self._token.startswith("file:"):
+            self._tasks.spawn(self._follow(self._token), f"token of {self._name}")
+
+    async def aclose(self) -> None:
+        await self._tasks.aclose()
+        await super().aclose()
+
+    def url(self, request: CompletionRequest, wire: Translator) -> str:
+        path = PATHS.get(wire.backend) or request.path
+        if self._version is None:
+            return f"/openai/v1{path}"
+        below = "/openai" if wire.backend in _BESIDE_DEPLOYMENTS else f"/openai/deployments/{self._deployment}"
+        return f"{below}{path}?api-version={self._version}"
+
+    def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
+        """`headers` with the key in `api-key`, or with the bearer token."""
+        if self._token is None:
+            return [*headers, (b"api-key", self.secret.encode())]
+        return super().sign(headers, body)
+
+    async def _follow(self, reference: str) -> None:
+        """Replace the token when its file changes. While the file cannot be read, the last token is used."""
+
+        async def look() -> None:
+            token = await asyncio.to_thread(self._read, reference)
+            if token != self.secret:
+                self.secret = token
+                self.forget_heads()
+
+        def troubled(error: Exception) -> None:
+            log.warning("%s; the last token is used meanwhile", error)
+
+        await repeat(look, self._read_again_s, troubled, ConfigError)
+
+    def _read(self, reference: str) -> str:
+        token = secret(reference, f"backends.{self._name}.bearer_token")
+        if not token:
+            raise ConfigError([f"backends.{self._name}.bearer_token: {reference} is empty"])
+        return token

@@ -1,0 +1,245 @@
+"""Kind `azure` against a resource that checks every address and credential; OpenAI's own SDK is the oracle."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import openai
+import orjson
+import pytest
+from openai import AsyncAzureOpenAI
+from pydantic import SecretStr, ValidationError
+
+from gateway.backends.fleet import Fleet
+from gateway.backends.providers.azure import Azure as AzureProvider
+from gateway.dialects.anthropic_messages import dialect as anthropic_messages
+from gateway.dialects.openai_embeddings import dialect as openai_embeddings
+from gateway.dialects.openai_responses import dialect as openai_responses
+from gateway.domain.backend import Backend
+from gateway.domain.request import CompletionRequest, Controls
+from gateway.errors import AllBackendsFailed, BackendRefused
+from gateway.settings.files import ConfigError
+from gateway.settings.gateway import load_settings
+from tests.backends.conftest import CallerOf
+from tests.fakes.azure import Azure, Resource
+from tests.fakes.caller import Caller, chat, read
+from tests.fakes.provider import Fail, Reply
+
+KEY = "azure-key-0123456789"
+VERSION = "2024-10-21"
+DEPLOYMENTS = ["gpt-4o", "our deployment", "größe/4+1"]
+
+
+@pytest.fixture
+async def azure() -> AsyncIterator[Azure]:
+    async with Azure(Resource(frozenset(DEPLOYMENTS), keys={KEY})) as resource:
+        yield resource
+
+
+def at(azure: Azure, **changes: Any) -> Backend:
+    fields = {
+        "name": "azure",
+        "kind": "azure",
+        "base_url": azure.url,
+        "api_key": SecretStr(KEY),
+        "model": "gpt-4o",
+        "api_version": VERSION,
+        **changes,
+    }
+    return Backend.model_validate({name: value for name, value in fields.items() if value is not None})
+
+
+def embeddings() -> CompletionRequest:
+    return openai_embeddings.parse(orjson.dumps({"model": "auto", "input": "hello"}), "r", Controls(), {})
+
+
+def response() -> CompletionRequest:
+    return openai_responses.parse(orjson.dumps({"model": "auto", "input": "hello"}), "r", Controls(), {})
+
+
+def message() -> CompletionRequest:
+    body = {"model": "auto", "max_tokens": 50, "messages": [{"role": "user", "content": "hello"}]}
+    return anthropic_messages.parse(orjson.dumps(body), "r", Controls(), {})
+
+
+def sdk(azure: Azure, version: str = VERSION, **changes: Any) -> AsyncAzureOpenAI:
+    return AsyncAzureOpenAI(azure_endpoint=azure.url, api_key=KEY, api_version=version, max_retries=0, **changes)
+
+
+@pytest.mark.parametrize("deployment", DEPLOYMENTS)
+async def test_a_chat_is_addressed_as_the_vendors_own_client_does(
+    azure: Azure, caller_of: CallerOf, deployment: str
+) -> None:
+    async with sdk(azure) as client:
+        await client.chat.completions.create(model=deployment.replace("/", "%2F"), messages=[])
+    await read(await caller_of(at(azure, deployment=deployment)).call(chat()))
+    theirs, ours = azure.asked
+    assert (ours.path, ours.query, ours.credentials) == (
+        theirs.path.replace(" ", "%20").replace("+", "%2B").replace("ö", "%C3%B6").replace("ß", "%C3%9F"),
+        {"api-version": VERSION},
+        {"api-key": KEY},
+    )
+    assert theirs.credentials.get("api-key") == KEY
+
+
+async def test_embeddings_are_below_the_deployment_and_responses_beside(azure: Azure, caller_of: CallerOf) -> None:
+    version = "2025-03-01-preview"
+    async with sdk(azure, version) as client:
+        await client.embeddings.create(model="gpt-4o", input="hello")
+        await client.responses.create(model="gpt-4o", input="hello")
+    await read(await caller_of(at(azure, api_version=version)).call(embeddings()))
+    await read(await caller_of(at(azure, api_version=version)).call(response()))
+    theirs, ours = azure.asked[:2], azure.asked[2:]
+    assert [(each.path, each.query, each.credentials) for each in ours] == [
+        (each.path, each.query, {"api-key": KEY}) for each in theirs
+    ]
+    assert ours[1].model == "gpt-4o"
+
+
+async def test_without_a_version_the_newer_address_takes_the_deployment_in_the_body(
+    azure: Azure, caller_of: CallerOf
+) -> None:
+    backend = at(azure, api_version=None, deployment="our deployment")
+    for request in (chat(), chat(stream=True), embeddings(), response(), message()):
+        await read(await caller_of(backend).call(request))
+    assert [each.path for each in azure.asked] == [
+        "/openai/v1/chat/completions",
+        "/openai/v1/chat/completions",
+        "/openai/v1/embeddings",
+        "/openai/v1/responses",
+        "/openai/v1/chat/completions",
+    ]
+    assert {each.model for each in azure.asked} == {"our deployment"}
+    assert all(not each.query and each.credentials == {"api-key": KEY} for each in azure.asked)
+
+
+async def test_a_token_goes_as_bearer_and_is_read_again_when_its_file_changes(azure: Azure, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-token\n")
+    azure.resource.tokens = {"first-token"}
+    provider = AzureProvider(at(azure, api_key=None, bearer_token=f"file:{file}"), read_again_s=0.01)
+    await provider.open()
+    try:
+        sent = provider.sign([], b"")
+        assert (sent, provider.secret) == ([(b"authorization", b"Bearer first-token")], "first-token")
+        file.unlink()  # while it is being replaced, the last one is used
+        await asyncio.sleep(0.05)
+        assert provider.secret == "first-token"
+        file.write_text("second-token")
+        async with asyncio.timeout(20):
+            while provider.secret != "second-token":
+                await asyncio.sleep(0.01)
+        assert provider.sign([], b"") == [(b"authorization", b"Bearer second-token")]
+    finally:
+        await provider.aclose()
+
+
+async def test_heads_that_were_used_before_carry_the_new_token(azure: Azure, tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("first-token")
+    azure.resource.tokens = {"first-token"}
+    provider = AzureProvider(at(azure, api_key=None, bearer_token=f"file:{file}"), read_again_s=0.01)
+    fleet = Fleet([at(azure, api_key=None, bearer_token=f"file:{file}")], kinds={"azure": lambda _: provider})
+    await fleet.open()
+    try:
+        await read(await Caller(fleet).call(chat()))
+        await read(await Caller(fleet).call(chat()))
+        azure.resource.tokens = {"second-token"}
+        file.write_text("second-token")
+        async with asyncio.timeout(20):
+            while provider.secret != "second-token":
+                await asyncio.sleep(0.01)
+        await read(await Caller(fleet).call(chat()))
+    finally:
+        await fleet.aclose()
+    assert [each.credentials for each in azure.asked] == [
+        {"authorization": "Bearer first-token"},
+        {"authorization": "Bearer first-token"},
+        {"authorization": "Bearer second-token"},
+    ]
+
+
+async def test_a_wrong_key_and_an_unknown_deployment_are_the_operators_to_mend(
+    azure: Azure, caller_of: CallerOf
+) -> None:
+    with pytest.raises(AllBackendsFailed, match="does not accept the gateway's key") as refused:
+        await caller_of(at(azure, api_key=SecretStr("wrong"))).call(chat())
+    assert "wrong" not in str(refused.value)
+    with pytest.raises(AllBackendsFailed, match="check its `base_url`, `deployment` and `api_version`"):
+        await caller_of(at(azure, deployment="nobody")).call(chat())
+    with pytest.raises(AllBackendsFailed, match="`deployment` and `api_version`"):
+        await caller_of(at(azure, api_version="2019-01-01")).call(chat())
+
+
+@pytest.mark.parametrize("ask", [chat, response, message])
+async def test_the_content_filter_is_told_to_the_client(azure: Azure, caller_of: CallerOf, ask: Any) -> None:
+    request: CompletionRequest = ask()
+    raw = request.raw.replace(b"hello", b"FILTER ME")
+    parse = {chat: None, response: openai_responses.parse, message: anthropic_messages.parse}[ask]
+    request = chat("FILTER ME") if parse is None else parse(raw, "r", Controls(), {})
+    with pytest.raises(BackendRefused, match="content management policy") as refused:
+        await caller_of(at(azure, api_version="2025-03-01-preview")).call(request)
+    assert (refused.value.status, refused.value.code) == (400, "content_filter")
+
+
+async def test_a_limit_says_when_to_come_again(azure: Azure, caller_of: CallerOf) -> None:
+    azure.script(*[Fail(429, "slow down", retry_after="7")] * 3)
+    with pytest.raises(AllBackendsFailed) as limited:
+        await caller_of(at(azure)).call(chat())
+    assert limited.value.retry_after_s == 7
+
+
+async def test_a_stream_begins_with_verdicts_about_the_prompt_and_is_counted(azure: Azure, caller_of: CallerOf) -> None:
+    azure.script(Reply(tokens=5))
+    caller = caller_of(at(azure))
+    answer = await caller.call(chat(stream=True))
+    text = await read(answer)
+    assert b"data: [DONE]" in text
+    assert answer.attempt is not None
+    assert answer.attempt.usage is not None
+    assert answer.attempt.usage.output_tokens == 5
+
+
+WRONG = [
+    ({"base_url": ""}, "base_url must begin with http"),
+    ({"base_url": "https://x.openai.azure.com/openai/deployments/gpt-4o"}, "the resource's address alone"),
+    ({"base_url": "https://x.openai.azure.com/openai/v1/"}, "the resource's address alone"),
+    ({"bearer_token": "env:TOKEN"}, "either api_key or bearer_token"),
+    ({"api_key": None}, "either api_key or bearer_token"),
+    ({"api_key": None, "bearer_token": "eyJ0"}, "bearer_token"),
+    ({"api_version": "2024-10-21&x=1"}, "api_version"),
+    ({"kind": "openai"}, "api_version: only for kind azure"),
+]
+
+
+@pytest.mark.parametrize(("changes", "problem"), WRONG)
+async def test_what_cannot_work_is_refused_at_start(azure: Azure, changes: dict[str, Any], problem: str) -> None:
+    with pytest.raises(ValidationError, match=problem):
+        at(azure, **changes)
+
+
+def test_a_token_that_is_not_there_is_refused_at_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_SUCH_TOKEN", raising=False)
+    config = tmp_path / "gateway.yaml"
+    config.write_text(
+        "backends:\n  - {name: a, kind: azure, base_url: 'https://x.openai.azure.com', model: gpt-4o,\n"
+        "     bearer_token: env:NO_SUCH_TOKEN}\n"
+    )
+    with pytest.raises(ConfigError, match=r"backends\.a\.bearer_token: the environment variable NO_SUCH_TOKEN"):
+        load_settings(config, data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("location", [None, "local", "hosted"])
+async def test_prompts_to_it_leave_wherever_its_address_leads(azure: Azure, location: str | None) -> None:
+    backend = at(azure, base_url="http://10.0.0.5", location=location)
+    assert (backend.hosted, backend.own, backend.provider_name) == (True, False, "azure.ai.openai")
+    assert at(azure, base_url="http://10.0.0.5", strength="small", location=location).tier == "hosted"
+
+
+async def test_the_sdks_errors_are_what_they_are_without_the_gateway(azure: Azure) -> None:
+    async with sdk(azure) as client:
+        with pytest.raises(openai.NotFoundError):
+            await client.chat.completions.create(model="nobody", messages=[])
