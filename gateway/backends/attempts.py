@@ -44,12 +44,12 @@ log = logging.getLogger(__name__)
 _TIERED = frozenset(("service_tier", "speed", "inference_geo"))
 """Fields that ask for a service tier."""
 HEDGE = "hedge"
-"""The kind of an attempt that another one outran."""
+"""The `kind` of an attempt that was cancelled because a parallel attempt began to answer first."""
 
 
 @dataclass(slots=True)
 class CallContext:
-    """What every attempt of one request needs."""
+    """The data that all attempts of one request share."""
 
     request: CompletionRequest
     record: Record
@@ -57,15 +57,18 @@ class CallContext:
     hold: Hold
     books: AttemptJournal
     deadline: float
-    """Loop time."""
+    """Time of the event loop, in seconds, at which the request must be finished."""
     turn: asyncio.Lock | None = None
-    """Where several calls of one request run at a time: who has it may hold money and open an attempt."""
+    """Set when several calls of one request run in parallel. A task must hold this lock to extend the hold and to open
+    an attempt."""
     kind: str = ""
-    """Of the attempts that are closed from now on, as the ledger has it."""
+    """The `kind` that the ledger records for attempts closed from now on; empty for an ordinary attempt."""
 
 
 @dataclass(slots=True)
 class Totals:
+    """Counters of this worker since its start."""
+
     attempts: int = 0
     failed: int = 0
     interrupted: int = 0
@@ -76,7 +79,7 @@ class Totals:
 
 
 class Attempts:
-    """Calls backends one after the other; each attempt is opened in the books before and closed when it failed."""
+    """Calls backends in order. Opens each attempt in the journal before the call, and closes it there if it fails."""
 
     def __init__(self, exchanges: Mapping[str, BackendCall], clock: Clock, off_loop: OffLoop | None = None) -> None:
         self.totals = Totals()
@@ -84,7 +87,7 @@ class Attempts:
         self._exchanges = exchanges
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Asked for once: to find it out takes a system call."""
+        """The running loop. Kept because looking it up takes a system call."""
 
     async def first_of(
         self,
@@ -94,11 +97,13 @@ class Attempts:
         unsure: Backend | None = None,
         last_resort: bool = True,
     ) -> Relayed | Whole:
-        """The answer of the first backend that begins one. `unsure` is asked for log-probabilities.
+        """Return the first answer that a backend begins. The backend `unsure` is asked to send log-probabilities.
 
-        A backend that rests is asked only as the `last_resort`, when all do, one call at a time. Raises
-        BackendRefused at once: the request is wrong everywhere. Raises BadRequest, ContextTooLong or BudgetExhausted
-        when no backend was left that could be called, Overloaded when all were busy, DeadlineExceeded,
+        A backend whose circuit breaker is open is skipped. If every backend was skipped and `last_resort` is true, they
+        are called all the same, with at most one such call at a time for each backend.
+
+        Raises BackendRefused at once, because another backend would refuse the same request. Raises BadRequest,
+        ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded,
         LedgerUnavailable, and AllBackendsFailed.
         """
         met = _Failures()
@@ -111,7 +116,9 @@ class Attempts:
         if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
             raise met.verdict()
         now = _Failures()
-        for backend in backends:  # all of them rest; with nobody else to ask, refusing would protect nobody
+        for (
+            backend
+        ) in backends:  # every breaker is open and no other backend exists, so skipping them again would not help
             if answer := await self._patiently(
                 self._exchanges[backend.name], call_context, now, backend is unsure, True
             ):
@@ -126,7 +133,7 @@ class Attempts:
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
-        """One call, and one more after a failure that a short pause may cure."""
+        """Call the backend, and once more after a failure that a short pause may cure. Returns None if both fail."""
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
@@ -152,7 +159,8 @@ class Attempts:
         return None
 
     async def _pause(self, backend_call: BackendCall, call_context: CallContext, failure: BackendError) -> bool:
-        """Wait before the same backend is asked once more; False when that would not help."""
+        """Wait before the same backend is called again. Returns False, without waiting, if a second call would not
+        help."""
         pause_s = pause_after(failure)
         if pause_s is None or not backend_call.health.state().available:
             return False
@@ -164,7 +172,7 @@ class Attempts:
     async def _once(
         self, backend_call: BackendCall, call_context: CallContext, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
-        """One call; None while the backend rests."""
+        """Make one call. Returns None if the backend's circuit breaker is open."""
         loop = self._loop
         if loop is None:
             loop = self._loop = asyncio.get_running_loop()
@@ -221,8 +229,8 @@ class Attempts:
         now: float,
         written: Written | None,
     ) -> tuple[Call, Attempt]:
-        """What to send `now` and the attempt that is opened for it. It is paid for; raises BadRequest when it cannot be
-        said, LedgerUnavailable."""
+        """Build the call to send at loop time `now`, and open its attempt in the journal. The hold must already cover
+        it. Raises BadRequest if the backend's dialect cannot express the request, and LedgerUnavailable."""
         record = call_context.record
         call = backend_call.call(
             call_context.request,
@@ -251,13 +259,13 @@ class Attempts:
         try:
             call_context.books.open(attempt, record)
         except LedgerUnavailable as error:
-            attempt.outcome, attempt.error = "failed", error.code  # never called, so there is nothing to close
+            attempt.outcome, attempt.error = "failed", error.code  # no call was made, so there is no attempt to close
             raise
         return call, attempt
 
     def _unanswered(self, call_context: CallContext, call: Call, attempt: Attempt, end: BaseException) -> None:
-        """Whatever keeps the answer from coming closes the attempt in the books. Raises DeadlineExceeded where it was
-        the request that ran out of time."""
+        """Close in the journal an attempt that ended without an answer. Raises DeadlineExceeded if the request itself
+        ran out of time."""
         if not isinstance(end, GatewayError):
             attempt.error = call_context.kind or type(end).__name__
             self._interrupted(call_context, attempt)
@@ -272,13 +280,15 @@ class Attempts:
         if isinstance(error, BackendTimeout | StreamBroken):
             self._interrupted(call_context, attempt)
         else:
-            if (reported := attempt.reported) is not None and reported.total:  # no answer, but it was counted
+            if (
+                reported := attempt.reported
+            ) is not None and reported.total:  # the call failed, but the backend reported usage for it
                 attempt.estimate_usage(attempt.chunks)
             self.totals.failed += 1
             self.close(call_context, attempt, "failed")
 
     def _interrupted(self, call_context: CallContext, attempt: Attempt) -> None:
-        """The backend was at work on it: it has read the prompt and may charge for it."""
+        """Close an attempt that stopped midway. The backend has read the prompt and may charge for it."""
         attempt.estimate_usage(attempt.chunks)
         self.totals.interrupted += 1
         self.close(call_context, attempt, "interrupted")
@@ -286,14 +296,14 @@ class Attempts:
     async def drop(
         self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str
     ) -> None:
-        """Close an answer that does not serve: pay for what had come of it, and hang up."""
+        """Discard an answer that will not be served: bill the part that was received, then close its connection."""
         self.bill(call_context, answer, outcome, why)
         await answer.aclose()
 
     def bill(
         self, call_context: CallContext, answer: Relayed | Whole | StreamGate, outcome: Outcome, why: str = ""
     ) -> None:
-        """Close the attempt of an answer that does not serve; whoever has the answer closes that."""
+        """Bill an answer that will not be served and close its attempt. The caller must close the answer itself."""
         attempt = answer.attempt
         attempt.error = why or attempt.error
         if attempt.usage is None:
@@ -301,22 +311,26 @@ class Attempts:
         self.close(call_context, attempt, outcome)
 
     def health(self, backend: Backend) -> Health:
+        """The health record of `backend`."""
         return self._exchanges[backend.name].health
 
     def close(self, call_context: CallContext, attempt: Attempt, outcome: Outcome) -> None:
-        """Close an attempt that does not serve."""
+        """Close an attempt whose answer is not served."""
         attempt.outcome = outcome
         attempt.kind = attempt.kind or call_context.kind
         if attempt.ended_at is None:
             attempt.ended_at = self._clock.time()
         try:
             call_context.books.close(attempt, call_context.record)
-        except LedgerUnavailable:  # the next `open` refuses, and the opened entry is closed by replay
+        except (
+            LedgerUnavailable
+        ):  # the next `open` raises this error to the client; a replay of the journal closes this entry
             log.exception("attempt %s could not be closed in the ledger", attempt.id)
 
 
 def _delivered(answer: Relayed | Whole | StreamGate) -> int:
-    """Tokens of an answer whose backend never said; also notes how sure it was so far."""
+    """Estimated output tokens of an answer for which the backend reported no usage. Also stores the answer's
+    confidence."""
     attempt = answer.attempt
 
     def characters() -> int:
@@ -328,7 +342,7 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """What stood in the way so far."""
+    """The errors that one request has met so far, by group."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -336,9 +350,10 @@ class _Failures:
     asked = False
 
     def verdict(self) -> GatewayError:
-        """Real failures first; then what the client can change; then what only time can.
+        """The error to raise: backend failures first, then errors that the client can fix, then overload.
 
-        That a backend has no endpoint is no reason once it was asked in another way.
+        NotSpoken (the backend lacks this endpoint) does not count if the backend was called over another endpoint
+        afterwards.
         """
         if any(not isinstance(failure, NotSpoken) for failure in self.failures):
             return AllBackendsFailed(self.failures)
@@ -346,7 +361,7 @@ class _Failures:
 
 
 def together(errors: Sequence[GatewayError]) -> GatewayError:
-    """What several calls of `first_of` met, as one error."""
+    """Combine the errors of several `first_of` calls into one error."""
     if len(errors) == 1:
         return errors[0]
     failures: list[GatewayError] = []
@@ -356,7 +371,7 @@ def together(errors: Sequence[GatewayError]) -> GatewayError:
 
 
 def pause_after(failure: BackendError) -> float | None:
-    """Seconds until the same backend is worth another call; None when another backend is the better idea."""
+    """Seconds to wait before the same backend is called again; None if it should not be called again."""
     if not failure.retryable:
         return None
     if isinstance(failure, NotSpoken):
@@ -369,7 +384,11 @@ def pause_after(failure: BackendError) -> float | None:
 
 
 def _jitter() -> float:
-    from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter  # most days nothing has to be retried
+    from tenacity import (
+        AsyncRetrying,
+        RetryCallState,
+        wait_exponential_jitter,
+    )  # imported here because retries are rare
 
     pause = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
     return float(pause(RetryCallState(AsyncRetrying(), None, (), {})))

@@ -45,7 +45,7 @@ from gateway.errors import (
 _MOST_PLAIN_BYTES = 64 * 2**20
 _MOST_ERROR_BYTES = 64 * 2**10
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
-"""Of one that is relayed to the client."""
+"""Pattern for a content type that may be relayed to the client."""
 _ERROR_BODY_S = 2.0
 _OPERATORS = {
     401: "does not accept the gateway's key; check its `api_key`",
@@ -54,25 +54,27 @@ _OPERATORS = {
     404: "knows no such path or model; check its {addressed_by}",
     405: "takes no completions there; check its `base_url`",
 }
-"""4xx that are the operator's to mend: the client's own key, path and model name never reach a backend."""
+"""Status codes that only the operator can fix. The client's own key, path and model name are never sent to a backend.
+"""
 _PASSING = frozenset({408, 409, 425})
-"""4xx that say "not now" rather than "not so"."""
+"""4xx status codes that report a temporary condition, so another call may succeed."""
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
 _OTHER_ENDPOINT = "v1/responses"
 _MOST_RETRY_AFTER_S = 86_400.0
-"""A provider's longer wish is told as a day: clients sleep for as long as they are told."""
+"""Upper bound, in seconds, for the `retry-after` that clients see, because a client waits as long as the header states.
+"""
 _LONGEST_DRAIN_S = 60.0
-"""A backend that says when it wants requests again is believed, but not for ever."""
+"""Longest drain, in seconds, that a backend can ask for with `retry-after`."""
 _RELEARN_S = 600.0
-"""A server may be replaced by one that knows more."""
+"""Seconds until an endpoint that a server lacked is tried again: a newer server may have it."""
 
 Written = tuple[Translator, bytes]
-"""A way to say a request, and the body in it."""
+"""A translator, and the request body that it wrote."""
 
 
 class BackendCall:
-    """A backend as the attempts see it."""
+    """Builds, sends and reads the calls to one backend."""
 
     def __init__(self, backend: Backend, kind: Kind, health: Health, clock: Clock, drains: BackendDrains) -> None:
         self.backend, self.kind, self.health = backend, kind, health
@@ -81,16 +83,16 @@ class BackendCall:
         self._model = backend.sent_model
         self._wires: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
-        """What the server turned out not to have an endpoint for, until `_relearn_at` (loop time)."""
+        """The dialects for which the server has no endpoint, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
         self._thinks = "reasoning" in backend.capabilities
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
-        """Of plain answers, and of streams."""
+        """The generation speed for plain answers, and for streams."""
         self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
-        """Of a plain answer and of a stream. A plain one begins when it is finished, so only a limit that the operator
-        chose holds for it."""
+        """Seconds until the first byte, for a plain answer and for a stream. A plain answer begins only when it is
+        finished, so a limit applies to it only if the operator configured one."""
 
     def call(
         self,
@@ -103,10 +105,12 @@ class BackendCall:
         paid_output: int | None = None,
         written: Written | None = None,
     ) -> Call:
-        """What to send `now`, to be answered before `deadline` (both loop time) in at most `paid_output` tokens.
+        """Build the call to send at `now`. It must end before `deadline` (both are loop times), with at most
+        `paid_output` tokens.
 
-        `written`: what `write` made of the same arguments, if it was called before. Raises BadRequest when the
-        backend's dialect cannot say it, and for addresses that its library would fetch.
+        `written`: the result of `write` for the same arguments, if it was called before. Raises BadRequest if the
+        backend's dialect cannot express the request, or if the request contains URLs that the backend's library would
+        download.
         """
         backend = self.backend
         if written is None:
@@ -133,7 +137,7 @@ class BackendCall:
         logprobs: bool,
         paid_output: int | None = None,
     ) -> Written:
-        """The body in the backend's dialect. May run in a thread. Raises BadRequest as `call` does."""
+        """Write the body in the backend's dialect. Safe to run in a thread. Raises BadRequest as `call` does."""
         if self._unspoken and now > self._relearn_at:
             self._unspoken.clear()
             self._wires.clear()
@@ -154,8 +158,11 @@ class BackendCall:
         return way, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
-        """What the budget pays for, or the backend's own limit where the client allows more: many refuse a number that
-        is too high. None: as the client said."""
+        """The output limit to send, in tokens; None keeps the client's own limit.
+
+        It is the limit that the budget pays for, or the backend's own limit if the client allows more, because many
+        backends refuse a limit that is too high.
+        """
         most, asked = self.backend.max_output_tokens, request.max_output_tokens
         if paid is not None and (asked is None or paid < asked):
             return paid if most is None else min(paid, most)
@@ -180,14 +187,16 @@ class BackendCall:
         self._wires.clear()
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
-    def _lacks(self, wire: Translator, said: UpstreamError | None) -> bool:
-        """Is it the endpoint that is missing, by the words of a 404, 405 or 501, rather than what was asked for?"""
-        if wire.backend == self.kind.dialect:  # some of OpenAI's models are served over Responses alone, and say so
-            return said is not None and _OTHER_ENDPOINT in said.message and self._has_other(wire)
-        return said is None or (said.code != UnknownModel.code and said.param in (None, "model"))
+    def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
+        """Whether a 404, 405 or 501 means that the endpoint is missing, as opposed to the model or the resource."""
+        if (
+            wire.backend == self.kind.dialect
+        ):  # OpenAI serves some models over Responses alone, and the error text names that endpoint
+            return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
+        return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
-        """Is there another way to say what was said over `wire`?"""
+        """Whether another translator can still be tried for the request that `wire` was used for."""
         return any(
             each.backend != wire.backend and each.backend not in self._unspoken for each in self._ways(wire.client)
         )
@@ -196,7 +205,8 @@ class BackendCall:
         return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
 
     async def ask(self, call: Call, attempt: Attempt, place: Slot) -> Relayed | Whole:
-        """The answer, which owns `place` from now on. Raises BackendErrors, after telling `place`."""
+        """Send the call and return the answer, which owns `place` from then on. On an error, updates `place` and raises
+        BackendError."""
         try:
             upstream = await self.kind.send(call)
             attempt.status, attempt.headers = upstream.status, upstream.headers
@@ -218,13 +228,13 @@ class BackendCall:
             raise
 
     def _tell(self, place: Slot, error: BackendError, call: Call) -> None:
-        """What an error says about the backend's health."""
+        """Update the backend's health according to an error."""
         if isinstance(error, BackendRateLimited):
             place.limited(error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
-            place.succeeded(answered=False)  # alive and well; it is the request that is at fault
+            place.succeeded(answered=False)  # the backend works; the request is at fault
         elif isinstance(error, BackendTimeout) and call.out_of_time:
-            place.left()  # the client was in a hurry; that proves nothing
+            place.left()  # the request's own deadline was short, which says nothing about the backend
         else:
             place.failed()
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
@@ -233,9 +243,9 @@ class BackendCall:
     async def _whatever(
         self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, place: Slot
     ) -> Relayed | Whole:
-        """An answer of which only its content type tells what it is."""
-        said = upstream.header(b"content-type") or b""
-        content_type = said.decode("ascii") if _CONTENT_TYPE.fullmatch(said) else "application/octet-stream"
+        """Read an answer of a passed-through path. Its content type decides whether it is a stream."""
+        header = upstream.header(b"content-type") or b""
+        content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
         if reader := wire.reader_of(content_type):
             answer = await self._relayed(call, reader, upstream, attempt, place)
@@ -270,7 +280,7 @@ class BackendCall:
         attempt.chunks = 1
         answer = Whole(plain, attempt)
         attempt.usage = usage = plain.usage
-        # nearly every answer is shorter as a whole than its tokens may be: then nothing of it need be looked at
+        # most bodies are shorter than their reported tokens allow, and then the text need not be read
         if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
             wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
             attempt.usage = believed(usage, attempt, answer, wordless=wordless)
@@ -284,28 +294,29 @@ class BackendCall:
         return answer
 
     async def _failure(self, call: Call, upstream: Upstream) -> BackendError:
-        """What a status means, and whether the backend says that it is worth another call."""
+        """Turn an error response into a BackendError, and set whether another call may succeed."""
         failure = await self._meaning(call, upstream)
         if not isinstance(failure, NotSpoken):
             failure.heed(upstream.header(b"x-should-retry"))
         return failure
 
     async def _meaning(self, call: Call, upstream: Upstream) -> BackendError:
-        """Only a refusal says more than the status: its words are meant for the client."""
+        """Turn a status code into a BackendError. Only a refusal contains the backend's own text, because the client
+        can act on it."""
         name, status = self.backend.name, upstream.status
         wait_s = self.kind.retry_after_s(upstream)
         if wait_s is not None:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
             limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-            said = upstream_error.error_in(await _words(upstream))
-            limited.no_quota = said is not None and BudgetExhausted.code in (said.code, said.kind)
+            error = upstream_error.error_in(await _words(upstream))
+            limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
             if limited.no_quota:
                 limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
             return limited
         if status in _NO_ENDPOINT:
-            said = upstream_error.error_in(await _words(upstream))
-            if self._lacks(call.wire, said):
+            error = upstream_error.error_in(await _words(upstream))
+            if self._lacks(call.wire, error):
                 path, _, _ = self.kind.url(call.request, call.wire).partition("?")
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)
@@ -313,9 +324,9 @@ class BackendCall:
                     self._unlearn(call.wire.backend)
                 return unspoken
         if status in _OPERATORS or status < 400:
-            told = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
-            told = told.format(addressed_by=self.backend.facts.addressed_by)
-            failure = BackendFailed(f"{name} {told} (status {status})", backend=name)
+            problem = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
+            problem = problem.format(addressed_by=self.backend.facts.addressed_by)
+            failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
             failure.retryable = False
             return failure
         if status in _OVERLOADED:
@@ -326,7 +337,7 @@ class BackendCall:
 
 
 async def _words(upstream: Upstream) -> bytes:
-    """The body of an error; empty when it does not come in time, or is too long to be one."""
+    """The body of an error response; empty if it arrives too late or is too long."""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):
             return await upstream.read(_MOST_ERROR_BYTES)

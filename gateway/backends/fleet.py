@@ -52,7 +52,7 @@ class Fleet:
         drains: BackendDrains | None = None,
         off_loop: OffLoop | None = None,
     ) -> None:
-        """`drains`: who is to get no new requests; None: this process decides that alone."""
+        """`drains`: the backends that get no new requests; None: this process keeps its own list."""
         self.backends = tuple(backends)
         self.drains = drains or BackendDrains()
         self._exchanges = {
@@ -79,21 +79,25 @@ class Fleet:
         self._hedges = Hedges(self._attempts)
 
     async def open(self) -> None:
+        """Open the backends' clients and start the load monitoring."""
         for backend_call in self._exchanges.values():
             await backend_call.kind.open()
         await self._loads.open()
 
     async def aclose(self) -> None:
+        """Stop the load monitoring and close the backends' clients."""
         await self._loads.aclose()
         await asyncio.gather(
             *(backend_call.kind.aclose() for backend_call in self._exchanges.values()), return_exceptions=True
         )
 
     def get(self, name: str) -> Backend | None:
+        """The backend of this name; None if none is configured."""
         backend_call = self._exchanges.get(name)
         return backend_call.backend if backend_call else None
 
     def state(self, backend: Backend) -> BackendState:
+        """Availability, load and speed of a backend as this worker knows them."""
         return self._loads.state(backend, self._exchanges[backend.name].health)
 
     async def call(
@@ -107,10 +111,11 @@ class Fleet:
         books: AttemptJournal,
         deadline: float,
     ) -> Answer:
-        """An answer with its first bytes in hand (a plain one: all of them), whose attempt is open in the books.
+        """Return an answer whose first bytes have arrived (for a plain answer: all bytes). Its attempt is open in the
+        journal.
 
-        `deadline` is loop time. Raises what `Attempts.first_of` raises; every attempt that does not serve is closed
-        in the books by then, also when this is cancelled.
+        `deadline` is loop time in seconds. Raises the errors of `Attempts.first_of`. Every attempt that is not served
+        is closed in the journal when this returns, raises or is cancelled.
         """
         call_context = CallContext(request, record, plan_for, hold, books, deadline)
         if self._loads.looks:
@@ -130,21 +135,19 @@ class Fleet:
         return answer
 
     async def count_tokens(self, backend: Backend, request: CompletionRequest) -> int | None:
-        """Tokens of an Anthropic request's prompt, from a backend that counts them; None where none does, or now."""
+        """Number of prompt tokens of an Anthropic request, counted by the backend; None if it cannot count or is
+        unavailable."""
         backend_call = self._exchanges[backend.name]
         if not isinstance(backend_call.kind, Anthropic) or not backend_call.health.state().available:
             return None
         return await backend_call.kind.count_tokens(request, backend.model)
 
     def stats(self) -> dict[str, int | float | str]:
-        """Totals of this worker; of each backend `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and those
-        of its queue and of its server's load.
-        """
+        """Totals of this worker. For each backend also `NAME.in_flight`, `NAME.available`, `NAME.first_byte_ms`, and
+        the figures of its queue and of its server's load."""
         figures: dict[str, int | float | str] = dict(asdict(self._attempts.totals))
         for name, backend_call in self._exchanges.items():
-            state = (
-                backend_call.health.state()
-            )  # without its load: that somebody looks at figures is no reason to ask it
+            state = backend_call.health.state()  # without the server's load: reading statistics must not cause a scrape
             figures[f"{name}.in_flight"] = state.in_flight
             figures[f"{name}.available"] = int(state.available and not self.drains.reason(name))
             if state.first_byte_ms is not None:

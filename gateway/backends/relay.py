@@ -16,23 +16,23 @@ from gateway.domain.record import Attempt
 from gateway.errors import BackendError, BackendGarbage, DeadlineExceeded, StreamBroken
 
 MISREAD = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
-"""What reading an answer raises that has values of other types than its dialect: the backend's fault, not ours."""
+"""Exceptions that a reader raises if the backend's answer has values of the wrong types."""
 _GRACE_S = 0.1
-"""After its last event a backend may take this long to end the response, so that the connection can be kept."""
+"""Seconds that a backend has to end the response after its last event. The connection can be reused only if it does."""
 
 
 def told(reader: StreamReader) -> int:
-    """Chunks that carry content."""
+    """The number of chunks that contain content."""
     return max(0, reader.chunks - reader.silent)
 
 
 def garbled(answer: object) -> BackendGarbage:
-    """The error for an answer that made its reader raise; `answer`: the reader or the wire."""
+    """The error for an answer that the reader could not parse. `answer`: the reader or the translator."""
     return BackendGarbage(f"The backend's answer has values of wrong types ({type(answer).__name__} cannot read it).")
 
 
 class Relayed:
-    """Implements `Answer` over a stream: bytes in, bytes out, nothing between but the reader's look at them."""
+    """Implements `Answer` over a stream: passes bytes on unchanged, and lets the reader parse them on the way."""
 
     stream = True
     status = 200
@@ -66,9 +66,10 @@ class Relayed:
         return self._reader.ended
 
     async def begin(self) -> None:
-        """Read until there is an event to pass on. Raises BackendErrors: nobody has seen a byte yet.
+        """Read until the first event that can be passed on. Raises BackendError; no byte has been sent to the client
+        yet.
 
-        Comments that only keep the connection alive are no beginning, until `first_byte_timeout` has passed.
+        Keep-alive comments do not count as a beginning until `first_byte_timeout` has passed.
         """
         attempt = self.attempt
         self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
@@ -79,7 +80,7 @@ class Relayed:
         self._place.began()
 
     def _begins(self, piece: bytes) -> bool:
-        """Keep the first pieces; returns whether the beginning is still to come."""
+        """Store the first pieces. Returns True while the answer has not begun."""
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()
@@ -102,10 +103,10 @@ class Relayed:
             raise garbled(self._reader) from error
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand `take` every piece as it arrives, without a task switch in between, until it wants no more now.
+        """Pass each piece to `take` as it arrives, without a task switch, until `take` returns False.
 
-        Returns whether there may be more; False: the answer is whole, and `ending` is what remains to be sent.
-        `attempt.chunks` counts a piece before `take` sees it. Raises StreamBroken and DeadlineExceeded.
+        Returns True if there may be more. False: the answer is complete, and only `ending` remains to be sent.
+        `attempt.chunks` counts a piece before `take` gets it. Raises StreamBroken and DeadlineExceeded.
         """
         if self.complete:
             return False
@@ -130,7 +131,7 @@ class Relayed:
             if not reader.ended and await self._upstream.pipe_to(relay) and not reader.ended:
                 return True
             if not wants:
-                return True  # all is read, but it wants a pause before it hears of the end
+                return True  # everything was read, but the caller asked for a pause before the end
             self._end()
         except BackendError as error:
             self._broken(error)
@@ -151,11 +152,12 @@ class Relayed:
         self._place.succeeded()
 
     def _broken(self, error: BackendError) -> None:
-        """Say so in the attempt and raise: the client has bytes already, so nothing can be tried again."""
+        """Record the failure in the attempt and raise. Another call is impossible, because the client already has a
+        part."""
         reader, attempt = self._reader, self.attempt
         self.finish = reader.finish
         attempt.ended_at = self._time()
-        if reader.finish:  # what is told earlier is not the whole usage
+        if reader.finish:  # usage reported before the finish reason is incomplete
             attempt.usage = self._usage()
         name = attempt.backend.name
         if self._call.out_of_time:
@@ -173,13 +175,13 @@ class Relayed:
         raise broken from error
 
     def _usage(self) -> Usage | None:
-        """What the backend reported in the end, as far as it can be true."""
+        """The usage that the backend reported, corrected where it cannot be true."""
         wordless = "echo" in self._call.request.body
         return believed(self._reader.usage, self.attempt, self._reader, wordless=wordless)
 
     @property
     def confidence(self) -> float | None:
-        """Of what has come so far."""
+        """The confidence of the answer so far; None if unknown."""
         try:
             return self._reader.confidence
         except MISREAD:
@@ -201,7 +203,8 @@ class Relayed:
         return self._reader.delivered_characters()
 
     async def cut(self, delivered: Usage) -> bool:
-        """End the answer here, as one that has reached its length; False when its kind has no such end."""
+        """End the answer here with the finish reason `length`. Returns False if this dialect cannot end an answer
+        early."""
         ending = self._reader.cut(delivered)
         if ending is None:
             return False
@@ -211,22 +214,22 @@ class Relayed:
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(self._count)
         except (TimeoutError, BackendError):
-            pass  # that it breaks off is what was asked for
+            pass  # the stream was meant to break off
         finally:
             await self._upstream.aclose()
         self.attempt.ended_at = self._time()
-        if self._reader.ended:  # it had come to its end by itself
+        if self._reader.ended:  # the answer had already ended by itself
             self.attempt.usage = self._usage()
         return True
 
     def _count(self, piece: bytes) -> bool:
-        """What nobody gets, but the backend has sent."""
+        """Count a piece that the backend sent after the cut. The client does not get it."""
         self._read(piece)
         self.attempt.came(len(piece), told(self._reader))
         return not self._reader.ended
 
     async def aclose(self) -> None:
-        """Hang up, or let the connection end in order when the answer is whole."""
+        """Close the connection. If the answer is complete, first give the backend time to end the response."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
         self._place.left()
@@ -245,7 +248,7 @@ def _ignore(piece: bytes) -> bool:
 
 
 class Whole:
-    """Implements `Answer` over a plain body that is already read: nothing to yield, all of it in `ending`."""
+    """Implements `Answer` over a plain body that was already read: it has no pieces, and `ending` is the body."""
 
     stream = False
     status = 200
@@ -262,11 +265,11 @@ class Whole:
 
     @property
     def text(self) -> str:
-        """Put together when it is asked for: most answers are only passed on."""
+        """The answer's text. Built on demand, because most answers are passed on without reading it."""
         return self._plain.text
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Nothing comes before `ending`."""
+        """Returns False: a plain answer has no pieces before `ending`."""
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
@@ -282,8 +285,8 @@ class Whole:
         return len(self.text)
 
     async def cut(self, delivered: Usage) -> bool:
-        """Nothing of it is left to be cut."""
+        """Returns False: the whole answer was already received."""
         return False
 
     async def aclose(self) -> None:
-        """Its connection was given back when the body was read."""
+        """Does nothing: the connection was released when the body was read."""

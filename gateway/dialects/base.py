@@ -1,4 +1,4 @@
-"""Interface of a translator: carries a client's dialect over a backend's dialect."""
+"""Interface of a translator between a client's dialect and a backend's dialect."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ __all__ = ["Plain", "StreamReader", "Translator"]
 
 
 class StreamReader(Protocol):
-    """One streamed answer: upstream bytes in, client bytes out.
+    """Reads one streamed answer: takes the backend's bytes and returns the client's bytes.
 
-    Feed what arrives and relay what comes back until `ended` or the upstream closes; then always call `eof()`.
-    An upstream failure is raised once everything before it was handed out.
+    Call `feed` with each piece and send its result to the client, until `ended` is true or the backend closes. Then
+    always call `eof`. A failure of the backend is raised after everything before it was returned.
     """
 
     @property
     def usage(self) -> Usage | None:
-        """Of the whole answer."""
+        """The usage of the whole answer; None until it was reported."""
         ...
 
     @property
     def reported(self) -> Usage | None:
-        """What the backend has reported so far, be it partial: of an answer that ends early, there is nothing else."""
+        """The usage reported so far, perhaps partial. For an answer that ends early, it is all there is."""
         ...
 
     @property
@@ -36,20 +36,20 @@ class StreamReader(Protocol):
 
     @property
     def ended(self) -> bool:
-        """The backend's terminating event was read; nothing more is relayed."""
+        """Whether the backend's terminating event was read. Nothing more is sent after it."""
         ...
 
     ending: bytes
-    """What to send last, once the money is settled; empty when the backend never sent a terminating event."""
+    """The last bytes to send, after the money is settled; empty if the backend sent no terminating event."""
 
     @property
     def chunks(self) -> int:
-        """Events with a delta so far, about one token each."""
+        """Number of events with a delta so far; about one token each."""
         ...
 
     @property
     def silent(self) -> int:
-        """Of these, those known to carry no content: who speaks, why it ended."""
+        """How many of these are known to have no content, such as role and finish reason."""
         ...
 
     @property
@@ -58,34 +58,34 @@ class StreamReader(Protocol):
         ...
 
     def feed(self, data: bytes) -> bytes:
-        """Bytes to relay now. Raises BackendGarbage when it is no event stream, StreamBroken on an error event."""
+        """Process data; returns bytes to send now. Raises BackendGarbage if it is not an event stream, StreamBroken
+        on an error event."""
         ...
 
     def eof(self) -> None:
-        """The upstream closed, or `ended`. Raises StreamBroken if the answer is not whole."""
+        """The backend closed, or `ended` is true. Raises StreamBroken if the answer is incomplete."""
         ...
 
     def cut(self, delivered: Usage) -> bytes | None:
-        """What the client has to hear, after what was relayed, for an answer that ends here because it has reached its
-        length; None when this kind of answer has no such end. What is fed from then on is only counted.
-        """
+        """The events that end the answer here with its length limit, to be sent after all others; None if this kind
+        of answer has no such end. Data fed later is only counted."""
         ...
 
     def completion(self) -> bytes | None:
-        """The whole answer as the client dialect's plain JSON body; None if it is not whole, or too large to keep."""
+        """The whole answer as the client dialect's plain JSON body; None if it is incomplete or too large."""
         ...
 
     def delivered_text(self) -> str:
-        """Content, reasoning, refusals, tool names and arguments received so far; of a long one the beginning."""
+        """Content, reasoning, refusals, tool names and arguments so far; of a long text, the beginning."""
         ...
 
     def delivered_characters(self) -> int:
-        """Of all the text received so far."""
+        """Number of characters of all text so far."""
         ...
 
 
 class Translator(Protocol):
-    """A client's dialect over a backend's."""
+    """Translates between a client's dialect and a backend's dialect."""
 
     client: DialectName
     backend: DialectName
@@ -99,9 +99,10 @@ class Translator(Protocol):
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """What to send. `logprobs` (plain requests only) and `max_output_tokens` are added on the gateway's behalf.
+        """The request body for the backend. `logprobs` (plain requests only) and `max_output_tokens` are added by
+        the gateway.
 
-        Raises BadRequest naming the field when the request cannot be said in the backend's dialect.
+        Raises BadRequest, with the field's name, if the backend's dialect cannot express the request.
         """
         ...
 
@@ -110,15 +111,15 @@ class Translator(Protocol):
         ...
 
     def forwarded(self, request: CompletionRequest) -> Iterable[tuple[bytes, bytes]]:
-        """The client's headers that the backend may see; never its credentials."""
+        """The client's headers that the backend may get; never credentials."""
         ...
 
     def reader(self, request: CompletionRequest) -> StreamReader: ...
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Read a whole 2xx body. Raises BackendGarbage when it is not an answer in the backend's dialect."""
+        """Read a whole 2xx body. Raises BackendGarbage if it is not an answer in the backend's dialect."""
         ...
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """A 4xx as the client should see it; a page of HTML or other garbage becomes one sentence."""
+        """The client's error for a 4xx. A body without readable error, such as HTML, becomes one sentence."""
         ...

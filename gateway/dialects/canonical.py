@@ -1,4 +1,4 @@
-"""The canonical body of a request: equal bodies deserve equal answers."""
+"""The canonical body of a request. Two requests with equal canonical bodies may share an answer."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from gateway.domain.request import CompletionRequest
 
 WITHOUT_INFLUENCE = frozenset(
     {
-        # how the answer travels
+        # transport of the answer
         "stream",
         "stream_options",
-        # who asked, and how the provider books or routes it
+        # identity of the caller; billing and routing at the provider
         "user",
         "metadata",
         "safety_identifier",
@@ -21,11 +21,12 @@ WITHOUT_INFLUENCE = frozenset(
         "prompt_cache_retention",
     }
 )
-"""Fields that do not change what is answered. Fields nobody has heard of do."""
+"""Fields that do not affect the answer. Unknown fields are assumed to affect it."""
 
 
 def canonical(request: CompletionRequest) -> dict[str, Any]:
-    """The body without what has no influence; null says as little as an absent field. Not a copy."""
+    """The body without null values and without fields that do not affect the answer. May be the same object, not a
+    copy."""
     body = request.body
     if WITHOUT_INFLUENCE.isdisjoint(body) and None not in body.values():
         return body

@@ -1,4 +1,4 @@
-"""The client dialects and the paths that each is served on."""
+"""The client dialects, and the paths on which each is served."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ from gateway.errors import GatewayError
 
 
 class ClientDialect(Protocol):
-    """A module each."""
+    """The functions of a client dialect. Each dialect implements them in one module."""
 
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Raises BadRequest naming the field for anything that the gateway could not act on."""
+        """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
         ...
 
     def status(self, error: GatewayError, /) -> int:
-        """As the dialect's clients expect it."""
+        """The HTTP status code of `error` in this dialect."""
         ...
 
     def error_body(self, error: GatewayError, request_id: str, /) -> bytes: ...
 
     def error_event(self, error: GatewayError, request_id: str, sent: bytes = b"", /) -> bytes:
-        """The last event of a stream that broke; no terminating one follows it. `sent`: the events just before it."""
+        """The last event of a stream that failed; no terminating event follows. `sent`: the events sent just before."""
         ...
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
-        """A stored plain body's answers as chat choices."""
+        """The answers in a stored plain body, as chat choices."""
         ...
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """A stream that says what the plain `body` says: all its events but the terminating one, and that one."""
+        """Convert a plain `body` to a stream. Returns all events but the terminating one, and the terminating one."""
         ...
 
 
@@ -53,10 +53,10 @@ _OPENAIS: Mapping[str, ClientDialect] = {
 }
 PATHS: Mapping[str, ClientDialect] = {
     **_OPENAIS,
-    **{f"/v1{path}": spoken for path, spoken in _OPENAIS.items()},
+    **{f"/v1{path}": dialect for path, dialect in _OPENAIS.items()},
     "/v1/messages": anthropic_messages,
 }
-"""Inference paths. Some clients leave out `/v1`, since their vendor's base URL has it."""
+"""Inference paths. They also exist without `/v1`, because some vendors' base URLs already contain it."""
 DIALECTS: Mapping[DialectName, ClientDialect] = {
     "openai_chat": openai_chat,
     "openai_completions": openai_completions,
@@ -64,15 +64,15 @@ DIALECTS: Mapping[DialectName, ClientDialect] = {
     "openai_responses": openai_responses,
     "anthropic_messages": anthropic_messages,
 }
-"""Of which answers may be kept."""
+"""Dialects whose answers can be cached."""
 PASSED_THROUGH: Mapping[str, PassThrough] = {
     prefix + path: what for path, what in openai_other.ENDPOINTS.items() for prefix in ("", "/v1")
 }
-"""Path → what a policy has to allow there."""
+"""Path → permission that a policy must grant for it."""
 
 
 def of_path(path: str) -> ClientDialect:
-    """In whose shape to answer whatever is asked at `path`, also below it, and where there is nothing."""
+    """The dialect in which to answer requests at `path` or below it, also for unknown paths (OpenAI chat)."""
     while path:
         if found := PATHS.get(path):
             return found

@@ -1,4 +1,4 @@
-"""Facts of all client dialects, by name. Imports no parser, so that commands that only count load none."""
+"""Facts about all client dialects, by name. Imports no parser, so that commands which only count stay light."""
 
 from __future__ import annotations
 

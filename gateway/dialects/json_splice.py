@@ -1,6 +1,6 @@
-"""Replaces single values in JSON bytes and leaves all other bytes as they are.
+"""Replaces single values in JSON bytes and leaves all other bytes unchanged.
 
-The bytes have been accepted by orjson before, so the scanner only has to find its way, not to validate.
+orjson has parsed the bytes before, so the scanner does not validate them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import cache
 import orjson
 
 Span = tuple[int, int]
-"""Where a value begins and ends (exclusive)."""
+"""Start and end (exclusive) of a value."""
 
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _STRUCTURE = re.compile(rb'["{}\[\]]')
@@ -24,7 +24,7 @@ _BLANKS = b" \t\n\r"
 
 
 def string_end(raw: bytes, start: int) -> int:
-    """Past the closing quote of the string whose opening quote is at `start`."""
+    """The position after the closing quote of the string whose opening quote is at `start`."""
     quote = raw.index(b'"', start + 1)
     if raw[quote - 1] == _BACKSLASH:
         return _end(_STRING, raw, start)
@@ -32,7 +32,7 @@ def string_end(raw: bytes, start: int) -> int:
 
 
 def value_end(raw: bytes, start: int) -> int:
-    """Past the value that begins at `start`."""
+    """The position after the value that begins at `start`."""
     first = raw[start]
     if first == _QUOTE:
         return string_end(raw, start)
@@ -60,12 +60,12 @@ def _end(pattern: re.Pattern[bytes], raw: bytes, at: int) -> int:
 
 
 def _skip(raw: bytes, at: int) -> int:
-    """Past white space."""
+    """The position after any white space at `at`."""
     return _end(_SPACE, raw, at) if raw[at] in _BLANKS else at
 
 
 def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
-    """Every key of the object at `start` with the span of its value, in order, duplicates included."""
+    """Yield each key of the object at `start` with the span of its value, in order, including duplicates."""
     at = _skip(raw, _skip(raw, start) + 1)
     while raw[at] == _QUOTE:
         key_end = string_end(raw, at)
@@ -78,7 +78,7 @@ def members(raw: bytes, start: int = 0) -> Iterator[tuple[str, Span]]:
 
 
 def elements(raw: bytes, start: int) -> Iterator[Span]:
-    """The span of every element of the array at `start`."""
+    """Yield the span of each element of the array at `start`."""
     at = _skip(raw, start + 1)
     while raw[at] not in b"]":
         end = value_end(raw, at)
@@ -89,10 +89,10 @@ def elements(raw: bytes, start: int) -> Iterator[Span]:
 
 
 def find(raw: bytes, key: str) -> list[Span]:
-    """Spans of the values that the top-level `key` (lower-case letters and `_`) has; several for duplicates.
+    """Spans of the values of the top-level `key` (lower-case letters and `_`); several for duplicate keys.
 
-    `key` must be in the parsed object. Written exactly once and never hidden behind an escape, the quoted key can
-    only be the one sought, and the rest of the body is not walked.
+    `key` must be in the parsed object. If the quoted key occurs once and no escape could spell it, that occurrence
+    is the key and the rest is not scanned.
     """
     quoted, escapes = _spellings(key)
     at = raw.rfind(quoted)  # `rfind` is several times as fast as `find` for more than one character
@@ -104,12 +104,13 @@ def find(raw: bytes, key: str) -> list[Span]:
 
 @cache
 def _spellings(key: str) -> tuple[bytes, tuple[bytes, ...]]:
-    """The quoted key, and what the JSON must contain if it is spelled with escapes: `\\u006` of `\\u006d` for an m."""
+    """The quoted key, and the escape prefixes that could spell one of its letters, such as `\\u006` of `\\u006d` for
+    an m."""
     return b'"%s"' % key.encode(), tuple({(b"\\u%04x" % ord(letter))[:5] for letter in key})
 
 
 def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
-    """Might a key be spelled with one of `escapes`?"""
+    """Whether a key in `raw` could be spelled with one of `escapes`."""
     first = raw.find(b"\\")
     if first >= 0:
         for escape in escapes:
@@ -119,7 +120,7 @@ def _escaped(raw: bytes, escapes: tuple[bytes, ...]) -> bool:
 
 
 def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
-    """`raw` with each span replaced; spans must not overlap."""
+    """`raw` with each span replaced by its new value. Spans must not overlap."""
     pieces: list[bytes] = []
     at = 0
     for (start, end), value in sorted(changes):
@@ -130,12 +131,13 @@ def replace(raw: bytes, changes: Iterable[tuple[Span, bytes]]) -> bytes:
 
 
 def splice(raw: bytes, body: Mapping[str, object], changes: Mapping[str, bytes]) -> bytes:
-    """`raw` (which parses to the non-empty `body`) with top-level keys set to the JSON in `changes`.
+    """Set top-level keys of `raw` (which parses to the non-empty `body`) to the JSON in `changes`.
 
-    Keys that are absent are put first. Every occurrence of a duplicate is replaced, so that any parser agrees.
+    Missing keys are added at the front. Every occurrence of a duplicate key is replaced, so that all parsers read
+    the same value.
     """
-    # Most clients write as orjson does. Then writing it anew changes no other byte, and takes a third of searching it;
-    # not so where characters have to be encoded.
+    # Most clients write JSON as orjson does. Then dumping the body again changes no other byte and takes a third of the
+    # time of a search. Non-ASCII text is excluded, because encoding it is slow.
     if raw.isascii() and orjson.dumps(body) == raw:
         changed: dict[str, object] = {**body}
         added: dict[str, object] = {}

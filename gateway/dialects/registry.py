@@ -1,4 +1,4 @@
-"""Chooses the translator from a client's dialect to a backend's."""
+"""Chooses the translator from a client's dialect to a backend's dialect."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from gateway.dialects.via_chat import Translation, ViaChat
 from gateway.domain.request import DialectName
 
 LIMITS = ("max_completion_tokens", "max_tokens")
-"""What OpenAI's chat dialect calls the most tokens of an answer. The later name counts reasoning too, and some of
-OpenAI's models refuse the earlier one; many other servers know that one alone."""
+"""Names of the output limit in OpenAI's chat dialect. The first one includes reasoning, and some of OpenAI's models
+require it. Many other servers know only the second."""
 _SAME: tuple[Translator, ...] = (
     CompletionsToCompletions(),
     EmbeddingsToEmbeddings(),
@@ -30,12 +30,12 @@ _SAME: tuple[Translator, ...] = (
     ResponsesToResponses(),
     MessagesToMessages(),
 )
-"""The same dialect on both sides: the bytes go through."""
+"""Translators with the same dialect on both sides: bytes pass through."""
 _TRANSLATIONS: tuple[Translation, ...] = (CompletionsAsChat(), ResponsesToChat(), MessagesToChat())
 
 _ORDER: tuple[DialectName, ...] = ("openai_chat", "anthropic_messages", "openai_responses")
-"""Of backend dialects that are not the client's own: from what says most of what there is to say, and is at home in
-most places."""
+"""Order of preference among backend dialects that differ from the client's: the most expressive and most widely
+supported first."""
 
 
 @lru_cache(maxsize=16)
@@ -51,7 +51,7 @@ def _table(thinks: bool, limits: tuple[str, ...], strict: bool) -> dict[tuple[Di
 
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
-    """The way from `client` to `backend`. Raises KeyError for a pair that nobody speaks."""
+    """The translator from `client` to `backend`. Raises KeyError if there is none for this pair."""
     return _table(True, LIMITS, False)[client, backend]
 
 
@@ -64,11 +64,12 @@ def ways(
     limits: tuple[str, ...] = LIMITS,
     strict: bool = False,
 ) -> tuple[Translator, ...]:
-    """The ways from `client` to a backend that speaks `spoken` (hashable), the best one first; none: it cannot.
+    """The translators from `client` to a backend with the dialects `spoken` (hashable), the best one first; empty if
+    there is none.
 
-    `thinks`: it can be told how hard to think. Others refuse the field, and it is a hint. `limits`: those of `LIMITS`
-    that it knows; where a request's own limit is lowered, all of them are sent. `strict`: it refuses fields of messages
-    that only Anthropic's API knows.
+    `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of
+    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: the
+    backend refuses fields of messages that only Anthropic's API knows.
     """
     wires = _table(thinks, limits, strict)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

@@ -17,20 +17,20 @@ from gateway.domain.request import CompletionRequest
 
 
 class Replayed:
-    """An Answer made from a stored plain body, with the time and usage of the answer that was stored."""
+    """Implements `Answer` over a stored plain body."""
 
     status = 200
     complete = over = True
     attempt: Attempt | None = None
 
     def __init__(self, request: CompletionRequest, completion: bytes) -> None:
-        """`completion`: a plain body in the request's dialect, as a reader or a backend gave it."""
+        """`completion`: a plain body in the request's dialect."""
         self.stream = request.stream
         self.content_type = "text/event-stream" if request.stream else "application/json"
         self._dialect = DIALECTS[request.dialect]
         self._completion = completion
         self._body: dict[str, Any] | None = None
-        if request.dialect == "openai_responses":  # later requests may name it, so it has an id of its own
+        if request.dialect == "openai_responses":  # later requests may refer to it, so it gets a new id
             self._body = again(request, orjson.loads(completion))
             self._completion = completion = orjson.dumps(self._body)
         self._rest, self.ending = b"", completion
@@ -55,7 +55,7 @@ class Replayed:
         return pieces(self.pipe_to)
 
     async def pipe_to(self, take: Sink) -> bool:
-        """All of a stream in one piece: there is nothing to wait for."""
+        """Passes a stream on in one piece, because all of it is available."""
         rest, self._rest = self._rest, b""
         return bool(rest) and not take(rest)
 
@@ -69,8 +69,8 @@ class Replayed:
         return len(self.delivered_text())
 
     async def cut(self, delivered: Usage) -> bool:
-        """It is here already."""
+        """Returns False: the whole answer is already available."""
         return False
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""

@@ -1,4 +1,4 @@
-"""Translates between two dialects through OpenAI chat."""
+"""Translates between two dialects, with OpenAI chat as the intermediate form."""
 
 from __future__ import annotations
 
@@ -25,45 +25,47 @@ from gateway.errors import BackendGarbage, BackendRefused, BadRequest
 
 
 class Writer(Protocol):
-    """One stream towards the client, out of chat chunks."""
+    """Writes one stream to the client, from chat chunks."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        """What a parsed `chat.completion.chunk` with choices becomes; may be empty."""
+        """Convert a parsed `chat.completion.chunk` that has choices to the client's events; may be empty."""
         ...
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
-        """What remains to be said of a whole answer, up to and with the terminating event. `finish`: OpenAI's word."""
+        """The last events of a complete answer, including the terminating one. `finish`: OpenAI's finish reason."""
         ...
 
     def whole(self) -> bytes | None:
-        """After `end`, where the dialect's last event says all of it again: the plain body that this was."""
+        """Called after `end`. If the dialect's last event repeats the whole answer, returns that plain body; else
+        None."""
         ...
 
 
 class Translation(Protocol):
-    """A client's dialect said as OpenAI chat, with `reasoning_content`, `thinking_blocks` and `cache_control`."""
+    """Converts a client's dialect to OpenAI chat with the fields `reasoning_content`, `thinking_blocks` and
+    `cache_control`."""
 
     client: DialectName
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """The whole body, without stream options. `plan` names turns by their `index`.
+        """The whole chat body, without stream options. `plan` names turns by their `index`.
 
-        Raises BadRequest naming the client's field for what chat cannot say.
+        Raises BadRequest, with the client's field name, for content that chat cannot express.
         """
         ...
 
     def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
-        """A chat completion as the client's plain body."""
+        """Convert a chat completion to the client's plain body."""
         ...
 
     def writer(self, request: CompletionRequest) -> Writer: ...
 
 
 class ViaChat:
-    """Implements `Translator`: `translation` on the client's side, `inner` (from chat) on the backend's."""
+    """Implements `Translator`: `translation` is the client's side, and `inner` (from chat) is the backend's side."""
 
     def __init__(self, translation: Translation, inner: Translator, *, thinks: bool = True) -> None:
-        """`thinks`: the backend can be told how hard to think."""
+        """`thinks`: the backend accepts a reasoning effort."""
         self._translation, self._inner, self._thinks = translation, inner, thinks
         self.client, self.backend = translation.client, inner.backend
 
@@ -77,16 +79,16 @@ class ViaChat:
         max_output_tokens: int | None = None,
     ) -> bytes:
         if plan is None:
-            said = self._as_chat(request)
-        else:  # another backend may be sent more of it
-            said = self._said(request, self._translation.chat(request, plan))
-        if not self._thinks and _EFFORT in said.body:
-            body = {name: value for name, value in said.body.items() if name != _EFFORT}
-            said = replace(said, body=body, raw=orjson.dumps(body))
+            chat = self._as_chat(request)
+        else:  # this plan may keep more turns than an earlier one, so the result is not cached
+            chat = self._chat_request(request, self._translation.chat(request, plan))
+        if not self._thinks and _EFFORT in chat.body:
+            body = {name: value for name, value in chat.body.items() if name != _EFFORT}
+            chat = replace(chat, body=body, raw=orjson.dumps(body))
         try:
-            return self._inner.body(said, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
+            return self._inner.body(chat, model, None, logprobs=logprobs, max_output_tokens=max_output_tokens)
         except BadRequest as error:
-            raise self._in_clients_words(error) from None
+            raise self._rename_field(error) from None
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         return self._inner.headers(self._as_chat(request))
@@ -99,17 +101,17 @@ class ViaChat:
         return Translated(inner, self._translation, request)
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        said = self._inner.plain(self._as_chat(request), body)
-        choices = [{**choice, "message": flattened(choice["message"])} for choice in said.choices]
-        completion = {**orjson.loads(said.body), "choices": choices}
-        translated = self._translation.plain(request, completion, shown(said.usage))
-        return Plain(translated, said.usage, said.finish, said.confidence, choices)
+        chat = self._inner.plain(self._as_chat(request), body)
+        choices = [{**choice, "message": flattened(choice["message"])} for choice in chat.choices]
+        completion = {**orjson.loads(chat.body), "choices": choices}
+        translated = self._translation.plain(request, completion, shown(chat.usage))
+        return Plain(translated, chat.usage, chat.finish, chat.confidence, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        return self._in_clients_words(self._inner.refusal(status, body, backend))
+        return self._rename_field(self._inner.refusal(status, body, backend))
 
-    def _in_clients_words(self, error: Error) -> Error:
-        """`error` naming the client's field where it names one of chat's."""
+    def _rename_field(self, error: Error) -> Error:
+        """Change `error` to name the client's field if it names a field of chat."""
         chats = _FIELD.match(error.param or "")
         if chats and (clients := _CLIENTS_FIELDS[self.client].get(chats[0])):
             error.param = clients
@@ -118,10 +120,10 @@ class ViaChat:
 
     def _as_chat(self, request: CompletionRequest) -> CompletionRequest:
         if request.as_chat is None:
-            request.as_chat = self._said(request, self._translation.chat(request, None))
+            request.as_chat = self._chat_request(request, self._translation.chat(request, None))
         return request.as_chat
 
-    def _said(self, request: CompletionRequest, body: dict[str, Any]) -> CompletionRequest:
+    def _chat_request(self, request: CompletionRequest, body: dict[str, Any]) -> CompletionRequest:
         if request.stream:
             body["stream_options"] = {"include_usage": True}
         if self._inner.backend == "openai_chat":
@@ -129,7 +131,7 @@ class ViaChat:
         try:
             check(body, WANTED)
         except BadRequest as error:
-            raise self._in_clients_words(error) from None
+            raise self._rename_field(error) from None
         return CompletionRequest(
             id=request.id,
             dialect="openai_chat",
@@ -166,14 +168,14 @@ _CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
         "response_format": "text.format",
     },
 }
-"""Client dialect → chat's name of a field → the client's."""
+"""Client dialect → name of a chat field → name of the client's field."""
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
-"""Headers that mean the same in every dialect."""
+"""Headers with the same meaning in every dialect."""
 
 
 class Translated:
-    """Implements `StreamReader`: what another reader makes of the backend's stream, in the client's dialect."""
+    """Implements `StreamReader`: converts the output of another reader to the client's dialect."""
 
     def __init__(self, inner: StreamReader, translation: Translation, request: CompletionRequest) -> None:
         self._inner, self._translation, self._request = inner, translation, request
@@ -225,7 +227,7 @@ class Translated:
         return written
 
     def _written(self, events: bytes) -> bytes:
-        """What comes before an event that is no chunk; that is the stream's failure."""
+        """Convert the chunks in `events`. An event that is not a chunk is stored as the stream's failure."""
         written = b""
         try:
             for event in sse.events(events):
@@ -236,7 +238,8 @@ class Translated:
         return written
 
     def eof(self) -> None:
-        """Only now is it known that the answer is whole, so only now does it end."""
+        """End the stream. Only after this call is the answer known to be complete, so the last event is written
+        here."""
         if self._failure:
             raise self._failure
         self._inner.eof()
@@ -252,10 +255,10 @@ class Translated:
         return self._written(events) + self._writer.end("length", delivered)
 
     def completion(self) -> bytes | None:
-        if (told := self._writer.whole()) is not None:
-            return told
-        said = self._inner.completion()
-        return None if said is None else self._translation.plain(self._request, orjson.loads(said), shown(self.usage))
+        if (whole := self._writer.whole()) is not None:
+            return whole
+        chat = self._inner.completion()
+        return None if chat is None else self._translation.plain(self._request, orjson.loads(chat), shown(self.usage))
 
     def delivered_text(self) -> str:
         return self._inner.delivered_text()

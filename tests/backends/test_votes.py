@@ -61,7 +61,7 @@ def test_an_answer_comes_down_to_a_vote(text: str, found: str | None) -> None:
 
 @pytest.mark.parametrize(("spoken", "found"), [("en", "number:617/500"), ("es", "number:1234"), ("pt", "number:1234")])
 def test_a_short_answers_thousands_are_those_of_the_questions_language(spoken: Language, found: str) -> None:
-    assert vote({"content": "1.234"}, spoken=spoken) == found
+    assert vote({"content": "1.234"}, question_language=spoken) == found
 
 
 def test_where_json_is_wanted_only_whole_json_votes() -> None:

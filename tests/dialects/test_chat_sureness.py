@@ -3,7 +3,7 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from gateway.dialects.openai_chat.logprobs import can_tell, sounded, without
+from gateway.dialects.openai_chat.logprobs import can_ask, with_logprobs, without
 from tests.fakes.caller import chat
 
 LOGPROBS = {"content": [{"token": "a", "logprob": -0.1, "bytes": [97], "top_logprobs": []}], "refusal": None}
@@ -16,7 +16,7 @@ def event(**choice: object) -> bytes:
 
 def test_the_request_asks_for_what_the_client_did_not() -> None:
     asked = chat(stream=True, temperature=0)
-    told = sounded(asked)
+    told = with_logprobs(asked)
     assert orjson.loads(told.raw) == {**asked.body, "logprobs": True} == told.body
     assert "logprobs" not in asked.body
     assert (told.id, told.stream) == (asked.id, True)
@@ -26,7 +26,7 @@ def test_the_request_asks_for_what_the_client_did_not() -> None:
     ("fields", "can"), [({"stream": True}, True), ({}, False), ({"stream": True, "logprobs": True}, False)]
 )
 def test_only_streams_whose_client_did_not_ask_need_it(fields: dict[str, bool], can: bool) -> None:
-    assert can_tell(chat(**fields)) is can  # type: ignore[arg-type]
+    assert can_ask(chat(**fields)) is can  # type: ignore[arg-type]
 
 
 def test_the_answer_is_as_if_nobody_had_asked() -> None:

@@ -30,7 +30,7 @@ def test_any_text_is_said_as_if_it_had_been_parsed(first: str, then: str) -> Non
     kept: list[bytes] = []
     begun = run(event(first), first, kept)
     assert begun
-    said = begun.said(event(then))
+    said = begun.chunk_for(event(then))
     assert said
     assert orjson.loads(said[6:]) == orjson.loads(chunk({"content": then})[6:])
     assert orjson.loads(b'"%b"' % kept[0]) == then
@@ -40,15 +40,15 @@ def test_any_text_is_said_as_if_it_had_been_parsed(first: str, then: str) -> Non
 def test_padding_is_no_part_of_what_is_said(blanks: int) -> None:
     begun = run(event("a")[:-3] + b"   }\n\n")
     assert begun
-    assert begun.said(event("b")[:-3] + b" " * blanks + b"}\n\n") == chunk({"content": "b"})
+    assert begun.chunk_for(event("b")[:-3] + b" " * blanks + b"}\n\n") == chunk({"content": "b"})
 
 
 def test_keys_may_stand_in_any_order() -> None:
     before, after = b'data: {"delta":{"text":"', b'","type":"text_delta"},"index":0}\n\n'
     begun = run(before + b"a" + after)
     assert begun
-    assert begun.said(before + b'\\"b' + after) == chunk({"content": '"b'})
-    assert begun.said(before + b"b" + after[:-3] + b" }\n\n") is None
+    assert begun.chunk_for(before + b'\\"b' + after) == chunk({"content": '"b'})
+    assert begun.chunk_for(before + b"b" + after[:-3] + b" }\n\n") is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_keys_may_stand_in_any_order() -> None:
 def test_anything_else_is_left_to_be_parsed(other: bytes) -> None:
     begun = run(event("a"))
     assert begun
-    assert begun.said(other) is None
+    assert begun.chunk_for(other) is None
 
 
 @pytest.mark.parametrize("first", [event("b"), event("a").replace(b'"text":', b'"text" :'), event("a", text="c")])

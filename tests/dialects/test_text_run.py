@@ -19,7 +19,7 @@ def begun(first: bytes) -> TextRun:
 
 
 def text_of(run: TextRun) -> object:
-    said = run.said()
+    said = run.take_text()
     assert said is not None
     return orjson.loads(b'"%b"' % said.text)
 
@@ -75,7 +75,7 @@ def test_a_run_takes_only_events_that_differ_in_nothing_but_the_text() -> None:
     ):
         assert run.take(alike + other) == (len(alike), 4)
         assert text_of(run) == 'bé \\ c"'
-    assert run.said() is None
+    assert run.take_text() is None
 
 
 def test_a_run_longer_than_the_window_is_taken_to_its_end() -> None:

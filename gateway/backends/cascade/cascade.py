@@ -28,18 +28,18 @@ log = logging.getLogger(__name__)
 
 Served = Relayed | Whole | StreamGate
 Obstacle = GatewayError | TimeoutError
-"""What keeps anybody else from being asked; TimeoutError: a stream may not be kept back for longer."""
+"""Errors after which no further backend is called. TimeoutError: the stream must not be held back any longer."""
 
 _LEAST_S = 0.25
-"""With less than this until the deadline, beside what the next answer usually takes, nobody else is asked."""
+"""No further backend is called if less time than this (seconds), plus the backend's usual answer time, is left."""
 _SPARE, _MOST_SPARE_S = 0.1, 1.0
-"""Share of the time left that is kept for serving the best answer so far, and the most of it."""
+"""Share of the remaining time that is reserved for serving the best answer so far, and its maximum in seconds."""
 _OVER = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
-"""What keeps every further backend from being asked, too."""
+"""Errors that also prevent calls to all other backends."""
 
 
 class _Careful:
-    """Implements `RunningStrategy` over another one, whose own mistakes must not fail a request."""
+    """Implements `RunningStrategy` around another strategy. Logs its exceptions, so that they do not fail a request."""
 
     __slots__ = ("_asking",)
 
@@ -50,53 +50,54 @@ class _Careful:
         try:
             return self._asking.next(answers)
         except Exception:
-            log.exception("a strategy failed to say whom to ask next; what there is must do")
+            log.exception("a strategy failed to choose the next backend; an answer so far is served")
             return ()
 
     def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         try:
             return self._asking.serves(answers)
         except Exception:
-            log.exception("a strategy failed to say which answer is given; it is the last one")
+            log.exception("a strategy failed to choose an answer; the last one is served")
             return len(answers) - 1
 
 
 class Cascade:
-    """One request's. Answers that wait for a verdict are open in the books; those that do not serve are closed.
+    """Runs the strategy for one request. Attempts stay open in the journal until an answer is chosen; all others are
+    closed.
 
-    A plain request's answers are read whole. Of a stream, the beginning is kept back where the strategy would ask on
-    only because of a weak one; where it wants votes, whole answers are, if that is quick enough; else the reference
-    streams. What the client has seen the first byte of is never taken back.
+    Plain answers are read whole. For streams there are three cases. If the strategy continues only after a weak answer,
+    the beginning of the stream is held back. If it compares answers, whole streams are held back, provided that is
+    quick enough. Otherwise the reference backend is streamed directly. Bytes sent to the client are never taken back.
     """
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
-        """With `route.escalate_below`, answers are weak whose tokens were less probable than that."""
+        """If `route.escalate_below` is set, an answer whose mean token probability is below it counts as weak."""
         self._attempts, self._asking, self._route, self._call_context = attempts, _Careful(asking), route, call_context
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
         self._reader = Reader(call_context.request)
         self._rules = call_context.record.tenant.policy.streams
-        self._told: list[StrategyAnswer] = []
+        self._judged: list[StrategyAnswer] = []
         self._answers: list[Served | None] = []
-        """Beside each of `_told`: None where there is nothing to serve, or no longer."""
+        """The answer for each item of `_judged`; None if it cannot be served or was dropped."""
         self._errors: list[GatewayError] = []
         self._clock = asyncio.get_running_loop().time
 
     async def answer(self) -> Served:
-        """Raises what `Attempts.first_of` raises, when there is no answer at all."""
+        """Run the strategy and return the answer to serve. If there is none, raises the errors of `first_of`."""
         served: Served | None = None
         try:
             served = await (self._streamed() if self._call_context.request.stream else self._settled())
         finally:
-            self._call_context.record.answers = tuple(self._told)
+            self._call_context.record.answers = tuple(self._judged)
             left = [answer for answer in self._answers if answer is not None and answer is not served]
-            for answer in left:  # all of them before anything that a cancellation could come between
+            for answer in left:  # bill all of them before the first await, where a cancellation could interrupt
                 self._attempts.bill(self._call_context, answer, "escalated")
             for answer in left:
                 await answer.aclose()
         record = self._call_context.record
         record.weak = any(
-            answer is served and told.weak for told, answer in zip(self._told, self._answers, strict=True)
+            answer is served and judged.weak for judged, answer in zip(self._judged, self._answers, strict=True)
         )
         if len(record.attempts) > 1:
             self._call_context.hold.follow(served.attempt)
@@ -135,31 +136,31 @@ class Cascade:
         return await self._choice()
 
     def _is_last(self, names: Sequence[str]) -> bool:
-        """Is a single backend to be asked whose answer is given, whatever it is? Then it need not be kept back."""
+        """Whether a single backend is left whose answer is served in any case. Its stream need not be held back."""
         if len(names) > 1:
             return False
         if self._by_beginnings(names) and not (self._rules.hold_tokens and self._rules.hold_for):
             return True
-        told = [*self._told, StrategyAnswer(names[0], None, "refusal")]
-        return not self._asking.next(told) and self._asking.serves(told) == len(self._told)
+        judged = [*self._judged, StrategyAnswer(names[0], None, "refusal")]
+        return not self._asking.next(judged) and self._asking.serves(judged) == len(self._judged)
 
     def _by_beginnings(self, names: Sequence[str]) -> bool:
-        """Would the strategy be content with a sound answer of this one, whatever it comes down to?"""
-        told = [*self._told, StrategyAnswer(names[0], None, confidence=1.0)]
-        return len(names) == 1 and not self._asking.next(told) and self._asking.serves(told) == len(self._told)
+        """Whether the strategy would end with any answer of this backend that is not weak, whatever its vote."""
+        judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
+        return len(names) == 1 and not self._asking.next(judged) and self._asking.serves(judged) == len(self._judged)
 
     def _expected_s(self, names: Sequence[str]) -> float:
-        """How long it takes at best until the strategy is settled, by what is known of its backends."""
-        told = [*self._told]
+        """Least expected seconds until the strategy ends, from the usual answer times of its backends."""
+        judged = [*self._judged]
         seconds = 0.0
         while names:
             seconds += max(self._usual_s(name) for name in names)
-            told += [StrategyAnswer(name, "agreed", confidence=1.0) for name in names]
-            names = [] if len(told) > len(self._backends) else self._asking.next(told)
+            judged += [StrategyAnswer(name, "agreed", confidence=1.0) for name in names]
+            names = [] if len(judged) > len(self._backends) else self._asking.next(judged)
         return seconds
 
     async def _straight(self, backend: Backend) -> Served | None:
-        """Its stream, as it comes; None when it fails."""
+        """Stream this backend's answer directly. Returns None if it fails."""
         try:
             return await self._attempts.first_of((backend,), self._later(), last_resort=False)
         except GatewayError as error:
@@ -169,56 +170,58 @@ class Cascade:
             return None
 
     async def _reference(self, why: str) -> Served:
-        """The reference's stream at once, instead of whatever the strategy wanted."""
+        """Stream the reference backend's answer instead of continuing the strategy. `why` is noted in the record."""
         reference = self._route.reference or self._route.backends[-1]
         self._call_context.record.note("strategy left", why=why, to=reference.name)
-        for told, answer in zip(self._told, self._answers, strict=True):
-            if told.backend == reference.name and answer is not None and not told.weak:
+        for judged, answer in zip(self._judged, self._answers, strict=True):
+            if judged.backend == reference.name and answer is not None and not judged.weak:
                 return answer
-        if reference.name in {told.backend for told in self._told}:
+        if reference.name in {judged.backend for judged in self._judged}:
             return await self._choice()
         return await self._straight(reference) or await self._choice()
 
     # both
 
     async def _next(self) -> tuple[str, ...]:
-        """Whom to ask now; nobody once there is an answer and no time for another."""
+        """The backends to call next; empty if there is an answer and no time for another."""
         if self._curtailed:
             return ()
-        asked = {told.backend for told in self._told}
-        wanted = (name for name in self._asking.next(self._told) if name in self._backends and name not in asked)
+        asked = {judged.backend for judged in self._judged}
+        wanted = (name for name in self._asking.next(self._judged) if name in self._backends and name not in asked)
         names = tuple(dict.fromkeys(wanted))
         if not names or all(answer is None for answer in self._answers):
             return names
         if self._call_context.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
             self._call_context.record.note("strategy stopped", why=DeadlineExceeded.code)
             return ()
-        told, answer = self._told[-1], self._answers[-1]
+        judged, answer = self._judged[-1], self._answers[-1]
         self._call_context.record.note(
-            "asking on", after=told.backend, to=names, why=told.weak or "not settled", confidence=told.confidence
+            "asking on", after=judged.backend, to=names, why=judged.weak or "not settled", confidence=judged.confidence
         )
         if answer is not None and not answer.complete:
             self._answers[-1] = None
-            await self._attempts.drop(self._call_context, answer, "escalated", told.weak)
+            await self._attempts.drop(self._call_context, answer, "escalated", judged.weak)
         return names
 
     @property
     def _curtailed(self) -> bool:
-        """Has money ended an answer? Then there is none for another one, and its end says nothing about its backend."""
+        """Whether the budget cut an answer off. Then it pays for no other answer, and the cut says nothing about the
+        backend."""
         return any(answer is not None and _curtailed(answer) for answer in self._answers)
 
     def _usual_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
     def _later(self) -> CallContext:
-        """With some time to spare, once there is an answer that could be served instead."""
+        """The call context, with time reserved for serving an answer if there is one already."""
         if all(answer is None for answer in self._answers):
             return self._call_context
         spare_s = min(_MOST_SPARE_S, _SPARE * (self._call_context.deadline - self._clock()))
         return replace(self._call_context, deadline=self._call_context.deadline - spare_s)
 
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
-        """Ask them, all at once if they are several; returns what keeps anybody else from being asked, too."""
+        """Call the named backends, in parallel if there are several. Returns the error that prevents further calls, or
+        None."""
         call_context = self._later()
         if len(names) == 1:
             return await self._one(self._backends[names[0]], call_context, tokens, within_s)
@@ -231,7 +234,7 @@ class Cascade:
             while asking:
                 done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
                 obstacle = next((found for task in done if (found := task.result())), obstacle)
-                if asking and (obstacle or not self._asking.next(self._told)):
+                if asking and (obstacle or not self._asking.next(self._judged)):
                     for task in asking:
                         task.cancel()
                     break
@@ -240,27 +243,28 @@ class Cascade:
     async def _one(
         self, backend: Backend, call_context: CallContext, tokens: float, within_s: float
     ) -> Obstacle | None:
-        """Ask one and keep what it says; a stream up to `tokens`, and `within_s` of its beginning, or whole."""
-        tells = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
-        muted = tells and logprobs.can_tell(call_context.request)
+        """Call one backend and keep its answer. A stream is read up to `tokens`, for at most `within_s` seconds;
+        `tokens` infinite: to its end."""
+        has_logprobs = self._route.escalate_below > 0 and "logprobs" in backend.capabilities
+        muted = has_logprobs and logprobs.can_ask(call_context.request)
         if muted:
-            call_context = replace(call_context, request=logprobs.sounded(call_context.request))
+            call_context = replace(call_context, request=logprobs.with_logprobs(call_context.request))
         whole = tokens == math.inf
         try:
             async with asyncio.timeout(within_s if whole and within_s < math.inf else None):
                 answer = await self._attempts.first_of(
-                    (backend,), call_context, unsure=backend if tells else None, last_resort=False
+                    (backend,), call_context, unsure=backend if has_logprobs else None, last_resort=False
                 )
                 if isinstance(answer, Whole) and _curtailed(answer):
                     self._keep(StrategyAnswer(backend.name, None), answer)
                 elif isinstance(answer, Whole):
-                    told = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
-                    self._keep(told, answer)
+                    judged = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
+                    self._keep(judged, answer)
                 elif call_context.request.stream:
                     await self._begun(StreamGate(answer, muted=muted), call_context, tokens, within_s)
-                else:  # neither a stream nor whole: only its content type told
+                else:  # neither a stream nor a whole answer: its kind is known by its content type only
                     self._keep(StrategyAnswer(backend.name, None), answer)
-        except TimeoutError as late:  # too late to be compared; the request itself has time left
+        except TimeoutError as late:  # too late to be compared, but the request has time left
             return late
         except _OVER as obstacle:
             return obstacle
@@ -270,18 +274,18 @@ class Cascade:
         return None
 
     async def _begun(self, held: StreamGate, call_context: CallContext, tokens: float, within_s: float) -> None:
-        """Keep a stream back, and stop it as soon as what it says is reason enough."""
+        """Hold a stream back while it is judged, and stop it as soon as it is found weak."""
         attempt = held.attempt
         name, thinks = attempt.backend.name, "reasoning" in attempt.backend.capabilities
         try:
             until = self._clock() + within_s
             why = await held.hold(
-                tokens, until, call_context.hold, lambda said: self._reader.beginning(said, thinks=thinks)
+                tokens, until, call_context.hold, lambda text: self._reader.beginning(text, thinks=thinks)
             )
         except BudgetExhausted as spent:
             if any(self._answers):
                 await self._attempts.drop(self._call_context, held, "interrupted", spent.code)
-            else:  # how far it may go is the policy's to say, where it is relayed
+            else:  # the policy decides how far an answer may go when it is relayed
                 self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
             raise
         except BaseException as error:
@@ -293,18 +297,18 @@ class Cascade:
             await self._attempts.drop(self._call_context, held, "escalated", why)
         elif held.complete and _curtailed(held):
             self._keep(StrategyAnswer(name, None), held)
-        elif held.complete and (said := held.said(call_context.request.dialect)):
-            self._keep(self._reader.answered(name, said, held.finish, held.confidence), held)
+        elif held.complete and (choices := held.parsed_choices(call_context.request.dialect)):
+            self._keep(self._reader.answered(name, choices, held.finish, held.confidence), held)
         elif tokens == math.inf and not held.complete:
             await self._attempts.drop(self._call_context, held, "interrupted", "too_slow")
             raise TimeoutError
         else:
             self._keep(StrategyAnswer(name, None, confidence=held.confidence), held)
 
-    def _keep(self, told: StrategyAnswer, answer: Served | None) -> None:
-        if not told.weak and told.confidence is not None and told.confidence < self._route.escalate_below:
-            told = replace(told, weak="unsure")
-        self._told.append(told)
+    def _keep(self, judged: StrategyAnswer, answer: Served | None) -> None:
+        if not judged.weak and judged.confidence is not None and judged.confidence < self._route.escalate_below:
+            judged = replace(judged, weak="unsure")
+        self._judged.append(judged)
         self._answers.append(answer)
 
     def _failed(self, backend: Backend, error: GatewayError) -> None:
@@ -313,30 +317,32 @@ class Cascade:
         self._call_context.record.note("member failed", backend=backend.name, code=error.code)
 
     def _stop(self, obstacle: Obstacle) -> None:
-        """Nobody else can be asked: what there is must do. Raises `obstacle` where there is nothing."""
+        """No further backend can be called, so an answer so far must be served. Raises `obstacle` if there is none."""
         if not any(self._answers):
             raise obstacle
         why = obstacle.code if isinstance(obstacle, GatewayError) else "too_slow"
         self._call_context.record.note("strategy stopped", why=why)
 
     async def _choice(self) -> Served:
-        """The answer that is given; where there is none, that of whoever stands by."""
+        """The answer to serve. If there is none, calls a remaining backend."""
         if not any(self._answers):
             return await self._stand_in()
-        chosen = self._answers[self._asking.serves(self._told)]
+        chosen = self._answers[self._asking.serves(self._judged)]
         if chosen is None:
-            given = [(told, answer) for told, answer in zip(self._told, self._answers, strict=True) if answer]
-            sound = [answer for told, answer in given if not told.weak]
+            given = [(judged, answer) for judged, answer in zip(self._judged, self._answers, strict=True) if answer]
+            sound = [answer for judged, answer in given if not judged.weak]
             chosen = sound[-1] if sound else given[-1][1]
         return chosen
 
     async def _stand_in(self) -> Served:
-        """Nobody of the strategy's gave an answer that is still there: who was not asked, else who was stopped."""
-        asked = {told.backend for told in self._told}
-        stopped = [self._backends[told.backend] for told in self._told if told.weak != FAILED]
+        """No answer of the strategy can be served: call the backends that were not called yet, then those that were
+        stopped."""
+        asked = {judged.backend for judged in self._judged}
+        stopped = [self._backends[judged.backend] for judged in self._judged if judged.weak != FAILED]
         rest = [backend for backend in self._route.backends if backend.name not in asked] + stopped
         if not rest and not self._call_context.record.attempts:
-            rest = [self._backends[told.backend] for told in self._told]  # all of them rest: one may be tried
+            # all breakers are open: one backend may be tried
+            rest = [self._backends[judged.backend] for judged in self._judged]
         if not rest:
             raise together(self._errors)
         return await self._attempts.first_of(rest, self._call_context)

@@ -1,4 +1,4 @@
-"""Escalation as a strategy of two backends: the stronger one answers if the first answer is too weak."""
+"""Escalation, expressed as a strategy of two backends: the stronger one answers if the first answer is too weak."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from gateway.domain.routing.strategy import FAILED, StrategyAnswer
 
 @dataclass(frozen=True, slots=True)
 class Escalation:
-    """Implements `Asking`. A first backend that fails is no reason: then those that stand by are asked."""
+    """Implements `RunningStrategy`. It does not continue after a failed first backend; then the route's fallbacks are
+    called."""
 
     first: str
     stronger: str

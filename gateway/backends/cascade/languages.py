@@ -1,4 +1,4 @@
-"""Detects English, Spanish and Portuguese by function words; None if it cannot tell."""
+"""Detects English, Spanish and Portuguese by their function words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 Language = Literal["en", "es", "pt"]
 
 _WORD = re.compile(r"[^\W\d_]+")
-_SMALL: dict[Language, frozenset[str]] = {
+_FUNCTION_WORDS: dict[Language, frozenset[str]] = {
     "en": frozenset(
         _WORD.findall(
             "the and of to is in that it for with are this was be by on not you which have from what how an or at they "
@@ -30,15 +30,16 @@ _SMALL: dict[Language, frozenset[str]] = {
         )
     ),
 }
-"""Function words. "a" and "no" are left out, which are words of all three."""
+"""Function words. "a" and "no" are left out, because they are words of all three languages."""
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`|\$[^$\n]*\$", re.DOTALL)
 _READ = 4000
-"""Characters of a text that are looked at."""
+"""Number of characters of a text that are read."""
 _LEAST_HITS, _LEAST_SHARE, _MARGIN = 3, 0.15, 1.5
-"""So many small words, so much of all words, and so many times as many as of the next language."""
+"""To recognise a language: least number of function words, least share of all words, and least ratio to the second
+language."""
 _ENDS = 120
-"""A longer question is asked at its beginning or its end, the rest may be quoted; both must agree."""
-_TOLD = re.compile(
+"""Of a longer question, this many characters at each end are read, because the middle may be a quotation."""
+_LANGUAGE_WORD = re.compile(
     r"\b(?:translat|tradu[cz]|language|idioma|lengua|língua|linguagem|english|ingl[eéê]s|spanish|español|espanhol|"
     r"castellano|portugu|french|francés|francês|german|alem[aá]n|alemão|italian|chinese|chin[eoê]s|japan|japon)",
     re.IGNORECASE,
@@ -47,10 +48,10 @@ _LEAST_LETTERS = 20
 
 
 def language(text: str) -> Language | None:
-    """The language of `text` (its code and formulas left out); None when there is too little to tell."""
+    """The language of `text` without its code and formulas; None if that is unclear."""
     words = [word.lower() for word in _WORD.findall(_CODE.sub(" ", text[:_READ]))]
     hits: list[tuple[int, Language]] = sorted(
-        ((sum(word in small for word in words), name) for name, small in _SMALL.items()), reverse=True
+        ((sum(word in small for word in words), name) for name, small in _FUNCTION_WORDS.items()), reverse=True
     )
     (most, found), (next_most, _), _ = hits
     if most < _LEAST_HITS or most < _LEAST_SHARE * len(words) or most < _MARGIN * next_most:
@@ -59,7 +60,7 @@ def language(text: str) -> Language | None:
 
 
 def asked_in(text: str) -> Language | None:
-    """The language that a question of the user's is asked in; None when its beginning and end do not agree."""
+    """The language of a user's question; None if unclear, or if the beginning and the end of a long text differ."""
     if len(text) <= 2 * _ENDS:
         return language(text)
     begins, ends = language(text[:_ENDS]), language(text[-_ENDS:])
@@ -67,20 +68,20 @@ def asked_in(text: str) -> Language | None:
 
 
 def names_one(text: str) -> bool:
-    """Does `text` speak of languages? Then an answer in another one may be what was wanted."""
-    return _TOLD.search(text[:_READ]) is not None or _TOLD.search(text[_READ:][-_READ:]) is not None
+    """Whether `text` mentions a language or translation. Then an answer in another language may be correct."""
+    return _LANGUAGE_WORD.search(text[:_READ]) is not None or _LANGUAGE_WORD.search(text[_READ:][-_READ:]) is not None
 
 
 def foreign_script(question: str, answer: str) -> bool:
-    """Is the question in Latin letters, and most of the answer not?"""
+    """Whether the question is in Latin letters but most of the answer is not."""
     if answer.isascii():
         return False
-    asked, said = _latin(question[:_READ]), _latin(_CODE.sub(" ", answer[:_READ]))
-    return asked is not None and said is not None and asked > 0.95 and said < 0.5
+    asked, answered = _latin(question[:_READ]), _latin(_CODE.sub(" ", answer[:_READ]))
+    return asked is not None and answered is not None and asked > 0.95 and answered < 0.5
 
 
 def _latin(text: str) -> float | None:
-    """Share of Latin letters (up to U+024F) among the letters; None of too few."""
+    """Share of Latin letters (up to U+024F) among the letters of `text`; None if it has too few letters."""
     letters = [letter for letter in text if letter.isalpha()]
     if len(letters) < _LEAST_LETTERS:
         return None

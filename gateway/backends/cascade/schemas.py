@@ -1,4 +1,4 @@
-"""Validates an answer against the JSON schema that the request gave, without network access."""
+"""Validates an answer against the JSON schema in the request, without network access."""
 
 from __future__ import annotations
 
@@ -17,23 +17,24 @@ log = logging.getLogger(__name__)
 Check = Callable[[Any], bool]
 
 _MOST_BYTES = 64 * 2**10
-"""Of a schema; a larger one is not checked."""
+"""A larger schema is not checked."""
 
 
 class Expected:
-    """The JSON that a request wants: its schema, and its tools' arguments. Schemas that cannot be read allow all."""
+    """The JSON that a request asks for: its answer schema and its tools' argument schemas. Unreadable schemas allow all
+    values."""
 
     __slots__ = ("json", "schema", "tools")
 
     def __init__(self, request: CompletionRequest) -> None:
         kind, self.schema = _format(request.body)
         self.json = kind != ""
-        """Is JSON wanted at all?"""
+        """Whether the request asks for JSON."""
         self.tools = _tools(request.body)
-        """Name → schema of its arguments; empty: none are known."""
+        """Tool name → schema of its arguments. Empty: no tool is known."""
 
     def content(self, text: str) -> bool:
-        """Is `text` the JSON that was asked for? True where none was."""
+        """Whether `text` is the JSON that was asked for. True if none was."""
         if not self.json:
             return True
         try:
@@ -43,7 +44,7 @@ class Expected:
         return type(found) is dict if self.schema is None else _check(self.schema)(found)
 
     def beginning(self, text: str) -> bool:
-        """Can `text` still become the JSON that was asked for?"""
+        """Whether `text` can be the beginning of the JSON that was asked for."""
         if not self.json or not text.strip():
             return True
         try:
@@ -53,7 +54,7 @@ class Expected:
         return True
 
     def call(self, name: object, arguments: object) -> bool:
-        """Is there such a tool, and are these its arguments (JSON as text)?"""
+        """Whether this is a call of a known tool with valid arguments (JSON as text). True if no tool is known."""
         if not self.tools:
             return True
         if type(name) is not str or name not in self.tools:
@@ -67,7 +68,7 @@ class Expected:
 
 
 def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    """What kind of JSON is wanted ("": none), and its schema, wherever the dialect has it."""
+    """The JSON type that the request asks for ("": none) and its schema, from the fields of any dialect."""
     text, config = body.get("text"), body.get("output_config")
     for given in (
         body.get("response_format"),
@@ -82,7 +83,7 @@ def _format(body: Mapping[str, Any]) -> tuple[str, bytes | None]:
 
 
 def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
-    """Of functions alone: what else a request may offer has no schema, and then nothing is known."""
+    """The schemas of function tools. Empty if the request has any other tool, because those have no schema."""
     found: dict[str, bytes | None] = {}
     tools = body.get("tools")
     for tool in tools if type(tools) is list else ():
@@ -94,7 +95,7 @@ def _tools(body: Mapping[str, Any]) -> dict[str, bytes | None]:
 
 
 def _schema(given: object) -> bytes | None:
-    """As bytes, by which it is kept compiled."""
+    """The schema as sorted JSON bytes, the key of the compiled cache; None if it is missing, invalid or too large."""
     if type(given) is not dict:
         return None
     try:
@@ -106,12 +107,13 @@ def _schema(given: object) -> bytes | None:
 
 @lru_cache(maxsize=256)
 def _check(schema: bytes) -> Check:
-    """Compiled once. Patterns are matched in linear time, references are never fetched: a schema is anybody's."""
-    from jsonschema_rs import RegexOptions, validator_for  # only requests that a strategy serves need it
+    """Compile a schema and cache it. Patterns match in linear time and references are not fetched, because clients
+    write the schemas."""
+    from jsonschema_rs import RegexOptions, validator_for  # imported here because few requests need it
 
     try:
         return validator_for(orjson.loads(schema), pattern_options=RegexOptions(), retriever=_nowhere).is_valid
-    except Exception as error:  # the library's own, and whatever odd schemas make it raise
+    except Exception as error:  # exceptions of the library, also for odd schemas
         log.debug("a request's JSON schema cannot be read, so its answers are not checked: %s", error)
         return lambda _: True
 

@@ -1,4 +1,4 @@
-"""Holds back the beginning of a stream until it is decided that the client gets it."""
+"""Holds back the beginning of a stream until it is decided whether the client gets it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from gateway.domain.record import Attempt
 from gateway.domain.request import DialectName
 
 _FIRST_LOOK, _LONGEST_STEP = 4, 64
-"""Chunks until what was said is looked at first; then twice as many, up to so many more each time."""
+"""The text is judged first after this many chunks. Each later interval doubles, up to the second number."""
 _MOST_KEPT = 2**20
-"""Bytes; what is longer is let go."""
+"""Bytes that can be held back. A longer stream is released to the client."""
 
 
 class StreamGate:
-    """Implements `Answer` over a relayed stream: what was kept back is poured first, as the pieces that came.
+    """Implements `Answer` over a relayed stream. The pieces that were held back are sent first, unchanged.
 
-    `muted`: log-probabilities were asked for on the gateway's behalf alone, and are taken out.
+    `muted`: the gateway itself asked for log-probabilities, so they are removed from the output.
     """
 
     stream = True
@@ -40,13 +40,14 @@ class StreamGate:
         self._relayed, self._muted = relayed, muted
         self._kept: deque[bytes] = deque()
         self._size = 0
-        self._unpoured = b""
+        self._unsent = b""
 
-    async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda said: "") -> str:
-        """Read until `tokens` chunks of content are here, all is said, or `until` (loop time) has come.
+    async def hold(self, tokens: float, until: float, money: Hold, stop: Callable[[str], str] = lambda text: "") -> str:
+        """Read until `tokens` chunks of content have arrived, the answer has ended, or `until` (loop time) is reached.
 
-        `stop` sees now and then all that was said; what it returns, unless empty, ends the reading and is returned.
-        Raises StreamBroken, DeadlineExceeded, and BudgetExhausted when what is held does not cover what has come.
+        `stop` is called now and then with the text so far. If it returns a reason (not empty), reading ends and the
+        reason is returned. Raises StreamBroken, DeadlineExceeded, and BudgetExhausted if the hold does not cover the
+        tokens received.
         """
         attempt, relayed, clock = self.attempt, self._relayed, asyncio.get_running_loop().time
         look = min(_FIRST_LOOK, tokens)
@@ -68,7 +69,7 @@ class StreamGate:
                 return ""
 
     async def _read(self, keep: Sink, until: float) -> bool:
-        """May there be more?"""
+        """Read with `keep`. Returns whether there may be more."""
         if not self.attempt.backend.facts.resumable:
             return await self._relayed.pipe_to(keep)
         try:
@@ -91,16 +92,16 @@ class StreamGate:
 
     @property
     def confidence(self) -> float | None:
-        """Mean token probability of what has come so far."""
+        """Mean token probability of the answer so far; None if unknown."""
         return self._relayed.confidence
 
     @property
     def ending(self) -> bytes:
-        ending = self._unpoured + self._relayed.ending
+        ending = self._unsent + self._relayed.ending
         return logprobs.without(ending) if self._muted else ending
 
-    def said(self, dialect: DialectName) -> list[dict[str, Any]]:
-        """A whole answer's choices, as in a chat completion; none of one that is too long to be put together."""
+    def parsed_choices(self, dialect: DialectName) -> list[dict[str, Any]]:
+        """The choices of a complete answer, as in a chat completion; empty if the answer is too long to assemble."""
         body = self._relayed.completion()
         return [] if body is None else DIALECTS[dialect].choices(orjson.loads(body))
 
@@ -128,7 +129,7 @@ class StreamGate:
     async def cut(self, delivered: Usage) -> bool:
         if not await self._relayed.cut(delivered):
             return False
-        self._unpoured, self._size = b"".join(self._kept), 0
+        self._unsent, self._size = b"".join(self._kept), 0
         self._kept.clear()
         return True
 

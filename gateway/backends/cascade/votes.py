@@ -1,6 +1,6 @@
-"""Reduces an answer to a comparable value: a number, a choice, JSON or a short string.
+"""Reduces an answer to a value that can be compared: a number, a choice, JSON or a short string.
 
-Generic patterns only. An answer that comes down to nothing in particular has no vote.
+The patterns are generic. An answer without such a value has no vote.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ANSWERS = frozenset(
         "opción resposta resposta_final opção opcao rótulo rotulo",
     )
 )
-"""Fields of a JSON object that hold what was asked for; the others may say how it was found."""
+"""Fields of a JSON object that usually hold the answer; other fields may explain it."""
 _MARK = re.compile(
     r"####\s*"
     r"|\b(?:answer|result|option|choice)(?: is| would be|\s*[:=])(?: option| choice)?[:\s]*"
@@ -33,7 +33,7 @@ _MARK = re.compile(
     r"(?: a (?:op[cç][aã]o|alternativa))?[:\s]*",
     re.IGNORECASE,
 )
-"""What is said before a final answer, in English, Spanish and Portuguese."""
+"""Phrases that introduce a final answer, in English, Spanish and Portuguese."""
 _CHOICE = re.compile(r"\(([A-Za-z])\)(?![A-Za-z])|([A-Z])(?:[).:]\s|[).:]?$|\s+[-–—]\s)")
 _OPTION = re.compile(
     r"(?:(?:the|la|el|a|o)\s+)?(?:option|choice|opci[oó]n|op[cç][aã]o|alternativa|letra)\s+\(?([A-Za-z])\)?(?![A-Za-z])",
@@ -49,27 +49,31 @@ _LATEX_TEXT = re.compile(r"\\(?:text|mathrm|mathbf|textbf|operatorname|mbox)\s*\
 _LATEX_FRACTION = re.compile(r"\\[dt]?frac\s*\{([^{}]+)\}\s*\{([^{}]+)\}|\\[dt]?frac\s*(\d)\s*(\d)")
 _UNITS = re.compile(r"\s?(?:%|°C?|º|[^\W\d_]+(?:[ /²³^][^\W\d_]+){0,3})?[.!]?")
 _SHORT, _WORDS, _FEW = 80, 8, 3
-"""Characters and words of a short string; one of more than a few words may be a sentence around a number."""
+"""Most characters and words of a short string. If it has more than the third number of words, a number inside it is
+preferred."""
 _LINE = 300
 _ENDING = 1000
-"""Characters in which a mark is looked for: answers stand at the end."""
+"""Number of characters at the end of a text in which an introducing phrase is searched."""
 _MOST_JSON = 20_000
 
 
-def vote(message: Mapping[str, Any], *, json_wanted: bool = False, spoken: Language | None = None) -> str | None:
-    """The vote of a chat message; None when it comes down to nothing.
+def vote(
+    message: Mapping[str, Any], *, json_wanted: bool = False, question_language: Language | None = None
+) -> str | None:
+    """The vote of a chat message; None if it has none.
 
-    `json_wanted`: only whole JSON counts. `spoken`: the language of the question, for an answer too short to tell.
+    `json_wanted`: only whole JSON counts. `question_language`: used if the answer is too short to
+    detect one.
     """
     if calls := message.get("tool_calls"):
         return _of_calls(calls)
     text = message.get("content")
-    return _of_text(text, json_wanted, spoken) if type(text) is str else None
+    return _of_text(text, json_wanted, question_language) if type(text) is str else None
 
 
 def _of_calls(calls: Any) -> str | None:
-    """Tools and arguments, in order."""
-    said = []
+    """The vote of tool calls: their names and arguments, in order. None if a call is unreadable."""
+    signatures = []
     for call in calls if type(calls) is list else ():
         function = call.get("function") if type(call) is dict else None
         if type(function) is not dict:
@@ -78,30 +82,30 @@ def _of_calls(calls: Any) -> str | None:
             given = orjson.loads(function.get("arguments") or "{}")
         except orjson.JSONDecodeError:
             return None
-        said.append([function.get("name"), _plain(given)])
-    return "calls:" + _dumped(said) if said else None
+        signatures.append([function.get("name"), _plain(given)])
+    return "calls:" + _dumped(signatures) if signatures else None
 
 
-def _of_text(text: str, json_wanted: bool, spoken: Language | None) -> str | None:
+def _of_text(text: str, json_wanted: bool, question_language: Language | None) -> str | None:
     text = _THOUGHT.split(text)[-1].strip()
     if not text:
         return None
     if (found := _of_json(text, strict=json_wanted)) is not None or json_wanted:
         return found
-    spoken = language(text) or spoken
+    question_language = language(text) or question_language
     for marked in _marked(text):
-        if said := _final(marked, spoken):
-            return said
-    short = _final(text, spoken) if len(text) <= _SHORT and "\n" not in text else None
+        if marked_vote := _final(marked, question_language):
+            return marked_vote
+    short = _final(text, question_language) if len(text) <= _SHORT and "\n" not in text else None
     if short is None or (short.startswith("text:") and len(short.split()) > _FEW):
-        return _concluding(text, spoken) or short
+        return _concluding(text, question_language) or short
     return short
 
 
 def _of_json(text: str, *, strict: bool) -> str | None:
-    """A JSON object or list by itself, or in the only fence."""
+    """The vote of a JSON object or list that is the whole text or the only fenced block."""
     body = text
-    if not strict and len(parts := text.split(_FENCE)) == 3:  # what is in the only fence, without its language
+    if not strict and len(parts := text.split(_FENCE)) == 3:  # the content of the only fence, without its language name
         body = parts[1].lstrip("abcdefghijklmnopqrstuvwxyzJSON").strip()
     if not strict and body[:1] not in ("{", "["):
         return None
@@ -112,14 +116,14 @@ def _of_json(text: str, *, strict: bool) -> str | None:
     if type(found) is dict:
         answers = [value for key, value in found.items() if key.lower() in _ANSWERS]
         if len(answers) == 1 and type(answers[0]) in (str, int, float, bool):
-            said = str(answers[0])
-            return _final(said, None) or "text:" + folded(said)
+            answer = str(answers[0])
+            return _final(answer, None) or "text:" + folded(answer)
     dumped = _dumped(_plain(found))
     return "json:" + dumped if len(dumped) <= _MOST_JSON else None
 
 
 def _plain(value: Any) -> Any:
-    """JSON with what does not matter made equal: case and spaces of strings, 1.0 and 1."""
+    """Normalise JSON: case and spaces of strings, and 1.0 to 1."""
     if type(value) is dict:
         return {key: _plain(inner) for key, inner in value.items()}
     if type(value) is list:
@@ -134,7 +138,7 @@ def _dumped(value: Any) -> str:
 
 
 def _marked(text: str) -> list[str]:
-    """What is marked as the answer: in the last box, else after the last mark."""
+    """The text marked as the answer: in the last `\\boxed`, else after the last introducing phrase. May be empty."""
     if (at := text.rfind("\\boxed")) >= 0 and (inner := _braced(text, at)) is not None:
         return [inner[:_LINE]]
     ending = text[-_ENDING:]
@@ -146,7 +150,7 @@ def _marked(text: str) -> list[str]:
 
 
 def _braced(text: str, at: int) -> str | None:
-    """What is inside the first braces from `at` on."""
+    """The text inside the first braces after position `at`; None if they are not closed."""
     begin = text.find("{", at)
     depth = 0
     for place in range(begin, len(text)) if begin >= 0 else ():
@@ -156,8 +160,8 @@ def _braced(text: str, at: int) -> str | None:
     return None
 
 
-def _final(text: str, spoken: Language | None) -> str | None:
-    """What a few words that are said to be the answer come down to."""
+def _final(text: str, question_language: Language | None) -> str | None:
+    """The vote of a short text that is known to be the answer; None if it has none."""
     text = _ARTICLE.sub("", _bare(text), count=1)
     if found := _CHOICE.match(text) or _OPTION.match(text):
         return f"choice:{next(filter(None, found.groups())).upper()}"
@@ -166,14 +170,14 @@ def _final(text: str, spoken: Language | None) -> str | None:
     head = _PAUSE.split(text, maxsplit=1)[0].strip()
     head = re.sub(r"^(?:about |approximately |aproximadamente |cerca de )?(?:[a-zA-Z]\w{0,2}\s*=\s*)?", "", head)
     if (found := quantities.NUMBER.match(head)) and _UNITS.fullmatch(head[found.end() :]):
-        worth = quantities.value(found, spoken)
-        return None if worth is None else f"number:{worth}"
-    said = folded(text)
-    return "text:" + said if said and len(said) <= _SHORT and len(said.split()) <= _WORDS else None
+        number = quantities.value(found, question_language)
+        return None if number is None else f"number:{number}"
+    plain = folded(text)
+    return "text:" + plain if plain and len(plain) <= _SHORT and len(plain.split()) <= _WORDS else None
 
 
 def _bare(text: str) -> str:
-    """Without Markdown, and LaTeX as plain as it can be."""
+    """The text without Markdown and with LaTeX replaced by plain characters."""
     text = text.strip().strip("*_`\"'“”$ ")
     text = re.sub(r"\\[()\[\]]", "", text).replace("\\%", "%").replace("\\$", "$")
     text = _LATEX_TEXT.sub(r"\1", _LATEX_SPACE.sub("", text))
@@ -183,8 +187,8 @@ def _bare(text: str) -> str:
     return (text.replace("$", "") if text.count("$") > 1 else text).strip()
 
 
-def _concluding(text: str, spoken: Language | None) -> str | None:
-    """The last number of what the last line says in the end."""
+def _concluding(text: str, question_language: Language | None) -> str | None:
+    """The last number in the last sentence of the text, as a vote; None if there is none."""
     if text.endswith(_FENCE):
         return None
     line = text.rstrip().rpartition("\n")[2]
@@ -194,11 +198,11 @@ def _concluding(text: str, spoken: Language | None) -> str | None:
     ending = _SENTENCE.split(line)[-1]
     if _DATE.search(ending):
         return None
-    number = quantities.last(ending.rpartition("=")[2] if "=" in ending else ending, spoken)
+    number = quantities.last(ending.rpartition("=")[2] if "=" in ending else ending, question_language)
     return None if number is None else f"number:{number}"
 
 
 def folded(text: str) -> str:
-    """Case, width, spaces and the marks around a text do not matter."""
+    """Normalise case, width, spaces and surrounding punctuation."""
     text = " ".join(unicodedata.normalize("NFKC", text).casefold().split())
     return text.strip(" .,;:!?¡¿*_`\"'“”")

@@ -1,4 +1,4 @@
-"""Signs of a weak answer, and its vote: what a cascade decides on."""
+"""Signs that an answer is weak, and the answer's vote. A cascade decides by them."""
 
 from __future__ import annotations
 
@@ -17,35 +17,39 @@ from gateway.domain.text.declining import begins_declining, declines
 log = logging.getLogger(__name__)
 
 _LOOPS = range(4, 161)
-"""Lengths of what may be said over and over, in characters."""
+"""Lengths in characters of a unit that may be repeated."""
 _TIMES, _LEAST_LOOP = 4, 240
-"""So often, and so many characters in all."""
+"""Least number of repetitions, and least number of repeated characters in all."""
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
 
 class Reader:
-    """Reads the answers to one request."""
+    """Judges the answers to one request."""
 
-    __slots__ = ("_expected", "_limited", "_question", "_spoken", "_tongues")
+    __slots__ = ("_expected", "_limited", "_mentions_languages", "_question", "_question_language")
 
     def __init__(self, request: CompletionRequest) -> None:
         self._expected = Expected(request)
         self._limited = request.max_output_tokens is not None
         self._question = request.last_user
-        self._spoken = asked_in(self._question)
-        self._tongues = any(names_one(turn.text) for turn in request.turns)
-        """Does the conversation speak of languages?"""
+        self._question_language = asked_in(self._question)
+        self._mentions_languages = any(names_one(turn.text) for turn in request.turns)
+        """Whether the conversation mentions languages."""
 
     def answered(
         self, backend: str, choices: Sequence[Mapping[str, Any]], finish: str, confidence: float | None
     ) -> StrategyAnswer:
-        """What a whole answer amounts to. `choices`: as in a chat completion; the first one counts."""
+        """Judge a whole answer. `choices`: as in a chat completion; only the first one is read."""
         message = choices[0].get("message") if choices else None
         message = message if type(message) is dict else {}
         try:
             weak = self._weakness(message, finish)
-            found = None if weak else vote(message, json_wanted=self._expected.json, spoken=self._spoken)
-        except Exception:  # an answer that cannot be judged is one without a vote, and may be shown
+            found = (
+                None
+                if weak
+                else vote(message, json_wanted=self._expected.json, question_language=self._question_language)
+            )
+        except Exception:  # an answer that cannot be judged has no vote, but can be served
             log.exception("an answer of %s could not be judged", backend)
             return StrategyAnswer(backend, None, confidence=confidence)
         return StrategyAnswer(backend, found, weak, confidence)
@@ -59,12 +63,12 @@ class Reader:
         if finish == "content_filter" or message.get("refusal"):
             return "refusal"
         if finish == "tool_calls":
-            return ""  # a call that chat has no words for
+            return ""  # a tool call that chat completions cannot express
         if not text:
             return "empty"
         if declines(text):
             return "refusal"
-        if finish == "length" and not self._limited:  # where the client set the limit, another answer meets it too
+        if finish == "length" and not self._limited:  # if the client set the limit, another answer would reach it too
             return "truncated"
         if repeats(text):
             return "repetition"
@@ -80,17 +84,17 @@ class Reader:
         return True
 
     def _off_language(self, text: str) -> bool:
-        if self._tongues or self._expected.json:
+        if self._mentions_languages or self._expected.json:
             return False
         if foreign_script(self._question, text):
             return True
-        said = language(text) if self._spoken else None
-        return said is not None and said != self._spoken
+        answered_in = language(text) if self._question_language else None
+        return answered_in is not None and answered_in != self._question_language
 
     def beginning(self, text: str, *, thinks: bool) -> str:
-        """Why what a stream has said so far is reason enough to stop it; empty while it is not.
+        """The reason to stop a stream after its text so far; empty if there is none.
 
-        `thinks`: its beginning may be thoughts, of which neither form nor words say anything about the answer.
+        `thinks`: the beginning may be thoughts, so its format and words say nothing about the answer.
         """
         if repeats(text):
             return "repetition"
@@ -102,7 +106,7 @@ class Reader:
 
 
 def repeats(text: str) -> bool:
-    """Does `text` end in a loop of words? Rows of dashes, dots or numbers are none."""
+    """Whether `text` ends in a loop of words. Repeated dashes, dots or numbers do not count."""
     if len(text) < _LEAST_LOOP:
         return False
     last = text[-1]

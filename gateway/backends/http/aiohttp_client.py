@@ -1,6 +1,7 @@
-"""The HTTP client on aiohttp, for proxies. Imported only where one is configured.
+"""HTTP client based on aiohttp, used for proxies. Imported only if one is configured.
 
-It opens a connection per request: aiohttp takes bytes that an idle connection received unasked for the next answer.
+It opens one connection per request. On a reused connection, aiohttp would take bytes that arrived while it was idle as
+the next answer.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 
 _CONNECT_S = 10.0
 _GLANCE_S = 0.25
-"""aiohttp does not wake a reader when chunks turn out malformed; so often we look whether the connection is gone."""
+"""Interval in seconds of the check whether the connection is gone, because aiohttp does not wake a reader after a
+malformed chunk."""
 _ONE_WRITE_BYTES = 2**20 - 1
-"""aiohttp warns of larger bodies unless they come as a file."""
+"""aiohttp warns about larger bodies unless they are passed as a file."""
 _MOST_HEADERS = 1024
 
 
 class AiohttpResponse:
-    """`http_connection.Response`, of aiohttp's making."""
+    """Implements `client.Response` with aiohttp."""
 
     def __init__(
         self, response: aiohttp.ClientResponse, name: str, limit: float, deadline: float, stall_timeout: float
@@ -46,20 +48,20 @@ class AiohttpResponse:
         self._pieces: list[bytes] = []
 
     def unpack(self) -> None:
-        """As `http_response.Response.unpack`."""
+        """The body is encoded: decode it while it is read. Raises BackendGarbage for an unknown coding."""
         self._unpacking = DecodedBody(self.headers, self._name)
 
     def header(self, name: bytes) -> bytes | None:
-        """The first value of `name` (lower case)."""
+        """The first value of the header `name` (lower case); None if it is missing."""
         return next((value for key, value in self.headers if key == name), None)
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> bytes:
-        """What arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        """The bytes that arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
         unpacking, data = self._unpacking, b""
-        while not data:  # an encoded body begins with what says nothing yet
+        while not data:  # the first bytes of an encoded body may decode to nothing
             data = await self._arrived()
             if not data:
                 self._end()
@@ -74,7 +76,7 @@ class AiohttpResponse:
         raise StopAsyncIteration
 
     async def _arrived(self) -> bytes:
-        """Empty at the end."""
+        """The next undecoded bytes; empty at the end of the body."""
         content = self._response.content
         if self._response.closed and not content.is_eof():
             raise StreamBroken(f"the answer of {self._name} was not read to its end", backend=self._name)
@@ -100,14 +102,14 @@ class AiohttpResponse:
                     raise
 
     async def pipe_to(self, take: Sink) -> bool:
-        """As `http_response.Response.pour`."""
+        """Like `client.Response.pipe_to`."""
         async for piece in self:
             if not take(piece):
                 return True
         return False
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
+        """Return the whole body. Raises BackendGarbage if it exceeds `limit` bytes, and the errors of iterating."""
         pieces, size = self._pieces, 0
         async for piece in self:
             pieces.append(piece)
@@ -118,20 +120,20 @@ class AiohttpResponse:
         return b"".join(pieces)
 
     def arrived(self) -> bytes:
-        """As `http_response.Response.arrived`."""
+        """Like `client.Response.arrived`."""
         return b"".join(self._pieces)
 
     def part(self) -> bool:
-        """aiohttp closes both sides at once."""
+        """Returns False: aiohttp can only close both directions at once."""
         return False
 
     async def aclose(self) -> None:
-        """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
+        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
         self._response.close()
 
 
 class AiohttpClient:
-    """`http_pool.PooledClient`, of aiohttp's making. `proxy`: an http(s) URL, or "" for none."""
+    """Implements `client.HttpClient` with aiohttp. `proxy`: an http(s) URL, or "" for none."""
 
     def __init__(
         self,
@@ -156,6 +158,7 @@ class AiohttpClient:
         self._busy = self._requests = 0
 
     def stats(self) -> dict[str, int]:
+        """Requests in progress, and requests in total."""
         return {"busy": self._busy, "requests": self._requests}
 
     async def request(
@@ -168,18 +171,18 @@ class AiohttpClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> AiohttpResponse:
-        """As `PooledClient.request`."""
+        """Like `HttpClient.request`."""
         opening = self._origin.opening(method, path, headers)
         return await self._exchange(method, path, opening, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """As `PooledClient.opening`; its first line names the path to `post` as well."""
+        """Like `HttpClient.opening`; the path is put in front, on a line of its own, for `post`."""
         return path.encode() + b"\n" + self._origin.opening("POST", path, headers)
 
     async def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> AiohttpResponse:
-        """As `PooledClient.post`."""
+        """Like `HttpClient.post`."""
         path, _, opening = opening.partition(b"\n")
         return await self._exchange("POST", path.decode(), opening, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -219,7 +222,7 @@ class AiohttpClient:
     async def _send(
         self, method: str, url: URL, fields: list[Any], body: bytes, limit: float
     ) -> aiohttp.ClientResponse:
-        """Raises BackendErrors."""
+        """Send the request. Returns when the response head has arrived. Raises BackendError."""
         session = self._open()
         try:
             async with asyncio.timeout_at(limit):
@@ -233,14 +236,14 @@ class AiohttpClient:
                 )
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
-            if self._closed and task and not task.cancelling():  # aiohttp cancels whoever waits when it closes
+            if self._closed and task and not task.cancelling():  # aiohttp cancels waiting callers when it closes
                 raise _failed(cancelled, self.name) from cancelled
             raise
         except (aiohttp.ClientError, OSError, ValueError, RuntimeError) as error:
             raise _failed(error, self.name) from error
 
     async def aclose(self) -> None:
-        """Drop every connection; what is under way fails."""
+        """Drop all connections; requests in progress fail."""
         self._closed = True
         if self._session:
             await self._session.close()
@@ -263,7 +266,7 @@ class AiohttpClient:
 
 
 def _failed(error: BaseException, name: str) -> BackendError:
-    """Before the head was there; in words fit for a client: no addresses."""
+    """The error for a request that failed before its response head. It names no address, because clients see it."""
     match error:
         case aiohttp.ServerTimeoutError():
             return BackendUnreachable(f"{name} cannot be reached: the connection was not made in time", backend=name)
@@ -288,7 +291,7 @@ def _failed(error: BaseException, name: str) -> BackendError:
 
 
 def _broken(error: Exception, name: str, *, finishing: bool) -> BackendError:
-    """In the middle of the body."""
+    """The error for a response that failed in the middle of its body."""
     if isinstance(error, TimeoutError):
         return BackendTimeout(f"{name} did not {'finish' if finishing else 'begin to answer'} in time", backend=name)
     return StreamBroken(f"{name} broke off in the middle of its answer", backend=name)

@@ -1,4 +1,4 @@
-"""Responses that did not come over the gateway's own HTTP client: made here or by a library."""
+"""Responses that did not come over the gateway's own HTTP client: built by the gateway or by a library."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from gateway.domain.answer import Sink
 
 
 class Canned:
-    """Implements `Upstream` over a body that is already whole."""
+    """Implements `Upstream` over a body that is already complete."""
 
     def __init__(self, status: int, body: bytes, headers: dict[bytes, bytes] | None = None) -> None:
         self.status = status
@@ -31,4 +31,4 @@ class Canned:
         return False
 
     async def aclose(self) -> None:
-        """Nothing is open."""
+        """Does nothing: no connection is open."""

@@ -1,4 +1,4 @@
-"""Interface of the HTTP client, and the implementation that a base URL gets."""
+"""Interface of the HTTP client, and the choice of its implementation for a base URL."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ from gateway.settings.environment import proxy_for
 
 IDLE_TIMEOUT_S = 30.0
 
+"""Seconds after which an idle connection is closed."""
+
 
 class Response(Protocol):
-    """A response whose body may still be coming. Iterate it or `read` it, in one task; always `aclose` it."""
+    """A response whose body may still be arriving. Iterate over it or `read` it, in one task; always call `aclose`."""
 
     status: int
     headers: list[tuple[bytes, bytes]]
-    """Names in lower case."""
+    """Names are in lower case."""
     whole: bool
-    """All of the body has arrived."""
+    """Whether all of the body has arrived."""
 
     def header(self, name: bytes) -> bytes | None:
-        """The first value of `name` (lower case)."""
+        """The first value of the header `name` (lower case); None if it is missing."""
         ...
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        """Body pieces as they arrive. Raises StreamBroken (cut), BackendTimeout, BackendGarbage."""
+        """Yield pieces of the body as they arrive. Raises StreamBroken (cut off), BackendTimeout, BackendGarbage."""
         ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """The same without waking the reading task: `take` is handed each piece until it wants no more now (returns
-        True) or the body ends (False).
+        """Pass each piece to `take` as it arrives, without waking the reading task.
+
+        Returns True once `take` has returned False, and False at the end of the body. Raises the errors of iterating.
         """
         ...
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
+        """Return the whole body. Raises BackendGarbage if it exceeds `limit` bytes, and the errors of iterating."""
         ...
 
     def arrived(self) -> bytes:
-        """Of a body whose `read` failed, what had come until then."""
+        """The part of the body that had arrived when `read` failed."""
         ...
 
     def part(self) -> bool:
-        """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives.
-        False: it is encrypted, or gone.
-        """
+        """Close only the sending direction of the connection: the backend sees the end, and the rest of its data still
+        arrives. Returns False if that is impossible, because the connection is encrypted or gone."""
         ...
 
     async def aclose(self) -> None:
-        """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
+        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
         ...
 
 
 class HttpClient(Protocol):
-    """One backend's connections."""
+    """The HTTP connections to one backend."""
 
     async def request(
         self,
@@ -69,28 +71,29 @@ class HttpClient(Protocol):
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """Send `body` to `path` below the base URL; the response, once its head is there, whatever its status.
+        """Send a request to `path` below the base URL. Returns the response once its head has arrived, whatever its
+        status.
 
-        The first body byte is due within `first_byte_timeout` seconds, waiting in line and connecting included; the
-        end at `deadline` (loop time). Redirects are not followed. Not for HEAD or CONNECT. Raises BackendUnreachable,
-        BackendTimeout, BackendGarbage.
+        The first byte of the body must arrive within `first_byte_timeout` seconds, including the time in the queue and
+        to connect. The whole response must arrive before `deadline` (loop time). Redirects are not followed. HEAD and
+        CONNECT are not supported. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
         """
         ...
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """What many POSTs to `path` have in common, for `post`. Raises BackendUnreachable when it cannot be framed."""
+        """The part of the request head that all POSTs to `path` share, to be passed to `post`. Raises
+        BackendUnreachable if a header contains invalid characters."""
         ...
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Awaitable[Response]:
-        """As `request`; `opening` may be followed by more whole header lines. `stall_timeout`: the most seconds between
-        two pieces of the body.
-        """
+        """POST like `request`. More complete header lines may be appended to `opening`. `stall_timeout`: longest time
+        in seconds between two pieces of the body."""
         ...
 
     async def aclose(self) -> None:
-        """Drop every connection; what is under way fails."""
+        """Drop all connections; requests in progress fail."""
         ...
 
     def stats(self) -> dict[str, int]: ...
@@ -105,17 +108,17 @@ def connect(
     idle_timeout_s: float = IDLE_TIMEOUT_S,
     aiohttp: bool = False,
 ) -> HttpClient:
-    """A client for `base_url` that opens at most `concurrent` connections; `name` is what errors call the backend.
+    """Create a client for `base_url` with at most `concurrent` connections. `name` is the backend's name in errors.
 
-    Our own, or aiohttp's where the environment names a proxy for it or `aiohttp` asks. `tls` replaces the system's
-    trust. Raises ValueError for a URL that is not one.
+    Returns the gateway's own client, or the aiohttp client if the environment configures a proxy for this URL or
+    `aiohttp` is true. `tls` replaces the system's trusted certificates. Raises ValueError for an invalid URL.
     """
     origin = Origin.parse(base_url)
     if origin.tls and tls is None:
         tls = ssl.create_default_context()
     proxy = proxy_for(base_url)
     if proxy or aiohttp:
-        from gateway.backends.http.aiohttp_client import AiohttpClient  # 0.2 s and 15 MB that most never need
+        from gateway.backends.http.aiohttp_client import AiohttpClient  # the import costs 0.2 s and 15 MB
 
         return AiohttpClient(origin, concurrent=concurrent, name=name, tls=tls, proxy=proxy)
     return PooledClient(origin, concurrent=concurrent, name=name, tls=tls, idle_timeout_s=idle_timeout_s)

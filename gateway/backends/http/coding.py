@@ -1,4 +1,4 @@
-"""Decodes a response body that came encoded although identity was asked for."""
+"""Decodes a response body that is encoded although the request asked for `identity`."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from gateway.errors import BackendGarbage, StreamBroken
 from gateway.runtime.codings import Decoder, Oversized, TooCostly, UnknownCoding, parse_coding
 
 _MOST_BYTES = 16 * 2**20
-"""Out of what one read brought in."""
+"""Most bytes that one read may decode to."""
 _CPU_S = 0.25
-"""Less than a request's body may take: this is done on the event loop, and nobody asked for it."""
+"""Most CPU seconds for decoding one body. Lower than for request bodies, because this runs on the event loop."""
 _OF_THE_CODED = (b"content-encoding", b"content-length")
 
 
 class DecodedBody:
-    """One body. Takes the headers that speak of the coded bytes out of `headers`."""
+    """Decodes one body. Removes the headers that describe the encoded bytes from `headers`."""
 
     def __init__(self, headers: list[tuple[bytes, bytes]], name: str) -> None:
-        """Raises BackendGarbage for a coding that nobody here reads, and for several."""
+        """Raises BackendGarbage for an unknown coding or for more than one."""
         self._name = name
         value = b", ".join(value for key, value in headers if key == b"content-encoding").decode("latin-1")
         try:
@@ -28,7 +28,7 @@ class DecodedBody:
         self._begun = False
 
     def feed(self, data: bytes) -> bytes:
-        """Raises BackendGarbage."""
+        """Decode a piece of the body. Raises BackendGarbage."""
         if self._decoder is None:
             return data
         self._begun = True
@@ -37,13 +37,13 @@ class DecodedBody:
         except Oversized:
             raise BackendGarbage(f"{self._name} sent a body that grows beyond all bounds", backend=self._name) from None
         except TooCostly as error:
-            said = f"{self._name} sent an encoded body that was given up: {error}"
-            raise BackendGarbage(said, backend=self._name) from None
+            message = f"{self._name} sent an encoded body that was given up: {error}"
+            raise BackendGarbage(message, backend=self._name) from None
         except ValueError as error:
-            said = f"{self._name} sent a body that is not what its content-encoding says"
-            raise BackendGarbage(said, backend=self._name) from error
+            message = f"{self._name} sent a body that is not what its content-encoding says"
+            raise BackendGarbage(message, backend=self._name) from error
 
     def end(self) -> None:
-        """Raises StreamBroken unless the body is whole; none at all is."""
+        """Raises StreamBroken if the body is incomplete. A missing body is allowed."""
         if self._begun and self._decoder is not None and not self._decoder.ended:
             raise StreamBroken(f"{self._name} broke off in the middle of its answer", backend=self._name)

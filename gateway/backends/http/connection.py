@@ -14,34 +14,34 @@ from gateway.errors import BackendError, BackendGarbage, BackendTimeout, Backend
 from gateway.runtime.write_batcher import WriteBatcher
 
 _ONE_WRITE_BYTES = 64 * 1024
-"""Up to here copying head and body together is cheaper than handing both to the kernel."""
+"""Up to this size, it is cheaper to join head and body than to pass both to the kernel."""
 
 
 class Stale(Exception):
-    """An idle connection turned out closed before anything was written to it: send the request on another."""
+    """An idle connection was closed before the request was written. The request can be sent on another connection."""
 
 
 class Owner(Protocol):
-    """The pool, as a connection sees it."""
+    """The pool's interface for its connections."""
 
     name: str
     outgoing: WriteBatcher
 
     def release(self, connection: Connection) -> None:
-        """Its response is whole and it can serve again."""
+        """The connection's response is complete and it can be reused."""
         ...
 
     def lost(self, connection: Connection) -> None:
-        """It is gone or useless; told once."""
+        """The connection is closed or unusable; called once per connection."""
         ...
 
     def watch(self, when: float) -> None:
-        """A `limit` is `when` (loop time), earlier than it was perhaps."""
+        """A `limit` is now `when` (loop time), which may be earlier than all others."""
         ...
 
 
 class Connection(asyncio.Protocol):
-    """Bytes in, responses out, one at a time. `limit` (loop time) is when the pool calls `expire`."""
+    """One HTTP/1.1 connection; it carries one request at a time. The pool calls `expire` at `limit` (loop time)."""
 
     __slots__ = (
         "_begun",
@@ -91,10 +91,10 @@ class Connection(asyncio.Protocol):
     def send(
         self, head: bytes, body: bytes, *, limit: float, deadline: float, stall_timeout: float = math.inf
     ) -> Response:
-        """Send a request; its response, which `begun` once the head is there. Raises Stale.
+        """Send a request. Returns its response; the response's `begun` is done once the head has arrived. Raises Stale.
 
-        The first body byte is due at `limit` (loop time), the end at `deadline`; between two pieces of the body pass
-        at most `stall_timeout` seconds.
+        The first byte of the body must arrive before `limit`, and its end before `deadline` (both loop time). Two
+        pieces of the body may be at most `stall_timeout` seconds apart.
         """
         transport = self._transport
         if self.gone or transport is None or transport.is_closing():
@@ -112,13 +112,14 @@ class Connection(asyncio.Protocol):
         return response
 
     def expire(self, now: float) -> None:
-        """`limit` has passed, but a body that still comes may have earned more time."""
+        """`limit` has passed: extend it if the body is still arriving, otherwise fail the response."""
         if not self._heard_at:
             what = "begin to answer"
         elif now >= self._deadline:
             what = "finish"
         else:
-            silent_since = now if self._paused else self._heard_at  # it cannot speak while we do not listen
+            # while reading is paused, silence is not the backend's fault
+            silent_since = now if self._paused else self._heard_at
             self.limit = min(silent_since + self._stall_s, self._deadline)
             if self.limit > now:
                 return
@@ -126,7 +127,7 @@ class Connection(asyncio.Protocol):
         self.fail(BackendTimeout(f"{self.name} did not {what} in time", backend=self.name))
 
     def fail(self, error: BackendError) -> None:
-        """End the response under way with `error` and drop the connection."""
+        """End the response in progress with `error` and drop the connection."""
         response, self._response = self._response, None
         if response is None:
             return
@@ -137,13 +138,14 @@ class Connection(asyncio.Protocol):
             response.refuse(error)
 
     def drop(self) -> None:
-        """Close it without ceremony."""
+        """Close the connection at once, without a TLS shutdown."""
         if self._transport:
             self._transport.abort()
         self._leave()
 
     def part(self) -> bool:
-        """End our side of it: what comes still comes, but nothing can be asked on it again. False: it is encrypted."""
+        """Close only the sending direction: the response still arrives, but the connection cannot be reused. Returns
+        False if it is encrypted or closing."""
         transport = self._transport
         if transport is None or transport.is_closing() or not transport.can_write_eof():
             return False
@@ -153,7 +155,7 @@ class Connection(asyncio.Protocol):
         return True
 
     def resume(self) -> None:
-        """The consumer is ready for more."""
+        """The consumer is ready for more data."""
         if self._paused and self._transport:
             self._paused = False
             self._heard_at = self.loop.time()
@@ -179,7 +181,7 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         response = self._response
         if response is None:
-            self.drop()  # bytes that nobody asked for: whose answer would they be?
+            self.drop()  # data without a request belongs to no response
             return
         began = self._begun
         if not began:
@@ -193,7 +195,7 @@ class Connection(asyncio.Protocol):
             failure = self._oversized()
         if self._pieces:
             self._hand_over(response)
-        elif began:  # a chunk's extension, or trailers
+        elif began:  # it was a chunk extension or trailers
             self._fed += len(data)
             if self._fed > MAX_HEAD_BYTES and failure is None:
                 failure = self._oversized()
@@ -247,7 +249,7 @@ class Connection(asyncio.Protocol):
             del pieces[self._body_end :]
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
-        if self._complete:  # there is nothing left to wait for, nor to pause
+        if self._complete:  # the response is complete, so there is no timeout to extend and no reading to pause
             response.push(data)
             return
         now = self.loop.time()
@@ -269,7 +271,7 @@ class Connection(asyncio.Protocol):
             and not self._surplus
             and transport is not None
             and not transport.is_closing()
-            and transport.get_write_buffer_size() == 0  # else it answered before it had read the request
+            and transport.get_write_buffer_size() == 0  # else it answered before it had read the whole request
         ):
             self._owner.release(self)
         else:
@@ -277,11 +279,11 @@ class Connection(asyncio.Protocol):
         response.end()
 
     def _misread(self, error: Exception) -> BackendGarbage | None:
-        """What the parser could not read; None when the response was whole before."""
+        """The error for data that the parser rejected; None if the response was complete before that data."""
         if self._complete:
             self._surplus = True
             return None
-        if isinstance(error.__context__, BackendGarbage):  # our own, raised in a callback
+        if isinstance(error.__context__, BackendGarbage):  # our own error, raised in a callback
             return error.__context__
         return BackendGarbage(f"{self.name} sent something that is not HTTP", backend=self.name)
 

@@ -18,21 +18,23 @@ from gateway.errors import BackendTimeout, BackendUnreachable
 from gateway.runtime.write_batcher import WriteBatcher
 
 _CONNECT_S = 10.0
-"""A connection that takes longer to open is not coming."""
+"""Timeout in seconds for opening a connection."""
 _SECOND_ADDRESS_S = 0.25
-"""Head start of a name's first address over the next (RFC 8305)."""
+"""Seconds after which the next address of a host is tried in parallel (RFC 8305)."""
 _GOODBYE_S = 1.0
-"""For a TLS connection given up in the middle of its handshake."""
+"""Timeout in seconds of the TLS shutdown."""
 _SWEEP_S = 0.01
-"""Deadlines are met this late at most, so that many close together cost one look."""
+"""Timeouts may fire this many seconds late, so that one sweep handles many of them."""
 _PROBES = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
-"""A peer that vanished without a word is noticed in a minute and a half, even in the middle of a stream."""
+"""TCP keepalive settings. They detect a peer that disappeared within 90 seconds, even in the middle of a stream."""
 
 
 class PooledClient:
-    """At most `concurrent` requests at a time; the others wait in line. Idle connections serve last in, first out.
+    """Sends at most `concurrent` requests at a time; other callers wait in line. The most recently idle connection is
+    used first.
 
-    One timer serves every deadline: it is set to the earliest, and only looks at the connections when that comes.
+    A single timer serves all timeouts. It is set to the earliest one, and the connections are checked only when it
+    fires.
     """
 
     def __init__(
@@ -45,20 +47,22 @@ class PooledClient:
         self._tls = tls
         self._idle_timeout_s = idle_timeout_s
         self._idle: dict[Connection, float] = {}
-        """→ loop time since when; the longest idle first."""
+        """Idle connection → loop time since when it is idle; the longest idle first."""
         self._busy: set[Connection] = set()
         self._taken = 0
-        """Slots in use: busy connections and those being opened."""
+        """Slots in use: connections with a request, and connections that are being opened."""
         self._line: dict[asyncio.Future[Connection | None], float] = {}
-        """Who waits → until when (loop time), first come first. None as a result: open one of your own."""
+        """Waiting caller → its time limit (loop time), in order of arrival. The result None means: a slot is free, open
+        a new connection."""
         self._loop: asyncio.AbstractEventLoop | None = None
-        """Asked for once: to find it out takes a system call."""
+        """The running loop. Kept because looking it up takes a system call."""
         self._timer: asyncio.TimerHandle | None = None
         self._wake_at = float("inf")
         self._closed = False
         self._opened = self._requests = self._stale = 0
 
     def stats(self) -> dict[str, int]:
+        """Counts of connections, waiting callers and requests."""
         return {
             "idle": len(self._idle),
             "busy": len(self._busy),
@@ -78,24 +82,24 @@ class PooledClient:
         deadline: float,
         first_byte_timeout: float,
     ) -> Response:
-        """The response, once its head is there; its caller owns it and closes it.
+        """Return the response once its head has arrived. The caller owns it and must close it.
 
-        Waiting in line, connecting and waiting for the first body byte share `first_byte_timeout` seconds; `deadline`
-        is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
+        Waiting in line, connecting and waiting for the first byte of the body share `first_byte_timeout` seconds;
+        `deadline` is loop time. Raises BackendUnreachable, BackendTimeout, BackendGarbage.
         """
         head = self._origin.head(method, path, headers, len(body))
         return await self._exchange(head, body, deadline, first_byte_timeout, math.inf)
 
     def opening(self, path: str, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-        """What many POSTs to `path` have in common, for `post`. Raises BackendUnreachable."""
+        """The part of the request head that all POSTs to `path` share, to be passed to `post`. Raises
+        BackendUnreachable."""
         return self._origin.opening("POST", path, headers)
 
     def post(
         self, opening: bytes, body: bytes, *, deadline: float, first_byte_timeout: float, stall_timeout: float
     ) -> Coroutine[Any, Any, Response]:
-        """As `request`; `opening` may be followed by more whole lines. `stall_timeout`: the most seconds between two
-        pieces of the body.
-        """
+        """POST like `request`. More complete lines may be appended to `opening`. `stall_timeout`: longest time in
+        seconds between two pieces of the body."""
         head = opening + b"content-length: %d\r\n\r\n" % len(body)
         return self._exchange(head, body, deadline, first_byte_timeout, stall_timeout)
 
@@ -131,7 +135,7 @@ class PooledClient:
         raise BackendUnreachable(f"{self.name} keeps closing its connections", backend=self.name)
 
     async def aclose(self) -> None:
-        """Drop every connection; what is under way or waiting fails."""
+        """Drop all connections; requests in progress and waiting callers fail."""
         self._closed = True
         gone = BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         for waiter in self._line:
@@ -143,12 +147,12 @@ class PooledClient:
             connection.drop()
         if self._timer:
             self._timer.cancel()
-        await asyncio.sleep(0)  # transports say good-bye in the next round of the loop
+        await asyncio.sleep(0)  # transports finish closing in the next iteration of the loop
 
     # slots
 
     async def _acquire(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """A connection that is ours alone, in `_busy`: newly opened, or handed over by whoever used it just now."""
+        """A connection reserved for the caller: newly opened, or handed over by a request that just ended."""
         if self._closed:
             raise BackendUnreachable(f"the connections to {self.name} were closed", backend=self.name)
         if self._taken >= self._concurrent:
@@ -169,7 +173,7 @@ class PooledClient:
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled() and not waiter.exception():
-                handed = waiter.result()  # it came, but nobody is there to take it
+                handed = waiter.result()  # it was handed over, but this caller was cancelled
                 if handed is None or not handed.gone:
                     self.release(handed)
             raise
@@ -177,7 +181,7 @@ class PooledClient:
             self._line.pop(waiter, None)
 
     async def _open(self, loop: asyncio.AbstractEventLoop, limit: float) -> Connection:
-        """A new connection, in a slot already taken; the slot is given back when it fails."""
+        """Open a connection in a slot that is already taken. The slot is released if that fails."""
         connection = Connection(self, loop)
         connection.limit = limit
         self._busy.add(connection)
@@ -187,7 +191,7 @@ class PooledClient:
             if self._closed:
                 raise ConnectionAbortedError("closed while connecting")
         except BaseException as error:
-            connection.drop()  # gives the slot back
+            connection.drop()  # releases the slot
             if isinstance(error, OSError):
                 message = f"{self.name} cannot be reached: {_reason(error)}"
                 raise BackendUnreachable(message, backend=self.name) from error
@@ -207,10 +211,11 @@ class PooledClient:
         transport, _ = await loop.create_connection(lambda: connection, **where)
         _probe(transport.get_extra_info("socket"))
 
-    # what connections tell (http_connection.Owner)
+    # called by connections (http.connection.Owner)
 
     def release(self, connection: Connection | None) -> None:
-        """A slot, and the connection in it if it is any good, for the next in line; else back to the shelf."""
+        """Pass a slot, with its connection if that is reusable, to the next caller in line. If nobody waits, the
+        connection becomes idle."""
         while self._line:
             waiter = next(iter(self._line))
             del self._line[waiter]
@@ -234,7 +239,7 @@ class PooledClient:
     # time
 
     def watch(self, when: float) -> None:
-        """Have `_sweep` run at `when`, unless it runs earlier anyway."""
+        """Make `_sweep` run at `when` (loop time) at the latest."""
         if when < self._wake_at and not self._closed:
             if self._timer:
                 self._timer.cancel()
@@ -243,7 +248,7 @@ class PooledClient:
             self._timer = loop.call_at(when + _SWEEP_S, self._sweep, loop)
 
     def _sweep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """End what is over, then sleep until the next could be."""
+        """End expired waits, requests and idle connections, then set the timer for the next timeout."""
         now = loop.time()
         self._timer, self._wake_at = None, float("inf")
         for waiter, limit in list(self._line.items()):
@@ -263,14 +268,15 @@ class PooledClient:
 
 
 def _probe(sock: socket.socket) -> None:
+    """Switch on TCP keepalive."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in _PROBES.items():
-        if hasattr(socket, option):  # not every system has them all
+        if hasattr(socket, option):  # not every operating system has all options
             sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _reason(error: OSError) -> str:
-    """In words fit for a client: no addresses."""
+    """The reason for a failed connection. It names no address, because clients see it."""
     match error:
         case ssl.SSLCertVerificationError():
             return "its certificate is not trusted"

@@ -1,4 +1,4 @@
-"""A response body between the connection that reads it and the task that consumes it."""
+"""A response body: filled by the connection that reads it, emptied by the task that consumes it."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from gateway.domain.answer import Sink
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _BUFFER_BYTES = 64 * 1024
-"""Body bytes that may wait for a slow consumer before reading pauses."""
+"""Number of body bytes that may wait for a slow consumer before reading pauses."""
 
 
 class Source(Protocol):
-    """The connection, as a response sees it."""
+    """The connection's interface for its response."""
 
     name: str
     loop: asyncio.AbstractEventLoop
 
     def resume(self) -> None:
-        """The consumer is ready for more."""
+        """The consumer is ready for more data."""
         ...
 
     def fail(self, error: BackendError) -> None:
@@ -28,12 +28,12 @@ class Source(Protocol):
         ...
 
     def part(self) -> bool:
-        """End our side of it. False: it cannot be, or is gone."""
+        """Close the sending direction. Returns False if that is impossible."""
         ...
 
 
 class Response:
-    """An HTTP response whose body is still coming. Iterate, `pipe_to` or `read` it, in one task; always `aclose` it."""
+    """Implements `client.Response`. Iterate over it, `pipe_to` or `read` it, in one task; always call `aclose`."""
 
     __slots__ = (
         "_failure",
@@ -54,9 +54,9 @@ class Response:
     def __init__(self, source: Source) -> None:
         self.status = 0
         self.headers: list[tuple[bytes, bytes]] = []
-        """Names in lower case."""
+        """Names are in lower case."""
         self.begun: asyncio.Future[None] = source.loop.create_future()
-        """Done when the head is there; raises why there will be none."""
+        """Done when the head has arrived; raises an error if the response failed before."""
         self._name = source.name
         self._source: Source | None = source
         self._waiter: asyncio.Future[None] | None = None
@@ -65,13 +65,13 @@ class Response:
         self._ready: list[bytes] = []
         self._size = 0
         self._wanted = 1
-        """Bytes worth waking the consumer for."""
+        """Number of bytes after which the consumer is woken."""
         self.whole = False
-        """All of the body has arrived."""
+        """Whether all of the body has arrived."""
         self._failure: BackendError | None = None
 
     def header(self, name: bytes) -> bytes | None:
-        """The first value of `name` (lower case)."""
+        """The first value of the header `name` (lower case); None if it is missing."""
         for key, value in self.headers:
             if key == name:
                 return value
@@ -81,7 +81,7 @@ class Response:
         return self
 
     async def __anext__(self) -> bytes:
-        """What arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
+        """The bytes that arrived since the last piece. Raises StreamBroken, BackendTimeout, BackendGarbage."""
         if not self._ready and not self.whole:
             await self._more()
         if not self._ready:
@@ -89,10 +89,10 @@ class Response:
         return self._taken()
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand `take` what arrives, as it arrives and without waking this task, until it wants no more now.
+        """Pass data to `take` as it arrives, without waking this task, until `take` returns False.
 
-        Returns whether there may be more; False: the body has ended. Raises what iterating raises, and what `take`
-        raises. Bytes that arrive between two calls are kept, like those that nobody has asked for yet.
+        Returns True if there may be more, False at the end of the body. Raises the errors of iterating and those of
+        `take`. Bytes that arrive between two calls are kept.
         """
         if self._ready and not take(self._taken()):
             return True
@@ -103,16 +103,16 @@ class Response:
             await self._arrival()
         finally:
             stopped, self._take = self._take is None, None
-        if self._failure and not stopped:  # else the next call meets it: what was taken is handed on first
+        if self._failure and not stopped:  # else the next call raises it, after the data already taken was sent
             raise self._failure
         return stopped
 
     async def read(self, limit: int) -> bytes:
-        """The whole body. Raises BackendGarbage when it is longer than `limit` bytes, and what iterating raises."""
+        """Return the whole body. Raises BackendGarbage if it exceeds `limit` bytes, and the errors of iterating."""
         if not self.whole and self._size <= limit:
             self._wanted = limit + 1
             await self._more()
-            if self._failure:  # whatever did arrive is no whole body
+            if self._failure:  # the data that arrived is incomplete
                 raise self._failure
         if self._size > limit:
             await self.aclose()
@@ -120,15 +120,16 @@ class Response:
         return self._taken()
 
     def arrived(self) -> bytes:
-        """Of a body whose `read` failed, what had come until then."""
+        """The part of the body that had arrived when `read` failed."""
         return b"".join(self._ready)
 
     def part(self) -> bool:
-        """End our side of the connection alone: the backend sees the hang-up, and what it has sent still arrives."""
+        """Close the sending direction: the backend sees the end, and the data it has sent still arrives. Returns False
+        if that is impossible."""
         return self._source is not None and self._source.part()
 
     async def aclose(self) -> None:
-        """Unless the body is whole, drop the connection at once, so that the backend sees the hang-up."""
+        """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""
         if self._source:
             why = f"the answer of {self._name} was not read to its end"
             self._source.fail(StreamBroken(why, backend=self._name))
@@ -153,14 +154,14 @@ class Response:
         self._ready, self._size = [], 0
         return data
 
-    # what the connection tells
+    # called by the connection
 
     def unpack(self) -> None:
-        """The body is encoded. Raises BackendGarbage."""
+        """The body is encoded: decode it. Raises BackendGarbage for an unknown coding."""
         self._unpacking = DecodedBody(self.headers, self._name)
 
     def push(self, data: bytes) -> bool:
-        """Body bytes arrived. Returns whether too many are waiting."""
+        """Add body bytes. Returns True if too many bytes are waiting for the consumer."""
         if self._unpacking is not None:
             data = self._unpacked(data, self._unpacking)
             if not data:
@@ -180,7 +181,7 @@ class Response:
         try:
             if take(data):
                 return
-        except BaseException as error:  # it belongs to the task that pours, not to the event loop
+        except BaseException as error:  # raise it in the task that called `pipe_to`, not in the event loop
             if self._waiter and not self._waiter.done():
                 self._waiter.set_exception(error)
         self._take = None
@@ -195,13 +196,13 @@ class Response:
             return b""
 
     def start(self) -> None:
-        """The head is there (and some of the body may be)."""
+        """The head has arrived, perhaps with part of the body."""
         if not self.begun.done():
             self.begun.set_result(None)
 
     def end(self, failure: BackendError | None = None) -> None:
-        """Nothing more will come."""
-        if self._failure is not None:  # what came could not be read
+        """The response is over: complete, or broken by `failure`."""
+        if self._failure is not None:  # decoding failed before
             return
         if failure is None and self._unpacking is not None:
             try:
@@ -216,7 +217,7 @@ class Response:
             self._wake()
 
     def refuse(self, reason: Exception) -> None:
-        """It never began: the request itself fails."""
+        """The request failed before a response head arrived."""
         self._source = None
         if not self.begun.done():
             self.begun.set_exception(reason)

@@ -1,4 +1,4 @@
-"""HTTP/1.1 request heads, and checks of response heads."""
+"""Writes HTTP/1.1 request heads and checks response heads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gateway.errors import BackendGarbage, BackendUnreachable
 Headers = Sequence[tuple[bytes, bytes]]
 
 MAX_HEAD_BYTES = 64 * 1024
-"""A response head larger than this is garbage."""
+"""A larger response head is rejected."""
 
 _OURS = frozenset(
     (
@@ -30,7 +30,7 @@ _OURS = frozenset(
         b"accept-encoding",
     )
 )
-"""Headers of the hop, which the client sets itself whatever the caller passes."""
+"""Headers of the connection. The client sets them itself and ignores the caller's values."""
 
 _BODILESS = frozenset((204, 304))
 _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encoding"))
@@ -38,23 +38,23 @@ _FRAMING = frozenset((b"content-length", b"transfer-encoding", b"content-encodin
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """A backend's address, taken apart once."""
+    """The parts of a backend's base URL."""
 
     tls: bool
     host: str
     port: int
     literal: bool
-    """The host is an IP address: no name to resolve."""
+    """Whether the host is an IP address, so that no name is resolved."""
     authority: bytes
-    """The `host` header."""
+    """Value of the `host` header."""
     prefix: str
-    """Path of the base URL, without its last slash."""
+    """Path of the base URL, without a trailing slash."""
     query: str
-    """Query of the base URL (an `api-version`, say), sent with every request."""
+    """Query of the base URL, for example an `api-version`; sent with every request."""
 
     @classmethod
     def parse(cls, base_url: str) -> Self:
-        """Raises ValueError for anything but `http(s)://host[:port][/path][?query]`."""
+        """Parse a base URL. Raises ValueError unless it has the form `http(s)://host[:port][/path][?query]`."""
         url = urlsplit(base_url)
         if url.scheme not in ("http", "https") or not url.hostname:
             raise ValueError(f"{base_url!r} must begin with http:// or https:// and name a host")
@@ -76,7 +76,8 @@ class Origin:
         return f"{self.prefix}{path}{'&' if '?' in path else '?'}{self.query}"
 
     def opening(self, method: str, path: str, headers: Headers) -> bytes:
-        """The head of a request up to its `content-length`. Raises BackendUnreachable when it cannot be framed."""
+        """The request head up to, but without, `content-length`. Raises BackendUnreachable if it contains invalid
+        characters."""
         lines = [
             f"{method} {self.target(path)} HTTP/1.1".encode(),
             b"host: " + self.authority,
@@ -91,16 +92,16 @@ class Origin:
         return opening
 
     def head(self, method: str, path: str, headers: Headers, length: int) -> bytes:
-        """The whole head of a request with `length` bytes of body. Raises BackendUnreachable."""
+        """The complete head of a request whose body has `length` bytes. Raises BackendUnreachable."""
         opening = self.opening(method, path, headers)
         return opening + (b"content-length: %d\r\n\r\n" % length if length or method != "GET" else b"\r\n")
 
 
 def check_head(status: int, headers: Headers, name: str) -> tuple[bool, bool]:
-    """Refuse framing that two readers could understand differently, and what was not asked for: upgrades.
+    """Check a response head. Rejects ambiguous framing and unrequested upgrades.
 
-    Returns whether the head says where the body ends (else the end of the connection does), and whether the body is
-    encoded. Raises BackendGarbage.
+    Returns two booleans: whether the head states where the body ends (otherwise the connection's end does), and whether
+    the body is encoded. Raises BackendGarbage.
     """
     if status < 100 or status == 101:
         raise BackendGarbage(f"{name} sent the status {status}, which answers nothing", backend=name)

@@ -14,12 +14,13 @@ KV_USED = (
     "sglang:token_usage",
     "llamacpp:kv_cache_usage_ratio",
 )
-"""0..1; vLLM renamed its own, and llama.cpp has none any more."""
+"""Share of the KV cache in use, 0 to 1. vLLM renamed its metric; newer llama.cpp versions have none."""
 WRITTEN = ("vllm:generation_tokens_total", "sglang:generation_tokens_total")
-"""Counters that grow while an answer is written. llama.cpp's (`tokens_predicted_total`) grows only at its end."""
+"""Counters that grow while an answer is generated. llama.cpp's `tokens_predicted_total` is left out: it grows only at
+the answer's end."""
 STEPS, PER_STEP = "llamacpp:n_decode_total", "llamacpp:n_busy_slots_per_decode"
-"""llama.cpp's calls of the model so far, and the requests that took part in each, on average: their product is the
-tokens written so far, and a little more, since steps that read a prompt are among them."""
+"""llama.cpp's number of decode calls, and the average number of requests in each. Their product is the number of
+generated tokens, slightly too high because calls that read a prompt are included."""
 _RATE = "sglang:gen_throughput"
 
 _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _RATE))
@@ -27,22 +28,22 @@ _WANTED = frozenset((*RUNNING, *WAITING, *KV_USED, *WRITTEN, STEPS, PER_STEP, _R
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One look at a server. Figures of several models or engines behind one address are added up."""
+    """Figures of one scrape of a server. Values of several models or engines behind one address are summed."""
 
     running: float
     waiting: float
     kv_used: float | None = None
-    """0..1, of the fullest engine."""
+    """KV-cache use of the fullest engine, 0 to 1; None if not reported."""
     written: float | None = None
-    """Tokens since it started."""
+    """Tokens generated since the server started; None if not reported."""
     tokens_per_second: float | None = None
-    """As the server itself says."""
+    """Throughput that the server itself reports; None if not reported."""
 
 
 def read(text: str) -> Reading | None:
-    """None where nothing tells how many requests there are: not a model server, or one with metrics switched off.
+    """Parse a scrape. Returns None if it has no request counts: not a model server, or its metrics are switched off.
 
-    Takes time in proportion to `text`: of a long one call it in a thread. Never raises, whatever `text` is.
+    Takes time in proportion to the length of `text`; call it in a thread if that is long. Never raises.
     """
     found = _samples(text)
     running = _sum(found, RUNNING)
@@ -61,14 +62,17 @@ def read(text: str) -> Reading | None:
 
 
 def _samples(text: str) -> dict[str, list[float]]:
-    """Name → finite, non-negative values. Only lines that are wanted are parsed: vLLM writes some thousand others."""
-    from prometheus_client.parser import text_string_to_metric_families  # most gateways have no server to ask
+    """Metric name → finite, non-negative values. Parses only the needed lines, because vLLM exports thousands of
+    others."""
+    from prometheus_client.parser import (
+        text_string_to_metric_families,
+    )  # imported here because few gateways scrape a server
 
     found: dict[str, list[float]] = {}
     for line in _wanted(text):
         try:
             samples = [sample for family in text_string_to_metric_families(line + "\n") for sample in family.samples]
-        except (ValueError, IndexError, KeyError):  # it is somebody else's text
+        except (ValueError, IndexError, KeyError):  # the text comes from a foreign server
             continue
         for sample in samples:
             if math.isfinite(sample.value) and sample.value >= 0:

@@ -1,4 +1,4 @@
-"""Load of each backend: as its server reports it, else this worker's calls in progress."""
+"""Load of each backend: as its server reports it, otherwise from this worker's calls in progress."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from gateway.domain.routing.load import Load
 from gateway.runtime.tasks import Tasks
 
 GUESSED_S = 5.0
-"""What an answer takes, before any has been timed."""
+"""Assumed seconds per answer until one was timed."""
 
 
 class InFlight:
-    """One per worker. Completes a backend's state with its load, and with the reason for which it is drained."""
+    """Adds load and drain reason to the backends' states. One per worker."""
 
     def __init__(self, healths: Mapping[str, tuple[Backend, Health]], drains: BackendDrains) -> None:
         self._healths, self.drains = healths, drains
         self._scrapes = {name: Scrape(backend, drains) for name, (backend, _) in healths.items() if watched(backend)}
         self._capacities = {name: _capacity(backend) for name, (backend, _) in healths.items()}
         self.looks = bool(self._scrapes)
-        """Is there a server that is looked at?"""
+        """Whether any server is scraped."""
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Nobody is asked anything before somebody wants to know."""
+        """Start the background tasks. A server is scraped only after its load was asked for."""
         await self.drains.open()
         for name, scrape in self._scrapes.items():
             health = self._healths[name][1]
@@ -41,13 +41,13 @@ class InFlight:
             await scrape.aclose()
 
     def used(self, backends: Iterable[Backend]) -> None:
-        """They are called, though perhaps nobody had to choose and asked how busy they are: look all the same."""
+        """Keep the scrapes of these backends going: they are called, although the router did not ask for their load."""
         for backend in backends:
             if (scrape := self._scrapes.get(backend.name)) is not None:
                 scrape.want()
 
     def state(self, backend: Backend, health: Health) -> BackendState:
-        """As `health` has it, and more."""
+        """The state from `health`, with the drain reason and the load added."""
         state, name = health.state(), backend.name
         if self.drains.any and (drained := self.drains.reason(name)):
             state.available, state.reason = False, state.reason or drained
@@ -61,7 +61,7 @@ class InFlight:
         return state
 
     def stats(self) -> dict[str, float]:
-        """Per backend that is looked at, of its server: `NAME.server_running`, `NAME.server_waiting`,
+        """Figures of each scraped server: `NAME.server_running`, `NAME.server_waiting`,
         `NAME.server_tokens_per_second`, `NAME.server_kv_used`."""
         figures: dict[str, float] = {}
         for name, scrape in self._scrapes.items():
@@ -78,25 +78,25 @@ class InFlight:
 
 
 def _capacity(backend: Backend) -> int | None:
-    """Calls at a time, where the operator said how many it takes."""
+    """Number of calls that the backend takes at a time; None if the operator configured none."""
     if backend.slots is None and "concurrent" not in backend.model_fields_set:
         return None
     return min(backend.slots or backend.concurrent, backend.concurrent)
 
 
 def own_view(health: Health, capacity: int) -> Load:
-    """This worker's share of the calls that a backend takes at a time."""
+    """The load that this worker itself puts on a backend that takes `capacity` calls at a time."""
     present = health.in_flight + health.places.waiting
     running = min(present, capacity)
     return Load(running, present - running, capacity)
 
 
 def wait_s(load: Load, whole_s: float | None) -> float:
-    """About how long a further request would wait for its turn: as long as `waiting` + 1 of the others take to end.
+    """Estimated seconds that one more request would wait: the time until `waiting` + 1 of the present requests end.
 
-    With every place taken, one ends each S / capacity seconds, S being what a request takes once it is worked on. What
-    is timed, `whole_s`, has the waiting in it: S = whole_s · running / (running + waiting) (Little 1961: both are the
-    same arrivals a second times the time spent).
+    If all slots are taken, a request ends every S / capacity seconds, where S is the time to serve one request without
+    waiting. The measured `whole_s` includes waiting, so S = whole_s · running / (running + waiting). This follows from
+    Little's law (1961), because both numbers share one arrival rate.
     """
     if not load.full:
         return 0.0

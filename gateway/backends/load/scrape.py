@@ -1,6 +1,6 @@
-"""Scrapes a server's `/metrics` in the background while its load is asked for.
+"""Scrapes a server's `/metrics` in the background while its load is needed.
 
-Only the configured address is asked: its scheme, host and port, redirects not followed.
+Requests go only to the scheme, host and port of the configured address. Redirects are not followed.
 """
 
 from __future__ import annotations
@@ -22,42 +22,43 @@ log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
 LOOK_S = 1.0
-"""A server that takes longer is too busy to ask."""
+"""Timeout of one scrape in seconds."""
 STALE_S = 5.0
-"""What was read longer ago says nothing about now."""
+"""A reading older than this many seconds is not used."""
 QUIET_S = 30.0
-"""So long after anybody last wanted to know, nobody looks."""
+"""Scraping stops this many seconds after the load was last asked for."""
 CAPACITY_S = 120.0
-"""So long after a server last had more than it could take, what it can take is an open question again: else nobody
-would find out that it is more than was believed."""
+"""A learned capacity is discarded this many seconds after the server last had waiting requests. Otherwise an increase
+would never be noticed."""
 LONGEST_PAUSE_S = 60.0
-"""Between looks at a server that does not tell; the pause doubles up to this."""
+"""Longest pause in seconds between scrapes of a server without usable metrics. The pause doubles up to this value."""
 NOTICE_S = 5.0
-"""The same where a spot machine's end is looked for: it comes two minutes ahead at AWS, half a minute elsewhere."""
+"""Longest pause in seconds between checks for a spot notice. AWS announces the end two minutes ahead, other clouds half
+a minute."""
 GONE_AFTER = 2
-"""Looks in a row that found nobody there, or a 503."""
+"""A server counts as gone after this many scrapes in a row that found it unreachable or got a 503."""
 GONE_S = 10.0
-"""A server that is gone gets no requests for so long, unless a look finds it again earlier."""
+"""Seconds for which a server that is gone is drained. A successful scrape ends the drain earlier."""
 MOST_BYTES = 2 * 2**20
 _PATH = "/metrics"
 _NOT_NOW = 503
-"""llama.cpp's while it loads its model; gateways' and balancers' for a server that is gone."""
+"""llama.cpp sends it while it loads its model; gateways and load balancers send it for a server that is gone."""
 _GONE = "its server is not there"
 _TOLD = "its machine was told to end"
 _TELLING_KV = 0.05
-"""Of a server's memory in use; less says little about how much there is room for."""
+"""Below this share of used KV cache, the capacity is not estimated from it."""
 _NEWEST = 0.3
-"""Weight of the newest look in the mean tokens per second."""
+"""Weight of the newest scrape in the average tokens per second."""
 
 
 def watched(backend: Backend) -> bool:
-    """Is there a server behind it that is worth looking at?"""
+    """Whether the backend has an HTTP server to check, for load or for a spot notice."""
     reachable = backend.base_url.startswith(("http://", "https://"))
     return reachable and (tells_load(backend) or backend.spot_notice is not None)
 
 
 def tells_load(backend: Backend) -> bool:
-    """Is it a server of one's own, that may be asked how busy it is?"""
+    """Whether the backend is a self-hosted server whose metrics may be read."""
     own = (backend.facts.own_machine and not backend.simulated) or (
         backend.price is not None and bool(backend.price.machine_hour_usd)
     )
@@ -65,7 +66,7 @@ def tells_load(backend: Backend) -> bool:
 
 
 class Scrape:
-    """One server. `load` is what is known of it now; asking for it, or being used, is what keeps the looks coming."""
+    """Scrapes one server. Each call of `load` or `want` keeps the background scrapes going."""
 
     def __init__(
         self,
@@ -94,32 +95,34 @@ class Scrape:
         self.looks = 0
 
     def load(self, in_flight: int) -> Load | None:
-        """None while it is not known. `in_flight`: this worker's calls there; those that began or ended since the last
-        look are taken into account."""
+        """The current load; None if unknown. `in_flight`: this worker's present calls to it; the change since the last
+        scrape is included."""
         self.want()
         return self.known(in_flight)
 
     def want(self) -> None:
-        """Somebody is interested."""
+        """Keep scraping for another `QUIET_S` seconds."""
         self._wanted_at = self._monotonic()
         if not self._wanted.is_set():
             self._wanted.set()
 
     def known(self, in_flight: int) -> Load | None:
-        """As `load`, for whoever is only curious."""
+        """Like `load`, but does not keep the scrapes going."""
         if self._last is None or self._monotonic() - self._last[0] > STALE_S:
             return None
         reading = self._last[1]
         present = max(reading.running + reading.waiting + in_flight - self._in_flight_then, float(in_flight))
         capacity = self._capacity
         if capacity is None and reading.kv_used is not None and reading.kv_used > _TELLING_KV and reading.running:
-            capacity = reading.running / reading.kv_used  # so many requests of this length would fill its memory
-        begun = max(0, self._in_flight_then - in_flight)  # as many as ended
+            capacity = (
+                reading.running / reading.kv_used
+            )  # the number of requests of this length that would fill the KV cache
+        begun = max(0, self._in_flight_then - in_flight)  # waiting requests that started because others ended
         waiting = max(min(reading.waiting - begun, present), 0.0 if capacity is None else present - capacity, 0.0)
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
 
     async def run(self, in_flight: Callable[[], int]) -> None:
-        """For ever."""
+        """Scrape until cancelled. `in_flight` returns this worker's present calls to the server."""
         while True:
             if self._monotonic() - self._wanted_at > QUIET_S:
                 self._wanted.clear()
@@ -127,8 +130,8 @@ class Scrape:
                 await self._wanted.wait()
             try:
                 await self.look(in_flight())
-            except Exception:  # without looks a busy server would seem to be what it last was, for ever
-                log.exception("the load of %s cannot be told", self.backend.name)
+            except Exception:  # without scrapes, an old load would be used for ever
+                log.exception("the load of %s cannot be read", self.backend.name)
             most = LONGEST_PAUSE_S if self.backend.spot_notice is None else NOTICE_S
             await asyncio.sleep(min(self._every_s * 2.0**self._misses, most))
 
@@ -136,7 +139,7 @@ class Scrape:
         await self._client.aclose()
 
     async def look(self, in_flight: int) -> None:
-        """Once. Raises nothing that a server can cause."""
+        """Scrape once. No response of the server makes this raise."""
         self.looks += 1
         if tells_load(self.backend):
             await self._look_at_load(in_flight)
@@ -167,7 +170,7 @@ class Scrape:
         rate = reading.tokens_per_second
         if self._last is not None and reading.written is not None and self._last[1].written is not None:
             since, grown = now - self._last[0], reading.written - self._last[1].written
-            if since > 0 and grown >= 0:  # else it was started again
+            if since > 0 and grown >= 0:  # else the server was restarted
                 rate = grown / since
         if rate is not None and (rate > 0 or reading.running == 0):
             self._rate = rate if self._rate is None else self._rate + (rate - self._rate) * _NEWEST
@@ -178,7 +181,7 @@ class Scrape:
         self._last, self._in_flight_then = (now, reading), in_flight
 
     def _learn_capacity(self, reading: Reading, now: float) -> None:
-        """It works on no more than `running` where others wait, look after look: one alone may be about to begin."""
+        """Learn how many requests the server runs at a time: `running`, if others wait in two scrapes in a row."""
         if reading.waiting > 0 and reading.running > 0 and self._last is not None and self._last[1].waiting > 0:
             self._capacity, self._capacity_at = reading.running, now
         elif self._capacity is not None and reading.running > self._capacity:
@@ -188,13 +191,14 @@ class Scrape:
 
     def _nobody_there(self) -> None:
         self._absent += 1
-        self._misses = 1  # it may be back soon
+        self._misses = 1  # it may be back soon, so scrape again soon
         if self._absent >= GONE_AFTER:
             self._last = None
             self._drains.see(self.backend.name, GONE_S, _GONE)
 
     async def _look_for_notice(self, path: str) -> None:
-        """404 until the end of the machine is announced, as AWS' `spot/instance-action` does; 200 from then on."""
+        """Drain the backend if its machine will be stopped. The notice path returns 404 until then and 200 afterwards,
+        as AWS' `spot/instance-action` does."""
         try:
             status, _ = await self._get(path)
         except BackendError:
@@ -207,10 +211,10 @@ class Scrape:
             elif status == 404 and drained.endswith(_TOLD):
                 await self._drains.undrain(name)
         except StateUnavailable:
-            log.warning("the notice for %s could not be told to the other workers", name)
+            log.warning("the notice for %s could not be shared with the other workers", name)
 
     async def _get(self, path: str) -> tuple[int, bytes]:
-        """Raises BackendError."""
+        """GET `path`; returns status and body. Raises BackendError."""
         deadline = asyncio.get_running_loop().time() + LOOK_S
         response = await self._client.request(
             "GET", path, self._headers, b"", deadline=deadline, first_byte_timeout=LOOK_S

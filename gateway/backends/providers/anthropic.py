@@ -1,4 +1,4 @@
-"""Kind `anthropic`: backends that speak Anthropic's messages API."""
+"""Kind `anthropic`: backends with Anthropic's messages API."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ _MOST_COUNT_BYTES = 4096
 
 
 class Anthropic(OverHttp):
+    """A backend with Anthropic's messages API."""
+
     dialect: DialectName = "anthropic_messages"
 
     def sign(self, headers: list[tuple[bytes, bytes]], body: bytes) -> list[tuple[bytes, bytes]]:
@@ -24,7 +26,7 @@ class Anthropic(OverHttp):
         return [*headers, (b"x-api-key", self.secret.encode())] if self.secret else headers
 
     async def count_tokens(self, request: CompletionRequest, model: str) -> int | None:
-        """Tokens of the prompt as the backend counts them, which it does for nothing; None when it does not say."""
+        """The number of tokens of the prompt, counted by the backend at no cost; None if it does not answer."""
         until = asyncio.get_running_loop().time() + _COUNT_S
         body = json_splice.splice(request.raw, request.body, {"model": orjson.dumps(model)})
         try:
@@ -33,10 +35,10 @@ class Anthropic(OverHttp):
                 "POST", "/messages/count_tokens", headers, body, deadline=until, first_byte_timeout=_COUNT_S
             )
             try:
-                said = orjson.loads(await upstream.read(_MOST_COUNT_BYTES)) if upstream.status == 200 else None
+                reply = orjson.loads(await upstream.read(_MOST_COUNT_BYTES)) if upstream.status == 200 else None
             finally:
                 await upstream.aclose()
         except (BackendError, orjson.JSONDecodeError):
             return None
-        counted = said.get("input_tokens") if type(said) is dict else None
+        counted = reply.get("input_tokens") if type(reply) is dict else None
         return counted if type(counted) is int and counted >= 0 else None

@@ -1,7 +1,7 @@
 """Kind `azure`: OpenAI's models in Azure OpenAI and Azure AI Foundry.
 
-With `api_version` a call goes to `/openai/deployments/DEPLOYMENT/…?api-version=…`. Without it a call goes to
-`/openai/v1/…`, and its body names the deployment.
+With `api_version`, calls go to `/openai/deployments/DEPLOYMENT/…?api-version=…`. Without it, they go to
+`/openai/v1/…`, and the body names the deployment.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from gateway.settings.files import ConfigError
 log = logging.getLogger(__name__)
 
 READ_AGAIN_S = 10.0
-"""Between two reads of a token's file. Entra's tokens are valid for an hour or more."""
+"""Seconds between two reads of a token file. Entra's tokens are valid for an hour or more."""
 _BESIDE_DEPLOYMENTS = frozenset({"openai_responses"})
-"""Dialects whose endpoint is not below a deployment's address: the body names the deployment."""
+"""Dialects whose endpoint is not below a deployment's address. The body names the deployment."""
 
 
 class Azure(OpenAI):
-    """Addresses by deployment; authenticates with `api-key`, or with a bearer token that may change while it runs."""
+    """Addresses calls by deployment. Authenticates with `api-key`, or with a bearer token that may change at
+    runtime."""
 
     def __init__(self, backend: Backend, *, read_again_s: float = READ_AGAIN_S) -> None:
         super().__init__(backend)
@@ -38,7 +39,7 @@ class Azure(OpenAI):
         self._tasks = Tasks()
 
     async def open(self) -> None:
-        """Raises ConfigError where the token cannot be read."""
+        """Read the bearer token. Raises ConfigError if it cannot be read."""
         if self._token is None:
             return
         self.secret = await asyncio.to_thread(self._read, self._token)

@@ -1,4 +1,4 @@
-"""Interface of a provider: takes a call, returns a response."""
+"""Interface of a provider: sends a call and returns the response."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ PATHS: Mapping[DialectName, str] = {
     "openai_embeddings": "/embeddings",
     "anthropic_messages": "/messages",
 }
-"""Backend dialect → path of its endpoint below the base URL. A request of any other dialect names its own path."""
+"""Backend dialect → path of its endpoint below the base URL. A request in any other dialect contains its own path."""
 
 
-@dataclass(slots=True)  # not frozen, which would make it three times as dear to build, once per call
+@dataclass(slots=True)  # not frozen: that would triple the cost of building one per call
 class Call:
-    """One call of one backend, its body already in the backend's dialect. Nobody changes it once it is sent."""
+    """One call of one backend. Its body is in the backend's dialect. Must not be changed after it was sent."""
 
     request: CompletionRequest
     wire: Translator
     body: bytes
     deadline: float
-    """Loop time."""
+    """Loop time in seconds at which the call must be finished."""
     first_byte_timeout: float
-    """Seconds."""
+    """Seconds until the first byte must arrive."""
     stall_timeout: float
-    """The most seconds between two pieces of an answer that has begun."""
+    """Longest time in seconds between two pieces of an answer."""
     request_deadline: float
-    """Loop time; `deadline` is earlier where the backend's own `timeout` is."""
+    """Loop time at which the request must be finished. `deadline` is earlier if the backend's `timeout` ends before."""
 
     secret: str = field(default="", repr=False)
-    """The backend's key, which no message may carry."""
+    """The backend's key, which must not appear in any message."""
 
     attempt_id: str = ""
-    """The ledger entry's id too: the backend is told it, so that its books can be compared with ours. Known when the
-    attempt is opened, which is after the call was found to be possible."""
+    """Id of the ledger entry. It is sent to the backend, so that its bill can be compared with the ledger. Set when
+    the attempt is opened."""
 
     def conceal(self, error: BackendError) -> None:
-        """Take the backend's key out of whatever the backend said in `error`."""
+        """Remove the backend's key from the backend's texts in `error`."""
         if not self.secret:
             return
         conceal = Concealer(self.secret)
         error.message = conceal(error.message)
         error.args = (error.message,)
         for name in ("code", "kind", "param"):
-            if (said := getattr(error, name)) and (told := conceal(said)) != said:
-                setattr(error, name, told)
+            if (text := getattr(error, name)) and (concealed := conceal(text)) != text:
+                setattr(error, name, concealed)
 
     @property
     def out_of_time(self) -> bool:
@@ -64,53 +64,52 @@ class Call:
 
 
 class Upstream(Protocol):
-    """A response as it arrives. `pipe_to` and `read` raise BackendErrors; `aclose` is safe to call twice."""
+    """A response while it arrives. `pipe_to` and `read` raise BackendError. `aclose` may be called twice."""
 
     status: int
     whole: bool
-    """All of the body has arrived."""
+    """Whether all of the body has arrived."""
 
     @property
     def headers(self) -> Sequence[tuple[bytes, bytes]]:
-        """Names in lower case."""
+        """Names are in lower case."""
         ...
 
     def header(self, name: bytes) -> bytes | None: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """Hand `take` the body, piece by piece as it arrives, until it wants no more now, or the body has ended.
+        """Pass the body to `take`, piece by piece as it arrives, until `take` returns False or the body ends.
 
-        Returns whether there may be more. Raises what `take` raises, too.
+        Returns True if there may be more. Also raises the errors of `take`.
         """
         ...
 
     async def read(self, limit: int) -> bytes: ...
 
     def arrived(self) -> bytes:
-        """Of a body whose `read` failed, what had come until then."""
+        """The part of the body that had arrived when `read` failed."""
         ...
 
     def part(self) -> bool:
-        """Tell the backend that nobody listens any more, and go on taking what it has sent until it notices. False:
-        that cannot be told without losing what is on its way.
-        """
+        """Tell the backend that the client has disconnected, and keep receiving what it has sent. Returns False if
+        that is impossible without losing data."""
         ...
 
     async def aclose(self) -> None:
-        """Before the end: hang up, so that the backend stops working at once."""
+        """Release the response. Before its end, drop the connection, so that the backend stops working."""
         ...
 
 
 class Kind(Protocol):
-    """One kind of backend, opened for one entry of `backends:`."""
+    """A provider, opened for one entry of `backends:`."""
 
     dialect: DialectName
     fetches: bool
-    """Would it fetch, from inside the gateway, what a request names by its address?"""
+    """Whether it downloads URLs in a request from inside the gateway."""
 
     @property
     def secret(self) -> str:
-        """The credential that it sends now, which no message may carry; empty without one."""
+        """The credential that is sent at present, which must not appear in any message; empty if there is none."""
         ...
 
     async def open(self) -> None: ...
@@ -122,9 +121,9 @@ class Kind(Protocol):
         ...
 
     def send(self, call: Call) -> Awaitable[Upstream]:
-        """The response once its head is there, whatever its status. Raises BackendErrors."""
+        """Send the call. Returns the response once its head has arrived, whatever its status. Raises BackendError."""
         ...
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """How long the backend asks to be left alone."""
+        """Seconds for which the backend asks not to be called; None if it does not ask."""
         ...

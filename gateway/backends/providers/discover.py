@@ -1,4 +1,4 @@
-"""Finds backends if gateway.yaml names none: API keys in the environment, servers on this machine."""
+"""Finds backends if gateway.yaml lists none: API keys in the environment, and servers on this machine."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ USUAL_PORTS: Mapping[int, str] = {
     8033: "llamacpp",
     1234: "lmstudio",
 }
-"""Where model servers listen unless told otherwise."""
+"""Default ports of model servers."""
 
 _LOOK_S = 0.5
 _MOST_BYTES = 2**20
 _MOST_MODELS = 8
-"""Of one server; more are a library, not a deployment."""
+"""Most models taken from one server."""
 _NO_CHAT = re.compile(r"embed|rerank|whisper|\btts\b|\bbge\b|minilm|clip\b", re.IGNORECASE)
 _CONFIDENT: frozenset[Capability] = frozenset({"tools", "json_schema", "logprobs"})
 _CAPABLE: frozenset[Capability] = frozenset({"tools", "json_schema"})
@@ -46,10 +46,10 @@ async def discover(
     *,
     ports: Mapping[int, str] = USUAL_PORTS,
 ) -> list[Backend]:
-    """Backends of this machine, hosted ones first; names are unique. Takes half a second at most.
+    """Find backends of this machine, hosted ones first, with unique names. Takes at most half a second.
 
-    `simulate` adds a labelled stand-in when nothing stronger than small was found. Prices and windows that are not
-    known here are left to the catalogue.
+    `simulate` adds a simulated backend if only small ones were found. Unknown prices and windows are left to the
+    catalogue.
     """
     found = [backend for provider, key in provider_keys().items() for backend in _hosted(provider, key)]
     ours = {config.listen.port, urlsplit(local_model_url or "").port}
@@ -91,7 +91,7 @@ def _hosted(provider: str, key: str) -> Iterable[Backend]:
 
 
 def _packaged(url: str, settings: LocalModelSettings) -> Backend:
-    """The local model that the supervisor runs."""
+    """The local model that the supervisor starts."""
     name = PurePath(settings.gguf).stem.lower() if settings.gguf else "smollm2"
     return Backend(
         name=f"local-{_clean(name)}",
@@ -103,13 +103,13 @@ def _packaged(url: str, settings: LocalModelSettings) -> Backend:
         max_output_tokens=settings.window_tokens // 2,
         capabilities=frozenset({"logprobs"}),
         price=PriceEntry(machine_hour_usd=settings.machine_hour_usd),
-        concurrent=settings.slots * 8,  # the server has a queue of its own
+        concurrent=settings.slots * 8,  # the server has its own queue
         slots=settings.slots,
     )
 
 
 async def _server(port: int, name: str) -> list[Backend]:
-    """What a model server on `port` offers; nothing when there is none."""
+    """The backends of a model server on `port`; empty if there is none."""
     url = f"http://127.0.0.1:{port}/v1"
     client = connect(url, concurrent=1, name=name)
     try:
@@ -129,7 +129,7 @@ async def _server(port: int, name: str) -> list[Backend]:
 
 
 def _models(body: bytes) -> list[dict[str, Any]]:
-    """Chat models in a `GET /v1/models` body; anything else that listens there has none."""
+    """The chat models in a `GET /v1/models` body; empty if it is something else."""
     try:
         listed = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -161,5 +161,5 @@ def _served(url: str, server: str, model: dict[str, Any]) -> Backend:
 
 
 def _clean(name: str) -> str:
-    """Only what a backend's name may have."""
+    """`name` with characters that backend names must not contain replaced."""
     return re.sub(r"[^A-Za-z0-9._:/-]", "-", name)

@@ -13,17 +13,17 @@ from gateway.domain.kinds import Kind
 
 @dataclass(frozen=True, slots=True)
 class Provider:
-    """One cheap and one strong model are enough to save money with; the catalogue knows what they can do."""
+    """A hosted provider, with one cheap and one strong model. The catalogue has the models' capabilities."""
 
     kind: Kind
     base_url: str
     models: tuple[str, ...]
     plain_names: bool = False
-    """Are its models called by their own names, as applications already do?"""
+    """Whether backends are named by the bare model name, as applications use it."""
     prefix: str = ""
-    """What litellm wants before a model's name."""
+    """Prefix of a model's name for litellm."""
     without_litellm: str = ""
-    """A base URL that speaks OpenAI's dialect well enough where litellm is not installed."""
+    """Base URL of an OpenAI-compatible endpoint, used if litellm is not installed."""
 
 
 PROVIDERS: Mapping[str, Provider] = {
@@ -50,23 +50,23 @@ PROVIDERS: Mapping[str, Provider] = {
         "openai", "https://api.cohere.ai/compatibility/v1", ("command-r7b-12-2024", "command-a-03-2025")
     ),
 }
-"""Those that speak OpenAI's or Anthropic's dialect are called directly, the others through litellm.
+"""Providers with OpenAI's or Anthropic's dialect are called directly, the others through litellm.
 
 Cohere is called directly because litellm (1.106) cannot read the streams of its own dialect.
 """
 
 _LATER_LIMIT = ("api.openai.com", ".api.openai.com", ".openai.azure.com", ".services.ai.azure.com")
-"""Hosts whose reasoning models refuse `max_tokens`; a leading dot: any subdomain."""
+"""Hosts whose reasoning models reject `max_tokens`. A leading dot stands for any subdomain."""
 _OPENAIS = re.compile(r"(?:^|/)(?:gpt-(?!oss)|chatgpt-|codex|o\d)")
-"""Its models, perhaps behind somebody's proxy: they refuse both names at once."""
+"""OpenAI's models, perhaps behind a proxy. They reject requests with both limit fields."""
 _EARLIER_LIMIT = ("api.mistral.ai", "api.deepseek.com", "api.together.xyz", "api.cohere.ai", "openrouter.ai")
-"""Hosts that know `max_tokens`, and of which some refuse what they do not know."""
+"""Hosts that accept `max_tokens`; some of them reject unknown fields."""
 
 
 def limit_fields(backend: Backend) -> tuple[str, ...]:
-    """What OpenAI's chat dialect calls the most tokens of an answer where `backend` is.
+    """The names of the output limit field in OpenAI's chat dialect that `backend` accepts.
 
-    A server that nobody knows is told both: one that knows a single name passes over the other.
+    An unknown server gets both: it ignores the one that it does not know.
     """
     if known := backend.facts.limits_per_answer:
         return known

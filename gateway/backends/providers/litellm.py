@@ -1,4 +1,4 @@
-"""Kind `litellm`: providers whose API the gateway does not speak itself. The only importer of litellm."""
+"""Kind `litellm`: providers whose API the gateway does not implement. The only module that imports litellm."""
 
 from __future__ import annotations
 
@@ -30,13 +30,15 @@ _FIELDS = frozenset(
         """,
     )
 )
-"""What may pass from a request. litellm reads addresses, credentials and callbacks from the same arguments."""
+"""Request fields passed to litellm. It reads addresses, credentials and callbacks from the same arguments, so others
+are dropped."""
 _KEYS = frozenset({"id", "object", "created", "model", "choices", "usage", "system_fingerprint", "service_tier"})
-"""What may pass from a reply."""
+"""Fields of a reply that are passed on."""
 
 
 def _load(model: str) -> Any:
-    """litellm, warm: a mocked call makes it import what `model` needs. Raises ImportError without the extra."""
+    """Import litellm, and make a mocked call so that it imports what `model` needs. Raises ImportError if litellm is
+    not installed."""
     keep_litellm_offline()
     import litellm
 
@@ -53,7 +55,8 @@ def _load(model: str) -> Any:
 
 
 class ViaLitellm:
-    """Speaks OpenAI's chat dialect to the room and whatever `backend.model` needs (`cohere_chat/…`) to the provider."""
+    """Takes requests in OpenAI's chat dialect. litellm translates them for the provider of `backend.model` (for
+    example `cohere_chat/…`)."""
 
     dialect: DialectName = "openai_chat"
     fetches = True
@@ -64,20 +67,20 @@ class ViaLitellm:
         self._litellm: Any = None
 
     async def open(self) -> None:
-        """Import litellm: seconds, so off the loop. Without the extra this backend fails, the others work."""
+        """Import litellm in a thread, because that takes seconds. If it is not installed, only this backend fails."""
         try:
             self._litellm = await asyncio.to_thread(_load, self._backend.model)
         except ImportError:
             log.error("backend %s needs litellm: pip install 'thriftgate[litellm]'", self._backend.name)
 
     async def aclose(self) -> None:
-        """litellm pools its connections for the whole process."""
+        """Does nothing: litellm shares its connections across the process."""
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return PATHS["openai_chat"]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """litellm does not hand the header on."""
+        """Returns None: litellm does not expose the header."""
         return None
 
     async def send(self, call: Call) -> Upstream:
@@ -96,7 +99,7 @@ class ViaLitellm:
                     drop_params=True,
                     num_retries=0,
                     max_retries=0,
-                    _skip_mcp_handler=True,  # it would look among the tools for servers of litellm's own proxy
+                    _skip_mcp_handler=True,  # else it would search the tools for servers of litellm's proxy
                     **{name: value for name, value in body.items() if name in _FIELDS},
                 )
                 if not body.get("stream"):
@@ -110,21 +113,21 @@ class ViaLitellm:
             return self._refusal(getattr(error, "original_exception", None) or error)
 
     def _refusal(self, error: Exception) -> Upstream:
-        """litellm's exception as the response that it stands for. Raises BackendErrors where there was none."""
+        """Convert litellm's exception to the response that caused it. Raises BackendError if there was none."""
         exceptions, name = self._litellm.exceptions, self._backend.name
         if isinstance(error, exceptions.Timeout):
             raise BackendTimeout(f"{name} did not answer in time", backend=name) from error
         status = getattr(error, "status_code", None)
         if isinstance(error, exceptions.APIConnectionError) or not isinstance(status, int):
             raise BackendUnreachable(f"{name} cannot be reached", backend=name) from error
-        told = {"message": _words(str(getattr(error, "message", error))), "type": "invalid_request_error"}
+        error_body = {"message": _words(str(getattr(error, "message", error))), "type": "invalid_request_error"}
         if isinstance(error, exceptions.ContextWindowExceededError):
-            told["code"] = "context_length_exceeded"
-        return Canned(status, orjson.dumps({"error": told}) if told["message"] else b"")
+            error_body["code"] = "context_length_exceeded"
+        return Canned(status, orjson.dumps({"error": error_body}) if error_body["message"] else b"")
 
 
 class _Chunks:
-    """Implements `Upstream` over litellm's chunks, written again as server-sent events."""
+    """Implements `Upstream` over litellm's chunks, written as server-sent events."""
 
     status = 200
     headers = ((b"content-type", b"text/event-stream"),)
@@ -135,7 +138,7 @@ class _Chunks:
 
     @classmethod
     async def begun(cls, chunks: Any, call: Call, name: str) -> _Chunks:
-        """With the first chunk in hand: litellm raises what the provider refused only then."""
+        """Wait for the first chunk, because litellm raises a provider's refusal only then."""
         try:
             first = await anext(chunks, None)
             if _invented(first, chunks):
@@ -184,7 +187,7 @@ class _Chunks:
         return b"".join(pieces)[:limit]
 
     def arrived(self) -> bytes:
-        """Chunks are never read as a plain body."""
+        """Returns nothing: chunks are never read as a plain body."""
         return b""
 
     def part(self) -> bool:
@@ -195,9 +198,9 @@ class _Chunks:
 
 
 def _invented(chunk: Any, chunks: Any) -> bool:
-    """Does `chunk` tell of an end that the provider never said? litellm takes any end of a connection for one.
+    """Whether `chunk` reports an end that the provider did not send. litellm treats any closed connection as an end.
 
-    Of some providers it makes an end of every piece; there it cannot be told.
+    For some providers litellm reports an end with every chunk; there this cannot be detected.
     """
     ended = any(choice.finish_reason for choice in getattr(chunk, "choices", None) or ())
     reasons = ("received_finish_reason", "intermittent_finish_reason")
@@ -205,26 +208,26 @@ def _invented(chunk: Any, chunks: Any) -> bool:
 
 
 def _standard(reply: Any) -> dict[str, Any]:
-    """A reply or chunk with the keys that OpenAI has; the usage of a stream in a chunk of its own."""
-    said: dict[str, Any] = reply.model_dump(exclude_none=True)
-    said = {key: value for key, value in said.items() if key in _KEYS}
-    if isinstance(usage := said.get("usage"), dict):
-        usage.pop("cost", None)  # litellm's own idea of it
-        if said["object"] == "chat.completion.chunk" and not any(
-            choice.get("delta") or choice.get("finish_reason") for choice in said["choices"]
+    """A reply or chunk with OpenAI's fields only. A stream's usage becomes a chunk of its own."""
+    fields: dict[str, Any] = reply.model_dump(exclude_none=True)
+    fields = {key: value for key, value in fields.items() if key in _KEYS}
+    if isinstance(usage := fields.get("usage"), dict):
+        usage.pop("cost", None)  # litellm's own cost estimate
+        if fields["object"] == "chat.completion.chunk" and not any(
+            choice.get("delta") or choice.get("finish_reason") for choice in fields["choices"]
         ):
-            said["choices"] = []
-    return said
+            fields["choices"] = []
+    return fields
 
 
 def _words(message: str) -> str:
-    """What the provider said, without litellm's frame around it; empty if that is a page of HTML or a trace."""
+    """The provider's error text without litellm's prefix; empty if it is an HTML page or a traceback."""
     found = re.search(r"\{.*\}", message, re.DOTALL)
     try:
-        told = orjson.loads(found[0]) if found else None
+        parsed = orjson.loads(found[0]) if found else None
     except orjson.JSONDecodeError:
-        told = None
-    inner = told.get("error", told) if isinstance(told, dict) else None
+        parsed = None
+    inner = parsed.get("error", parsed) if isinstance(parsed, dict) else None
     if isinstance(inner, dict) and isinstance(inner.get("message"), str):
         return str(inner["message"])
     bare = re.sub(r"^(?:litellm\.\w+: )+(?:\w+Exception(?: \w+)? - )?", "", message)

@@ -1,4 +1,4 @@
-"""The packaged local model's server, llama.cpp's own: `python -m gateway.backends.providers.llama`."""
+"""The server of the packaged local model (llama.cpp): `python -m gateway.backends.providers.llama`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 
 BATCH_TOKENS = 512
+"""Tokens per batch when a prompt is read."""
 CACHE_RAM_MIB = 64
-"""llama.cpp would take 8 GiB for prompts of the past."""
+"""Cache for earlier prompts in MiB. llama.cpp's default is 8 GiB."""
 SPARE_HTTP_THREADS = 8
-"""Beyond one per slot: for health checks, and for requests that wait for a slot."""
+"""HTTP threads in addition to one per slot: for health checks and for requests that wait for a slot."""
 QUIET = 1
-"""llama.cpp's verbosity: errors and warnings."""
+"""llama.cpp's log level: errors and warnings."""
 
 
 def parameters(arguments: argparse.Namespace) -> Any:
-    """llama.cpp's own parameter object for what was asked on the command line."""
+    """llama.cpp's parameter object for the command-line arguments."""
     import xllamacpp
 
     params = xllamacpp.CommonParams()
@@ -33,17 +34,17 @@ def parameters(arguments: argparse.Namespace) -> Any:
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = arguments.threads
     params.n_threads_http = arguments.slots + SPARE_HTTP_THREADS
     params.cache_ram_mib = CACHE_RAM_MIB
-    params.cors_origins = ""  # no web page may talk to it
+    params.cors_origins = ""  # no web page may call it
     params.cors_credentials = False
     params.ui = False
     params.endpoint_slots = False
-    params.endpoint_metrics = True  # how busy it is, for routing
+    params.endpoint_metrics = True  # its load, for routing
     params.verbosity = QUIET
     return params
 
 
 def main() -> None:
-    """Serve until the process that started us is gone, or a signal ends us."""
+    """Run the server until the parent process has ended or a signal arrives."""
     parent = os.getppid()
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--gguf", type=Path, required=True)
@@ -58,7 +59,7 @@ def main() -> None:
     import xllamacpp
 
     server = xllamacpp.Server(parameters(arguments))
-    print(server.listening_address, flush=True)  # noqa: T201 - what a person who starts it wants to know
+    print(server.listening_address, flush=True)  # noqa: T201 - shown to a person who starts it
     while os.getppid() == parent:
         time.sleep(1)
 

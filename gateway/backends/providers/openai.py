@@ -1,4 +1,4 @@
-"""Kinds `openai` and `local`: servers that speak OpenAI's API."""
+"""Kinds `openai` and `local`: servers with OpenAI's API."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from gateway.domain.request import DialectName
 
 
 class OpenAI(OverHttp):
+    """A server with OpenAI's API."""
+
     dialect: DialectName = "openai_chat"
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """OpenAI also says it in milliseconds, which is more exact."""
+        """Seconds from `retry-after-ms`, which is more precise, else from `retry-after`; None if neither is sent."""
         value = upstream.header(b"retry-after-ms")
         if value is not None and value.isdigit():  # float, since int refuses thousands of digits
             return float(value) / 1000
@@ -19,4 +21,4 @@ class OpenAI(OverHttp):
 
 
 class Local(OpenAI):
-    """A model server on this machine: the same dialect."""
+    """A model server on this machine with OpenAI's API."""

@@ -1,4 +1,4 @@
-"""What providers that are reached over HTTP share."""
+"""Base of the providers that are called over HTTP."""
 
 from __future__ import annotations
 
@@ -13,36 +13,37 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _BETA = b"beta=true"
-"""All of a query that is sent on: there might be a key in the rest."""
+"""The only part of a client's query that is sent on. The rest may contain a key."""
 _TRACE = frozenset({b"traceparent", b"tracestate"})
-"""They tell a third party which of its requests belong together, and to what; local servers continue the trace."""
+"""Trace headers. Hosted providers do not get them, because they reveal which requests belong together."""
 _LONGEST_NUMBER = 64
-"""Characters of a `Retry-After` that are read."""
+"""Number of characters of a `Retry-After` that are read."""
 
 
 class OverHttp:
-    """One pooled client per backend. A subclass says which dialect it speaks, where a call goes (`url`), and how it
-    proves who sends it (`sign`)."""
+    """Has one pooled client per backend. A subclass defines its dialect, the address of calls (`url`) and their
+    authentication (`sign`)."""
 
     dialect: DialectName
     fetches = False
     signs_bodies = False
-    """Does `sign` depend on the body or the time? Then each call is signed; else the head of a call is used again."""
+    """Whether `sign` depends on the body or the time. Then each call is signed; otherwise signed heads are reused."""
 
     def __init__(self, backend: Backend) -> None:
         self._client = connect(backend.base_url, concurrent=backend.concurrent, name=backend.name)
         self.secret = backend.api_key.get_secret_value() if backend.api_key else ""
         self._conceals_traces = backend.hosted
         self._openings: dict[tuple[DialectName, bool], bytes] = {}
-        """Backend dialect and whether it streams → the head of a request whose client sends nothing of its own on."""
+        """Backend dialect and whether the answer is a stream → request head for clients without headers to forward."""
 
     async def open(self) -> None:
-        """Connections are made when they are needed."""
+        """Does nothing: connections are opened on demand."""
 
     async def aclose(self) -> None:
         await self._client.aclose()
 
     def send(self, call: Call) -> Awaitable[Upstream]:
+        """POST the call. Returns the response once its head has arrived. Raises BackendError."""
         request, wire = call.request, call.wire
         special = request.headers or request.query
         opening = None if special else self._openings.get((wire.backend, request.stream))
@@ -59,7 +60,7 @@ class OverHttp:
         )
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
-        """Path and query below the base URL."""
+        """Path and query of a call, below the base URL."""
         path = PATHS.get(wire.backend) or request.path
         if wire.client == wire.backend and _BETA in request.query.split(b"&"):
             path = f"{path}?{_BETA.decode()}"
@@ -70,18 +71,18 @@ class OverHttp:
         return [*headers, (b"authorization", b"Bearer " + self.secret.encode())] if self.secret else headers
 
     def forget_heads(self) -> None:
-        """Sign anew from the next call on: the credential has changed."""
+        """Sign the next call anew, because the credential has changed."""
         self._openings.clear()
 
     def headers(self, request: CompletionRequest, wire: Translator, body: bytes) -> list[tuple[bytes, bytes]]:
-        """Those of the dialect, signed, and of the client's those that this backend may know."""
+        """All request headers: those of the dialect, signed, and the client's headers that this backend may get."""
         forwarded = wire.forwarded(request)
         if self._conceals_traces and not _TRACE.isdisjoint(request.headers):
             forwarded = [header for header in forwarded if header[0] not in _TRACE]
         return [*self.sign(wire.headers(request), body), *forwarded]
 
     def retry_after_s(self, upstream: Upstream) -> float | None:
-        """`Retry-After`, in seconds or as a date."""
+        """The value of `Retry-After` in seconds, also if it is a date; None if missing or unreadable."""
         value = (upstream.header(b"retry-after") or b"").decode("latin-1").strip()[:_LONGEST_NUMBER]
         if not value:
             return None
@@ -89,5 +90,5 @@ class OverHttp:
             return float(value)
         try:
             return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
-        except (ValueError, OverflowError, OSError):  # the last two: a date that no clock reaches
+        except (ValueError, OverflowError, OSError):  # the last two: the date is out of range
             return None

@@ -15,12 +15,12 @@ from gateway.domain.backend import Backend
 from gateway.domain.request import CompletionRequest, DialectName
 
 _ECHO = 160
-"""Characters of the question that are repeated in the answer."""
+"""Characters of the question that the answer repeats."""
 _MOST_TOKENS = 4096
 
 
 class Simulated:
-    """Answers every request with a text that says what it is. Its usage is counted, its price is nobody's."""
+    """Answers every request with a text that says it is simulated. Its usage is counted; it has no price."""
 
     dialect: DialectName = "openai_chat"
     fetches = False
@@ -30,10 +30,10 @@ class Simulated:
         self._backend = backend
 
     async def open(self) -> None:
-        """Nothing to open."""
+        """Does nothing."""
 
     async def aclose(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
     def url(self, request: CompletionRequest, wire: Translator) -> str:
         return PATHS["openai_chat"]
@@ -68,7 +68,7 @@ class Simulated:
 
 
 def _text(question: str, name: str) -> list[str]:
-    """The answer, a word at a time; each word counts as one token."""
+    """The answer as a list of words; each word counts as one token."""
     asked = " ".join(question.split())
     if len(asked) > _ECHO:
         asked = asked[:_ECHO] + "…"
@@ -86,7 +86,7 @@ def _events(words: list[str], finish: str, parallel: int) -> list[dict[str, Any]
 
 
 def _usage(body: bytes, output_tokens: int) -> dict[str, int]:
-    """Four bytes a token, as a tokenizer would about have it."""
+    """A usage object with an estimate of four bytes per input token."""
     input_tokens = -(-len(body) // 4)
     return {
         "prompt_tokens": input_tokens,

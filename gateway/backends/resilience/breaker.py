@@ -11,32 +11,37 @@ from gateway.domain.protocols import BackendState
 from gateway.errors import BackendRateLimited
 
 _NEWEST = 0.2
-"""Weight of the newest stream in the average time to a first byte."""
+"""Weight of the newest sample in the moving averages of the time to the first byte and of the whole answer."""
 
 
 _SAMPLES, _LEAST_SAMPLES = 128, 20
-"""Newest waits for a first token that are kept, and those that it takes to say how long nearly all of them are."""
+"""How many waits for a first token are kept, and how many are needed to compute their 95th percentile."""
 
 SHORT_PAUSE_S = 2.0
-"""A pause this short is waited for by the request that was asked to; the others need not know."""
+"""A backend's `retry-after` up to this many seconds is waited for by the one request that received it; other requests
+continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerSettings:
-    """When a breaker opens, and for how long."""
+    """When a breaker opens, and for how long it stays open."""
 
     failures_in_a_row: int = 5
     error_share: float = 0.5
     least_calls: int = 20
-    """Calls in the window before their error share says anything."""
+    """The error share is checked only after this many calls in the window."""
     window_s: float = 30.0
     rest_s: float = 5.0
-    """First rest; it doubles until a call succeeds."""
+    """First time in seconds for which the breaker stays open. It doubles each time, until a call succeeds."""
     longest_rest_s: float = 60.0
 
 
 class Breaker:
-    """Closed → (failures) → open → (rest over) → one probe → closed, or open for twice as long. No I/O."""
+    """Circuit breaker. States: closed → (failures) → open → (time over) → one probe → closed, or open for twice as
+    long.
+
+    It performs no I/O. Times are monotonic seconds.
+    """
 
     def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
         self._tripping = breaker_settings or BreakerSettings()
@@ -52,7 +57,7 @@ class Breaker:
         self._probing = False
 
     def closed_to(self, now: float) -> str:
-        """Why no call may start now; empty when one may. No need to ask while neither `open` nor `limited_until`."""
+        """Why no call may start now; empty if one may start. Needed only if `open` or `limited_until` is set."""
         if now < self.limited_until:
             return "rate-limited"
         self.limited_until = 0.0
@@ -63,25 +68,28 @@ class Breaker:
         return ""
 
     def limited_for(self, now: float) -> float:
-        """Seconds until the backend takes calls again, as it said itself; 0 when it said nothing."""
+        """Seconds for which the backend has asked for a pause; 0 if it asked for none."""
         return max(0.0, self.limited_until - now)
 
     @property
     def probing(self) -> bool:
+        """Whether a probe is in progress."""
         return self._probing
 
     def start(self) -> bool:
-        """A call starts: `closed_to` was empty, or it is the last resort. Is it a probe?"""
+        """Start a call. Returns whether it is a probe, which is a call made while the breaker is open or the backend is
+        rate-limited."""
         self._probing = self.open or self.limited_until > 0
         return self._probing
 
     def began(self) -> None:
-        """A probe's first bytes are there: closed again, though the next failure would open it."""
+        """A probe received its first bytes: close the breaker. The next failure opens it again."""
         self.open = self._probing = False
         self.limited_until = 0.0
         self._in_a_row = self._tripping.failures_in_a_row - 1
 
     def succeeded(self, now: float) -> None:
+        """Count a successful call."""
         if not self.open:
             self._in_a_row = 0
             self._rest_s = self._tripping.rest_s
@@ -90,9 +98,10 @@ class Breaker:
             self._calls += 1
 
     def failed(self, now: float, probe: bool) -> None:
+        """Count a failed call, and open the breaker if there were too many or if the call was a probe."""
         if probe:
             self._trip(now)
-        elif not self.open:  # a call that started before the breaker opened proves nothing new
+        elif not self.open:  # a call that started before the breaker opened gives no new information
             self._in_a_row += 1
             if now >= self._half_ends:
                 self._next_half(now)
@@ -102,11 +111,11 @@ class Breaker:
                 self._trip(now)
 
     def probe_left(self) -> None:
-        """The probe ended without a verdict, for example because the client hung up: the next call probes."""
+        """A probe ended without success or failure, for example by a client disconnect. The next call probes."""
         self._probing = False
 
     def limited(self, now: float, seconds: float) -> None:
-        """The backend asked for a pause; it is believed, but not for ever."""
+        """The backend asked for a pause of `seconds`; at most `longest_rest_s` of it is observed."""
         self.limited_until = max(self.limited_until, now + min(seconds, self._tripping.longest_rest_s))
 
     def _trip(self, now: float) -> None:
@@ -117,9 +126,9 @@ class Breaker:
         self._earlier = (0, 0)
 
     def _next_half(self, now: float) -> None:
-        """Two half windows: cheap, and old calls fade."""
+        """Start the next half of the window. Two halves approximate a sliding window cheaply."""
         half_s = self._tripping.window_s / 2
-        half = max(int(now / half_s), self._half_window + 1)  # whichever way the quotient was rounded
+        half = max(int(now / half_s), self._half_window + 1)  # the maximum guards against rounding of the quotient
         self._earlier = (self._calls, self._failures) if half == self._half_window + 1 else (0, 0)
         self._calls = self._failures = 0
         self._half_window, self._half_ends = half, (half + 1) * half_s
@@ -131,7 +140,7 @@ class Breaker:
 
 
 class Health:
-    """One backend's breaker, places and averages."""
+    """The circuit breaker, concurrency slots and timing averages of one backend."""
 
     def __init__(
         self,
@@ -146,33 +155,35 @@ class Health:
         self.name = name
         self.first_byte_ms: float | None = None
         self.whole_s: float | None = None
-        """From a call to its whole answer, on average."""
+        """Average seconds from the start of a call to its complete answer; None before the first one."""
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
         self.places = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
+        """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
         reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
 
     @property
     def in_flight(self) -> int:
+        """Calls of this worker that are in progress."""
         return self.places.taken
 
     @property
     def slow_after_s(self) -> float | None:
-        """The 95th percentile of the newest waits for a first token; None while too few are known."""
+        """The 95th percentile of recent waits for a first token, in seconds; None while there are too few samples."""
         waits = sorted(self._waits)
         return waits[-(-95 * len(waits) // 100) - 1] if len(waits) >= _LEAST_SAMPLES else None
 
     def waited(self, seconds: float) -> None:
-        """So long for a first token, or for so long in vain."""
+        """Record a wait for a first token, in seconds, whether or not the token arrived."""
         self._waits.append(seconds)
 
     def at_once(self, share: str) -> Slot | None:
-        """A place without a wait; None where there is more to it, as `enter` has it."""
+        """Take a slot without waiting. Returns None if none is free or the breaker must be asked; call `enter` then."""
         breaker = self.breaker
         if breaker.open or breaker.limited_until or not self.places.take(share):
             return None
@@ -181,13 +192,14 @@ class Health:
     async def enter(
         self, wait_s: float, share: str = "", *, batch: bool = False, last_resort: bool = False
     ) -> Slot | None:
-        """A place for one call, or None while the breaker is open.
+        """Take a slot for one call. Returns None while the breaker is open.
 
-        `last_resort`: there is no other backend to ask, so one call at a time may find out ahead of time.
+        `last_resort`: no other backend can be called, so one probe at a time may start before the breaker's time is
+        over.
 
-        Waits at most `wait_s` for one of the backend's `concurrent` places, in a queue that is fair between shares and
-        serves batch last. Raises Overloaded (ShareExceeded) when none came free or too many wait, and
-        BackendRateLimited while the backend has asked for a pause.
+        Waits at most `wait_s` seconds in a queue that is fair between shares and serves batch requests last. Raises
+        Overloaded (or ShareExceeded) if no slot came free or too many callers wait. Raises BackendRateLimited while the
+        backend has asked for a pause.
         """
         breaker = self.breaker
         if (breaker.open or breaker.limited_until) and self._barred(last_resort):
@@ -197,7 +209,7 @@ class Health:
         await self.places.wait(share, batch, wait_s)
         resting = True
         try:
-            resting = self._barred(last_resort)  # the wait may have been long enough for the breaker to open
+            resting = self._barred(last_resort)  # the breaker may have opened during the wait
         finally:
             if resting:
                 self.places.give_back(share)
@@ -220,7 +232,7 @@ class Health:
 
 
 class Slot:
-    """One call in progress; its first verdict counts, and gives the place back."""
+    """The slot of one call in progress. The first result that is reported counts and frees the slot."""
 
     __slots__ = ("_health", "_open", "_probe", "_share", "_started")
 
@@ -229,7 +241,7 @@ class Slot:
         self._started = health.monotonic()
 
     def began(self) -> None:
-        """A stream's first bytes are there. A plain answer's come after its last token, and say something else."""
+        """A stream's first bytes arrived. Not called for plain answers: their first byte comes after the last token."""
         health = self._health
         if self._probe:
             self._proved()
@@ -244,7 +256,7 @@ class Slot:
         self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
-        """The whole answer arrived, or a refusal."""
+        """The whole answer arrived, or (`answered` false) the backend refused the request."""
         if self._leave():
             if self._probe:
                 self._proved()
@@ -256,23 +268,24 @@ class Slot:
                 health.whole_s = took if before is None else before + (took - before) * _NEWEST
 
     def failed(self) -> None:
+        """The call failed because of the backend."""
         if self._leave():
             self._health.breaker.failed(self._health.monotonic(), self._probe)
 
     def limited(self, seconds: float | None) -> None:
-        """The backend is alive but wants no calls for `seconds`, if it said how long."""
+        """The backend works but asked for a pause of `seconds`; None: it gave no duration."""
         self.left()
         if seconds is not None and seconds > SHORT_PAUSE_S:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
     def outrun(self) -> None:
-        """Another backend was quicker. That it had not begun by now is remembered: else only quick ones would be."""
+        """Another backend answered first. The wait so far is recorded; otherwise only fast calls would be counted."""
         if self._open:
             self._health.waited(self._health.monotonic() - self._started)
         self.left()
 
     def left(self) -> None:
-        """No verdict: the client hung up, or nothing was asked after all."""
+        """The call ended without success or failure: the client disconnected, or no call was made."""
         if self._leave() and self._probe:
             self._health.breaker.probe_left()
 

@@ -1,7 +1,8 @@
-"""Drains backends: no new requests, calls in progress end. A drain ends by itself.
+"""Drains backends: a drained backend gets no new requests, and its calls in progress continue. Each drain expires.
 
-What a person or a machine's notice decides is shared by all workers through the state; what one worker sees for itself
-(a 503, a server that is gone) is its own. While the state is away, what was last known holds, up to its end.
+Drains that an operator or a spot notice starts are shared by all workers through Redis. Drains that a worker starts
+after an error (a 503, an unreachable server) stay local. If Redis is unavailable, the last known drains apply until
+they expire.
 """
 
 from __future__ import annotations
@@ -20,22 +21,23 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 FOLLOW_S = 1.0
-"""All workers know of a drain after this long."""
+"""Seconds within which all workers see a new drain."""
 USUAL_S = 3600.0
 LONGEST_S = 7 * 86400.0
 
 
 class BackendDrains:
-    """Backend → until when (Unix seconds), and why. One per worker."""
+    """The drained backends of one worker, each with an expiry time (Unix seconds) and a reason."""
 
     def __init__(self, state: State | None = None, *, clock: Callable[[], float] = time.time) -> None:
-        """`state` None: this process alone, as in a command."""
+        """`state` None: drains are not shared, as in a command-line process."""
         self._state, self._clock = state, clock
         self._shared: dict[str, tuple[float, str]] = {}
         self._seen: dict[str, tuple[float, str]] = {}
         self._tasks = Tasks()
 
     async def open(self) -> None:
+        """Start reading the shared drains."""
         if self._state is not None:
             self._tasks.spawn(self._follow(self._state), "drained backends")
 
@@ -44,10 +46,11 @@ class BackendDrains:
 
     @property
     def any(self) -> bool:
+        """Whether any drain was recorded; it may have expired."""
         return bool(self._shared or self._seen)
 
     def reason(self, backend: str) -> str:
-        """Why it gets no new requests now; empty when it does."""
+        """Why `backend` gets no new requests now; empty if it gets them."""
         for known in (self._shared, self._seen):
             if backend in known:
                 until, why = known[backend]
@@ -56,19 +59,19 @@ class BackendDrains:
         return ""
 
     def see(self, backend: str, seconds: float, why: str) -> None:
-        """This worker saw for itself that `backend` wants no requests for so long."""
+        """Drain `backend` on this worker alone, for `seconds`."""
         if not self.reason(backend):
             log.warning("backend %s gets no new requests for %.0f s: %s", backend, seconds, why)
         self._seen[backend] = self._clock() + seconds, why
 
     def over(self, backend: str, why: str) -> None:
-        """What this worker saw for this reason is over."""
+        """End the drain that this worker started for the reason `why`."""
         if backend in self._seen and self._seen[backend][1] == why:
             del self._seen[backend]
             log.info("backend %s gets requests again", backend)
 
     async def drain(self, backend: str, seconds: float, why: str) -> float:
-        """For all workers → until when. Raises StateUnavailable."""
+        """Drain `backend` on all workers. Returns the expiry time in Unix seconds. Raises StateUnavailable."""
         until = self._clock() + min(seconds, LONGEST_S)
         self._shared[backend] = until, why
         log.warning("backend %s is drained for %.0f s: %s", backend, seconds, why)
@@ -77,7 +80,7 @@ class BackendDrains:
         return until
 
     async def undrain(self, backend: str) -> bool:
-        """For all workers → was it drained, as far as this one knows? Raises StateUnavailable."""
+        """End the drain of `backend` on all workers. Returns whether it was drained. Raises StateUnavailable."""
         known = bool(self.reason(backend))
         self._shared.pop(backend, None)
         self._seen.pop(backend, None)
@@ -90,9 +93,9 @@ class BackendDrains:
         await repeat(partial(self._read, state), FOLLOW_S, _troubled, StateUnavailable)
 
     async def _read(self, state: State) -> None:
-        told = await state.call("HGETALL", self._key(state))
+        entries = await state.call("HGETALL", self._key(state))
         now, found, over = self._clock(), {}, []
-        for name, value in zip(told[::2], told[1::2], strict=True):
+        for name, value in zip(entries[::2], entries[1::2], strict=True):
             try:
                 until, why = orjson.loads(value)
                 found[str(name, "utf-8")] = float(until), str(why)
@@ -110,4 +113,4 @@ class BackendDrains:
 
 
 def _troubled(_: Exception) -> None:
-    log.debug("drains cannot be read; the last ones hold")
+    log.debug("drains cannot be read; the last known ones apply")

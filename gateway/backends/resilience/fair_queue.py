@@ -1,4 +1,4 @@
-"""Order of waiting requests, and which one to drop when too many wait: interactive first, fair between tenants."""
+"""Order of waiting requests, and the one to drop if too many wait: interactive before batch, fair between shares."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from typing import Generic, Protocol, TypeVar
 
 BATCH_TURN = 8
-"""While both classes wait, every so many turns one is batch's: it may be slow, but it never starves."""
+"""While interactive and batch requests wait, one in this many turns serves batch, so that batch never starves."""
 
 
 class Waiting(Protocol):
-    """What the queue has to know of one that waits."""
+    """The attributes that the queue needs of a waiting request."""
 
     @property
     def share(self) -> str:
-        """Whose fair share it counts against."""
+        """Name of the share (team) that the request counts against."""
         ...
 
     @property
@@ -25,54 +25,59 @@ Waiter = TypeVar("Waiter", bound=Waiting)
 
 
 class FairQueue(Generic[Waiter]):
-    """First come, first served within a share; between shares the one with the fewest places is next. No I/O."""
+    """A queue that is first come, first served within a share. The share that holds the fewest slots is served next. No
+    I/O."""
 
     def __init__(self) -> None:
         self._interactive: dict[str, dict[Waiter, None]] = {}
         self._batch: dict[str, dict[Waiter, None]] = {}
         self._turns = 0
         self.length = 0
-        """As `len` has it, for who asks at every request."""
+        """The same as `len()`, without the call; read on each request."""
 
     def __len__(self) -> int:
         return self.length
 
     def shares(self) -> int:
-        """How many shares wait."""
+        """The number of shares that have waiting requests."""
         return len(self._interactive.keys() | self._batch.keys())
 
     def waiting(self, share: str) -> int:
+        """The number of waiting requests of one share."""
         return len(self._interactive.get(share, ())) + len(self._batch.get(share, ()))
 
     def push(self, waiter: Waiter) -> None:
+        """Add a request at the end of its share's line."""
         self._class(waiter).setdefault(waiter.share, {})[waiter] = None
         self.length += 1
 
     def discard(self, waiter: Waiter) -> None:
-        """Forget one that waits no longer; nothing happens when it is not here."""
+        """Remove a request that no longer waits. Does nothing if it is not in the queue."""
         shares = self._class(waiter)
         line = shares.get(waiter.share)
         if line is not None and waiter in line:
             self._remove(shares, line, waiter)
 
     def pop(self, held: Mapping[str, int]) -> Waiter | None:
-        """The next, given how many places each share holds now; None when nobody waits."""
+        """Remove and return the next request; None if the queue is empty. `held`: slots that each share holds now."""
         shares = self._next_class()
         if not shares:
             return None
-        share = min(shares, key=lambda name: held.get(name, 0))  # of equals the one whose turn was longest ago
+        share = min(shares, key=lambda name: held.get(name, 0))  # of equal shares, the one served longest ago
         line = shares[share]
         waiter = next(iter(line))
         self._remove(shares, line, waiter)
-        if line:  # its next turn comes after everybody else's
+        if line:  # move the share to the end of the order
             del shares[share]
             shares[share] = line
         return waiter
 
     def crowded_out_by(self, share: str, *, batch: bool) -> Waiter | None:
-        """Who has to go so that one more of `share` may wait; None when it is the newcomer itself.
+        """Select the waiting request to drop so that one more of `share` can wait; None: the new request must be
+        dropped.
 
-        Batch gives way to interactive; else the newest of the longest line, unless the newcomer's would be as long.
+        Batch is dropped before interactive. Otherwise the newest request of the longest line is dropped, unless the new
+        request's own line would be as long.
         """
         if not batch and self._batch:
             shares, shorter = self._batch, 0

@@ -1,4 +1,4 @@
-"""Hedging: if a stream is slow to begin, a second call starts; the first to begin is served, the other cancelled."""
+"""Hedging: if a stream starts slowly, a second call starts. The first to begin is served and the other is cancelled."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ from gateway.domain.routing.route import Route
 from gateway.errors import BackendRefused, DeadlineExceeded, GatewayError, LedgerUnavailable
 
 _MOST_SAVED = 5.0
-"""Second attempts that a quiet team may have saved up."""
+"""Highest credit, in second attempts, that a team can save up."""
 _FINAL = (BackendRefused, DeadlineExceeded, LedgerUnavailable)
-"""What no other backend can help with."""
+"""Errors that another backend cannot avoid."""
 
 
 class Hedges:
-    """Per worker. What each team's streams have earned of second attempts is known here."""
+    """Starts second attempts for slow streams. One per worker; it keeps each team's credit for second attempts."""
 
     def __init__(self, attempts: Attempts) -> None:
         self._attempts = attempts
         self._earned: dict[str, float] = {}
 
     async def answer(self, route: Route, call_context: CallContext) -> Relayed | Whole:
-        """As `Attempts.first_of`, with a second attempt once 95 % of the first backend's streams would have begun.
+        """Like `Attempts.first_of`, but starts a second attempt once the first is slower than 95 % of that backend's
+        streams.
 
-        Each stream earns the policy's `share` of a second attempt, and one costs 1; so they stay below that share.
+        Each stream adds the policy's `share` to the team's credit and a second attempt costs 1. So the share of second
+        attempts stays below the configured one.
         """
         tenant = call_context.record.tenant
         earned = min(self._earned.get(tenant.team, 0.0) + tenant.policy.hedging.share, _MOST_SAVED)
@@ -41,14 +43,14 @@ class Hedges:
         return await race.run(route, slow_after_s)
 
     def _spend(self, team: str) -> bool:
-        """May a second attempt begin now?"""
+        """Spend one credit of the team, if it has one. Returns whether a second attempt may start."""
         earned = self._earned[team] >= 1
         self._earned[team] -= earned
         return earned
 
 
 class _Race:
-    """One request's first attempt and, if need be, its second."""
+    """The first attempt of one request and, if it is slow, the second."""
 
     def __init__(self, attempts: Attempts, call_context: CallContext, spend: Callable[[], bool]) -> None:
         self._attempts, self._call_context, self._spend = attempts, call_context, spend
@@ -57,7 +59,7 @@ class _Race:
         self._errors: list[GatewayError] = []
 
     async def run(self, route: Route, slow_after_s: float) -> Relayed | Whole:
-        """The first answer that begins; the other attempt is left, and closed in the books as a hedge."""
+        """Return the first answer that begins. The other attempt is cancelled and journaled as a hedge."""
         backends = route.backends
         try:
             tried = await self._raced(route, slow_after_s)
@@ -75,7 +77,7 @@ class _Race:
         return self._won
 
     async def _raced(self, route: Route, slow_after_s: float) -> list[Backend]:
-        """Until one has begun, or both have failed → whom that was."""
+        """Run until one attempt has begun or both have failed. Returns the backends that were called."""
         backends = route.backends
         tried = [backends[0]]
         running: dict[asyncio.Task[None], CallContext] = {}
@@ -109,14 +111,14 @@ class _Race:
             self._begun.append((call_context, answer))
 
     async def _rest(self, backends: Sequence[Backend]) -> Relayed | Whole:
-        """Those that stand by, unless they could not do better."""
+        """Call the remaining backends, unless an error is one that they cannot avoid."""
         final = next((error for error in self._errors if isinstance(error, _FINAL)), None)
         if final is not None or not backends:
             raise final or together(self._errors)
         return await self._attempts.first_of(backends, self._call_context)
 
     def _spare(self, route: Route) -> Backend | None:
-        """Whom to ask beside the first: the next one that can take it now, else the same one again."""
+        """The backend for the second attempt: the next available one, or the first again; None if none is."""
         for backend in (*route.backends[1:], route.backends[0]):
             if _as_good(backend, route) and self._attempts.health(backend).state().available:
                 return backend
@@ -124,7 +126,8 @@ class _Race:
 
 
 def _as_good(backend: Backend, route: Route) -> bool:
-    """May it serve though the first one is well? Others stand by for when it fails, and a slow answer is no failure."""
+    """Whether `backend` may answer although the first backend has not failed. Some backends are routed as fallbacks
+    only."""
     if route.reference is None or backend.model == route.backends[0].model:
         return True
     if route.observed is not None:

@@ -10,26 +10,27 @@ from gateway.backends.resilience.fair_queue import FairQueue
 from gateway.errors import Overloaded, ShareExceeded
 
 _NEWEST = 0.1
-"""Weight of the newest gap in the average time between two places that come free."""
+"""Weight of the newest sample in the average time between two slots that come free."""
 _FIRST_GUESS_S = 1.0
-"""What is told as `retry-after` before any place came free under load."""
+"""Seconds used for `retry-after` until the time between free slots was measured."""
 _LEAST_S, _MOST_S = 0.25, 60.0
 
 
 class _Waiter:
     __slots__ = ("batch", "granted", "share")
+    """One queued caller. `granted` is done when the caller has a slot."""
 
     def __init__(self, share: str, batch: bool, granted: asyncio.Future[None]) -> None:
         self.share, self.batch, self.granted = share, batch, granted
 
 
 class ConcurrencyLimiter:
-    """`concurrent` of them. A free one is never kept from anybody, so whoever waits found none."""
+    """Limits calls to `concurrent` at a time. Callers wait only if no slot is free."""
 
     def __init__(
         self, name: str, concurrent: int, queue: int, queue_timeout_s: float, monotonic: Callable[[], float]
     ) -> None:
-        """At most `queue` callers wait, each at most `queue_timeout_s`."""
+        """At most `queue` callers wait, each for at most `queue_timeout_s` seconds."""
         self._name, self._concurrent = name, concurrent
         self._most_waiting, self._timeout_s = queue, queue_timeout_s
         self._monotonic = monotonic
@@ -41,18 +42,21 @@ class ConcurrencyLimiter:
         self._counts = {"queued": 0, "timed_out": 0, "refused": 0, "refused_batch": 0, "refused_share": 0}
 
     def stats(self) -> dict[str, int]:
+        """Counters of this limiter, and the number of waiting callers."""
         return {"waiting": len(self._queue), **self._counts}
 
     @property
     def taken(self) -> int:
+        """Number of slots in use."""
         return self._concurrent - self._free
 
     @property
     def waiting(self) -> int:
+        """Number of callers in the queue."""
         return self._queue.length
 
     def take(self, share: str) -> bool:
-        """A place at once, if one is free; `share` is whose."""
+        """Take a slot for `share` if one is free. Returns whether it did."""
         free = self._free
         if free == 0:
             return False
@@ -62,13 +66,12 @@ class ConcurrencyLimiter:
         return True
 
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
-        """Returns with a place, after at most `wait_s`. Raises Overloaded, and ShareExceeded when too many of this
-        share wait already. A caller that is cancelled holds no place.
-        """
+        """Wait at most `wait_s` seconds for a slot; the caller holds it on return. A cancelled caller holds none.
+        Raises Overloaded, or ShareExceeded if too many of this share already wait."""
         self._make_room(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:
-            self._freed_at = None  # gaps say how fast places come free only while all are in use
+            self._freed_at = None  # gaps measure throughput only while all slots are in use
         self._queue.push(waiter)
         self._counts["queued"] += 1
         try:
@@ -83,7 +86,7 @@ class ConcurrencyLimiter:
             raise
 
     def give_back(self, share: str) -> None:
-        """The place goes to the next in line, if anybody waits."""
+        """Free a slot. The next waiting caller gets it, if there is one."""
         held = self._held
         left = held[share] - 1
         if left:
@@ -95,21 +98,22 @@ class ConcurrencyLimiter:
             return
         self._measure()
         while (waiter := self._queue.pop(self._held)) is not None:
-            if not waiter.granted.done():  # else cancelled a moment ago, and about to withdraw
+            if not waiter.granted.done():  # else it was cancelled and is about to withdraw
                 self._held[waiter.share] = self._held.get(waiter.share, 0) + 1
                 waiter.granted.set_result(None)
                 return
         self._free += 1
 
     def _withdraw(self, waiter: _Waiter) -> None:
-        """It waits no longer; a place that came at the same moment goes on to the next."""
+        """Remove a caller that stopped waiting. If it got a slot at the same moment, the slot is freed."""
         self._queue.discard(waiter)
         granted = waiter.granted
         if granted.done() and not granted.cancelled() and granted.exception() is None:
             self.give_back(waiter.share)
 
     def _make_room(self, share: str, batch: bool) -> None:
-        """In a full queue the longest line is cut, and that may be the newcomer's own."""
+        """If the queue is full, drop one waiting caller from the longest line. Raises Overloaded if the new caller must
+        be dropped."""
         queue = self._queue
         if len(queue) < self._most_waiting:
             return
@@ -122,7 +126,8 @@ class ConcurrencyLimiter:
             unlucky.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
-        """`crowds`: others are kept out by those of its own share that wait."""
+        """The error for a dropped caller. `crowds`: waiting calls of its own share fill the queue, so it is told to
+        send fewer."""
         if crowds:
             self._counts["refused_share"] += 1
             return ShareExceeded(
@@ -141,7 +146,8 @@ class ConcurrencyLimiter:
         )
 
     def _retry_after_s(self) -> float:
-        """About when those that wait now will have been served; scattered, so that not all come back at once."""
+        """Estimated seconds until the callers in the queue are served. Randomized, so that clients do not all retry at
+        once."""
         expected = _FIRST_GUESS_S if self._gap_s is None else self._gap_s * (len(self._queue) + 1)
         return min(max(expected, _LEAST_S), _MOST_S) * random.uniform(0.8, 1.4)  # noqa: S311 - scatter, no secret
 

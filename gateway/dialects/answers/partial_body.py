@@ -1,4 +1,4 @@
-"""Reads usage and text from a 2xx body that is incomplete or no answer."""
+"""Reads usage and text from a 2xx body that is incomplete or not an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gateway.domain.money.usage import Usage
 from gateway.domain.request import DialectName
 
 _MOST_READ = 2**20
-"""Bytes that are searched; of a longer body, its beginning and its end."""
+"""Most bytes that are searched."""
 _USAGE = b'"usage"'
 _TIER = re.compile(rb'"service_tier"\s*:\s*"([\w-]{1,40})"')
 _TEXT = re.compile(
@@ -24,31 +24,31 @@ _TEXT = re.compile(
     rb'"((?:[^"\\]|\\.)*+)',
     re.DOTALL,
 )
-"""A piece of what the model wrote; the last may lack its end."""
+"""Text that the model generated. The last match may be cut off."""
 _ESCAPED = re.compile(rb"\\u[0-9a-fA-F]{0,4}|\\.", re.DOTALL)
 _ERROR = re.compile(rb'\{\s*"(?:error|detail|errors|message)"|\{[^{]{0,200}"(?:object|type)"\s*:\s*"error"')
 
 
 def reported_in(body: bytes, dialect: DialectName) -> Usage | None:
-    """The usage that `body` reports in a backend's dialect, whole or cut anywhere; None: none."""
+    """The usage that `body` reports in a backend's dialect, whether complete or cut off; None if it reports none."""
     try:
-        said = orjson.loads(body)
+        parsed = orjson.loads(body)
     except orjson.JSONDecodeError:
-        said = _found(body)
-    if type(said) is not dict:
+        parsed = _found(body)
+    if type(parsed) is not dict:
         return None
     match dialect:
         case "anthropic_messages":
-            return messages_usage(said.get("usage"))
+            return messages_usage(parsed.get("usage"))
         case "openai_responses":
-            return responses_usage.reported(said)
+            return responses_usage.reported(parsed)
         case "openai_chat" | "openai_completions":
-            return chat_usage.reported(said)
-    return any_usage(said.get("usage"))
+            return chat_usage.reported(parsed)
+    return any_usage(parsed.get("usage"))
 
 
 def _found(body: bytes) -> dict[str, Any]:
-    """What can be read in JSON that is not whole."""
+    """The usage and service tier in incomplete JSON."""
     found: dict[str, Any] = {}
     if tiers := _TIER.findall(body[:_MOST_READ]):
         found["service_tier"] = tiers[0].decode()
@@ -63,7 +63,7 @@ def _found(body: bytes) -> dict[str, Any]:
 
 
 def is_cut(body: bytes) -> bool:
-    """Is it the beginning of an answer in JSON, as far as its own beginning tells? An error is none."""
+    """Whether `body` is the beginning of a JSON answer that was cut off. Error objects do not count."""
     if not body.lstrip().startswith(b"{") or _ERROR.match(body.lstrip()):
         return False
     try:
@@ -74,7 +74,7 @@ def is_cut(body: bytes) -> bool:
 
 
 def characters_in(body: bytes) -> int:
-    """How much text of the model's is in a body that is cut anywhere."""
+    """Estimated number of characters that the model generated, in a body that may be cut off anywhere."""
     read = body[:_MOST_READ]
     texts = [_ESCAPED.sub(b"x", text) for text in _TEXT.findall(read)]
     found = sum(len(text.decode(errors="ignore")) for text in texts)

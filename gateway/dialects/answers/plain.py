@@ -1,4 +1,4 @@
-"""A plain (not streamed) answer: bytes for the client, and what the gateway read from them."""
+"""A plain (not streamed) answer: bytes for the client, and the data that the gateway read from them."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from gateway.domain.money.usage import Usage
 
 @dataclass(slots=True)
 class Plain:
+    """A plain answer that was read."""
+
     body: bytes
     """In the client's dialect, ready to send."""
     usage: Usage | None
-    """None: the backend did not say, or said something absurd."""
+    """None: the backend reported no usage or an impossible one."""
     finish: str
-    """OpenAI's words; empty when the backend gave no reason."""
+    """Finish reason in OpenAI's terms; empty if the backend gave none."""
     confidence: float | None
-    """Mean token probability, where the backend gave log-probabilities."""
+    """Mean token probability; None if the backend sent no log-probabilities."""
     choices: list[dict[str, Any]]
     """As in a chat completion, parsed; each has a message."""
     content_type: str = "application/json"
 
     @property
     def text(self) -> str:
-        """Everything generated that costs tokens: content, reasoning, refusal, tool names and arguments."""
+        """All generated text that is billed: content, reasoning, refusal, tool names and arguments."""
         return "\n".join(generated_text(choice["message"]) for choice in self.choices)

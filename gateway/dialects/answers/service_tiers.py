@@ -1,4 +1,4 @@
-"""Maps providers' service tier fields to one name."""
+"""Maps the service tier fields of all providers to one set of names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ STANDARD = frozenset(
         *("global", "not_available"),
     )
 )
-"""Names of a provider's usual tier, speed or place of processing, at which its usual prices hold."""
+"""Names of a provider's standard tier, speed or region, for which its standard prices apply."""
 _SAME = {
-    "fast": "priority",  # OpenAI's priority processing is called fast mode since July 2026; both names are in use
+    "fast": "priority",  # since July 2026 OpenAI calls it fast mode; both names are in use
     "on_demand_priority": "priority",
     "on_demand_flex": "flex",
     "service_tier_priority": "priority",
@@ -21,14 +21,14 @@ _SAME = {
 }
 _FOREIGN = re.compile(r"[^a-z0-9_.:-]")
 LONGEST = 32
-"""Characters of one name that are kept: a backend may report anything, and ledger and journal keep it."""
+"""Longest name kept, in characters. A backend may report anything, and the ledger stores it."""
 
 
 def normalised(service_tier: object = None, speed: object = None, geo: object = None) -> str:
-    """The name in `Usage.service_tier`: "" for the standard tier, else e.g. `priority`, `fast`, `fast+us`.
+    """The name for `Usage.service_tier`: "" for the standard tier, else for example `priority`, `fast`, `fast+us`.
 
-    `service_tier`: OpenAI's and Anthropic's field of that name; its value `fast` is another name of OpenAI's for
-    `priority`. `speed` and `geo`: Anthropic's `speed` and `inference_geo`. What is not a string counts as absent.
+    `service_tier`: the field of OpenAI and Anthropic; OpenAI's value `fast` means `priority`. `speed` and `geo`:
+    Anthropic's `speed` and `inference_geo`. Values that are not strings count as absent.
     """
     if speed is None and geo is None:
         return _tier(service_tier) if type(service_tier) is str else ""

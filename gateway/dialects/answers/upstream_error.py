@@ -1,4 +1,4 @@
-"""Reads a backend's error body in the usual shapes."""
+"""Reads a backend's error body, in the common formats."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ from gateway.errors import BackendRefused, StreamBroken
 
 MAX_MESSAGE = 2000
 _PASSING = {"overloaded_error": 503, "rate_limit_error": 429}
-"""What a client may try again later."""
+"""Error types that are temporary, with their status codes."""
 _CREDENTIALS = (401, 402, 403, 407)
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamError:
+    """The fields of a backend's error."""
+
     message: str
     kind: str = ""
     code: str | None = None
@@ -24,7 +26,8 @@ class UpstreamError:
 
 
 def find_error(body: Any) -> UpstreamError | None:
-    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}`, `{"detail": …}`; None if none."""
+    """The error in a parsed body: `{"error": {…} or "…"}`, `{"object": "error", …}` or `{"detail": …}`; None if
+    none."""
     if type(body) is not dict:
         body = body[0] if type(body) is list and body else None
         if type(body) is not dict:
@@ -55,7 +58,7 @@ def _dump(value: object) -> str:
 
 
 def error_in(body: bytes) -> UpstreamError | None:
-    """The same from bytes; None for HTML and other garbage."""
+    """Like `find_error`, for bytes; None for HTML and other formats."""
     try:
         return find_error(orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -63,7 +66,7 @@ def error_in(body: bytes) -> UpstreamError | None:
 
 
 def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason given") -> StreamBroken:
-    """What an error event in a stream means. `otherwise`: what it said, if that is no error object."""
+    """The exception for an error event in a stream. `otherwise`: the event's text if it is no error object."""
     if type(otherwise) is bytes:
         otherwise = otherwise[:MAX_MESSAGE].decode(errors="replace")
     failure = StreamBroken(f"The backend's stream ended with an error: {error.message if error else otherwise!s}")
@@ -73,7 +76,8 @@ def broken(error: UpstreamError | None, otherwise: bytes | str = "no reason give
 
 
 def refusal(status: int, error: UpstreamError | None, backend: str) -> BackendRefused:
-    """A 4xx for the client. One about the gateway's own account is not the client's mistake: 502, details withheld."""
+    """The error for a 4xx. Errors about the gateway's own account become a 502 without details: the client cannot
+    fix them."""
     if status in _CREDENTIALS:
         return BackendRefused(
             f"Backend {backend} does not accept the gateway's credentials ({status}); "

@@ -1,4 +1,4 @@
-"""Reads `usage` in OpenAI's format and its vendors' variants into token classes that do not overlap."""
+"""Reads `usage` in OpenAI's format and its variants into token classes that do not overlap."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from gateway.domain.money.usage import Usage
 
 ABSURD_TOKENS = 100_000_000
-"""No window is that large; who says more is not to be believed."""
+"""Larger counts are rejected as impossible, because no model has such a large window."""
 
 Fees = tuple[tuple[str, int], ...]
 _Object = dict[str, Any]
@@ -17,9 +17,10 @@ _PROMPT = ("prompt_tokens", "input_tokens")
 _COMPLETION = ("completion_tokens", "output_tokens")
 _READ = ("prompt_tokens_details", "input_tokens_details", "input_token_details", "prompt_token_details")
 _WROTE = ("completion_tokens_details", "output_tokens_details", "output_token_details", "completion_token_details")
-"""Transcriptions and realtime sessions have the singular."""
+"""Names of the detail objects. Transcriptions and realtime sessions use the singular."""
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens", "cache_read_input_tokens")
-"""Beside the prompt's count instead of in its details: DeepSeek, Moonshot, Mistral, relays of Anthropic's models."""
+"""Cached tokens reported separate the prompt count instead of in its details (DeepSeek, Moonshot, Mistral, Anthropic
+relays)."""
 _WRITTEN = "cache_creation_input_tokens"
 _MISSED = "prompt_cache_miss_tokens"
 _REASONING = ("reasoning_tokens", "thinking_tokens", "thoughts_token_count", "thoughts_tokens")
@@ -27,13 +28,13 @@ _USUAL = frozenset((*_PROMPT[:1], *_COMPLETION[:1], "total_tokens", *_READ[:1], 
 
 
 class Counts:
-    """Reads numbers of tokens; what nobody can believe counts 0, and its class stands in `doubts`."""
+    """Reads token counts. An impossible count becomes 0, and its class is added to `doubts`."""
 
     def __init__(self) -> None:
         self.doubts: set[str] = set()
 
     def count(self, value: object, name: str) -> int:
-        """A number of tokens of the class `name`, 0 for an absent one. Some servers write numbers as strings."""
+        """The token count of class `name`; 0 if absent. Some servers write numbers as strings."""
         if type(value) is int and 0 <= value < ABSURD_TOKENS:
             return value
         if value is None:
@@ -45,20 +46,21 @@ class Counts:
         self.doubts.add(name)
         return 0
 
-    def first(self, said: _Object, keys: Iterable[str], name: str) -> int:
-        """The count under the first of `keys` that has one."""
-        return next((number for key in keys if (number := self.count(said.get(key), name))), 0)
+    def first(self, report: _Object, keys: Iterable[str], name: str) -> int:
+        """The first non-zero count among `keys`; 0 if there is none."""
+        return next((number for key in keys if (number := self.count(report.get(key), name))), 0)
 
     @property
     def doubt(self) -> str:
-        """As `Usage.doubt` has it."""
+        """The doubted classes, in the format of `Usage.doubt`."""
         return "+".join(sorted(self.doubts))
 
 
 def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """None when nothing was counted. `tier` and `fees`: what the answer says beside, as `Usage` has it.
+    """Read an OpenAI usage object; None if it contains no counts. `tier` and `fees`: values that the answer reports
+    elsewhere.
 
-    Numbers that cannot be true, by themselves or beside each other, are named in `doubt`, and the higher bill is kept.
+    Impossible or contradictory counts are named in `doubt`, and the higher amount is kept.
     """
     if type(value) is not dict:
         return None
@@ -83,8 +85,8 @@ def openai_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | N
 
 
 def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None:
-    """The same from an endpoint that counts as chat does, as responses do, in Cohere's billed units, or only in total,
-    which is input then."""
+    """Like `openai_usage`, for endpoints that report usage as chat, as Responses, in Cohere's billed units, or only
+    as a total. A total counts as input."""
     if type(value) is not dict:
         return None
     if type(units := value.get("billed_units")) is dict:
@@ -95,14 +97,14 @@ def any_usage(value: object, *, tier: str = "", fees: Fees = ()) -> Usage | None
 
 
 def usage_with(usage: Usage | None, tier: str, fees: Fees = ()) -> Usage | None:
-    """`usage` as served at `tier`; one without counts where only the tier is known, None where nothing is."""
+    """`usage`, or an empty usage with `tier` and `fees` if it is None and one of them is known."""
     if usage is not None or not (tier or fees):
         return usage
     return Usage(service_tier=tier, fees=fees)
 
 
 def later(reported: Usage | None, before: Usage | None) -> Usage | None:
-    """Of two reports of one answer the later, unless it is none, or counts less in a way that cannot be true."""
+    """Choose between two usage reports of one answer: the later one, unless it is None or implausibly smaller."""
     if reported is None or before is None:
         return reported or before
     odd = reported.doubt or not reported.all_input
@@ -110,7 +112,7 @@ def later(reported: Usage | None, before: Usage | None) -> Usage | None:
 
 
 def counted(usage: Usage | None, estimated_input: int) -> Usage:
-    """`usage`, or where not even the input was counted, the gateway's estimate of that."""
+    """`usage`; if it contains no input count, an estimated usage with `estimated_input` tokens."""
     if usage is not None and usage.all_input:
         return usage
     doubt = usage.doubted("input_tokens") if usage is not None else ""
@@ -118,24 +120,25 @@ def counted(usage: Usage | None, estimated_input: int) -> Usage:
 
 
 def shown(usage: Usage | None) -> Usage | None:
-    """`usage` as a client may be told it: None where not even the prompt was counted."""
+    """The usage to show to the client; None if it contains no input count."""
     return usage if usage is not None and usage.all_input else None
 
 
 class _Reading:
-    """One usage object: cache reads and writes are parts of the prompt, reasoning of the completion.
+    """One usage object. Cache reads and writes count as parts of the prompt, and reasoning as part of the
+    completion.
 
-    Except where the numbers show that a backend counts reasoning, reads or writes beside.
+    If the numbers show that a backend counts reasoning, reads or writes separately, that is followed instead.
     """
 
-    def __init__(self, said: _Object) -> None:
+    def __init__(self, report: _Object) -> None:
         counts = self._counts = Counts()
-        self._said, self._read, self._wrote = said, _group(said, _READ), _group(said, _WROTE)
-        self._counted = any(said.get(key) is not None for key in (*_PROMPT, *_COMPLETION, "total_tokens"))
-        self._prompt = counts.first(said, _PROMPT, "input_tokens")
-        self._completion = counts.first(said, _COMPLETION, "output_tokens")
-        self._total = counts.count(said.get("total_tokens"), "total_tokens")
-        self._knows_total = said.get("total_tokens") is not None and "total_tokens" not in counts.doubts
+        self._report, self._read, self._wrote = report, _group(report, _READ), _group(report, _WROTE)
+        self._counted = any(report.get(key) is not None for key in (*_PROMPT, *_COMPLETION, "total_tokens"))
+        self._prompt = counts.first(report, _PROMPT, "input_tokens")
+        self._completion = counts.first(report, _COMPLETION, "output_tokens")
+        self._total = counts.count(report.get("total_tokens"), "total_tokens")
+        self._knows_total = report.get("total_tokens") is not None and "total_tokens" not in counts.doubts
         missing = self._total - self._prompt - self._completion
         if missing > 0 and not self._prompt:
             self._prompt = missing
@@ -147,11 +150,11 @@ class _Reading:
             return None
         cached, fresh = self._cache()
         written = self._counts.count(self._read.get("cache_write_tokens"), "cache_write_tokens")
-        written = written or self._counts.count(self._said.get(_WRITTEN), "cache_write_tokens")
-        fresh, heard, shown_ = self._seen(fresh)
+        written = written or self._counts.count(self._report.get(_WRITTEN), "cache_write_tokens")
+        fresh, audio_input, image_input = self._seen(fresh)
         if written <= fresh:
             fresh -= written
-        reasoning, audio, drawn, output = self._output(fresh + cached + written + heard + shown_)
+        reasoning, audio, images, output = self._output(fresh + cached + written + audio_input + image_input)
         return Usage(
             input_tokens=fresh,
             cached_tokens=cached,
@@ -159,23 +162,23 @@ class _Reading:
             output_tokens=output,
             reasoning_tokens=reasoning,
             audio_tokens=audio,
-            audio_input_tokens=heard,
-            image_input_tokens=shown_,
-            image_tokens=drawn,
+            audio_input_tokens=audio_input,
+            image_input_tokens=image_input,
+            image_tokens=images,
             service_tier=tier,
             fees=fees,
             doubt=self._counts.doubt,
         )
 
     def _cache(self) -> tuple[int, int]:
-        """Of the prompt, what was read from the cache, and what was not. A discount that cannot be is not believed."""
+        """Split the prompt into cached and uncached tokens. An impossible discount is ignored."""
         counts, doubts = self._counts, self._counts.doubts
         cached = counts.count(self._read.get("cached_tokens"), "cached_tokens")
-        beside = counts.first(self._said, _CACHED, "cached_tokens")
-        if cached and beside and cached != beside:
+        separate = counts.first(self._report, _CACHED, "cached_tokens")
+        if cached and separate and cached != separate:
             doubts.add("cached_tokens")
-        cached = min(cached, beside) if cached and beside else cached or beside
-        missed = counts.count(self._said.get(_MISSED), "cached_tokens")
+        cached = min(cached, separate) if cached and separate else cached or separate
+        missed = counts.count(self._report.get(_MISSED), "cached_tokens")
         if missed and not self._prompt:
             self._prompt = cached + missed
         if cached > self._prompt:
@@ -189,51 +192,51 @@ class _Reading:
         return cached, self._prompt - cached
 
     def _seen(self, fresh: int) -> tuple[int, int, int]:
-        """Of the fresh input, text, sound and images; what of these was cached is known where the details say it."""
+        """Split the uncached input into text, audio and images. The details may state how much of each was cached."""
         counts, within = self._counts, self._read.get("cached_tokens_details")
         within = within if type(within) is dict else {}
-        heard, shown_ = (
+        audio_input, image_input = (
             max(0, counts.count(self._read.get(name), name) - counts.count(within.get(name), "cached_tokens"))
             for name in ("audio_tokens", "image_tokens")
         )
-        if heard + shown_ > fresh:
-            if fresh < self._prompt:  # some of it was cached, and nobody says how much
+        if audio_input + image_input > fresh:
+            if fresh < self._prompt:  # some of it was cached, but the backend does not report how much
                 return fresh, 0, 0
-            counts.doubts.add("audio_tokens" if heard else "image_tokens")
-            heard = min(heard, fresh)
-            shown_ = fresh - heard
-        return fresh - heard - shown_, heard, shown_
+            counts.doubts.add("audio_tokens" if audio_input else "image_tokens")
+            audio_input = min(audio_input, fresh)
+            image_input = fresh - audio_input
+        return fresh - audio_input - image_input, audio_input, image_input
 
     def _output(self, all_input: int) -> tuple[int, int, int, int]:
-        """Reasoning, speech, images and text."""
+        """Split the output. Returns reasoning, audio, image and text tokens."""
         counts, doubts = self._counts, self._counts.doubts
         audio = counts.count(self._wrote.get("audio_tokens"), "audio_tokens")
-        drawn = counts.count(self._wrote.get("image_tokens"), "image_tokens")
+        images = counts.count(self._wrote.get("image_tokens"), "image_tokens")
         reasoning = counts.first(self._wrote, _REASONING, "reasoning_tokens")
-        reasoning = reasoning or counts.first(self._said, _REASONING, "reasoning_tokens")
-        if audio + drawn > self._completion:
+        reasoning = reasoning or counts.first(self._report, _REASONING, "reasoning_tokens")
+        if audio + images > self._completion:
             doubts.add("audio_tokens" if audio else "image_tokens")
             audio = min(audio, self._completion)
-            drawn = self._completion - audio
-        text = self._completion - audio - drawn
+            images = self._completion - audio
+        text = self._completion - audio - images
         more = self._total - all_input - self._completion if self._knows_total else 0
         if more < 0 and self._total == self._prompt + self._completion:
             more = 0
         if more < 0:
             doubts.add("total_tokens")
-        if reasoning > text or more == reasoning:  # counted beside, as xAI does
+        if reasoning > text or more == reasoning:  # reported separately, as xAI does
             if reasoning > text and more != reasoning:
                 doubts.add("reasoning_tokens")
             more = max(0, more - reasoning)
         else:
             text -= reasoning
-        if more > 0:  # counted nowhere else: thoughts, as Google does
+        if more > 0:  # only in the total: thoughts, as Google reports them
             if reasoning:
                 doubts.add("total_tokens")
             reasoning += more
-        return reasoning, audio, drawn, text
+        return reasoning, audio, images, text
 
 
-def _group(said: _Object, names: Iterable[str]) -> _Object:
-    """The first of the groups `names` that is there."""
-    return next((group for name in names if type(group := said.get(name)) is dict), {})
+def _group(report: _Object, names: Iterable[str]) -> _Object:
+    """The first object of `names` that exists; else empty."""
+    return next((group for name in names if type(group := report.get(name)) is dict), {})

@@ -11,37 +11,37 @@ from gateway.dialects.openai_chat.assembly import MAX_BYTES
 _BEGINNING = 64 * 2**10
 """Characters kept of an answer that is too long to be kept whole."""
 _TEXTS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-"""Type of a delta → the field whose text is joined."""
+"""Type of a delta → the field whose texts are joined."""
 _REPLACES = {"signature_delta": ("signature",), "compaction_delta": ("content", "encrypted_content")}
-"""Type of a delta → the fields of the block that it sets."""
+"""Type of a delta → the fields of the block that it replaces."""
 
 
 class MessageAssembly:
-    """Feed it events in their order; ask any time. Of what it does not understand no message is made."""
+    """Assembles a message from events in order; can be read at any time. With unknown events there is no message."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] = {}
-        """As the backend counts; a later event overrides what it names."""
+        """The usage in Anthropic's format. Values of later events replace earlier ones."""
         self._message: dict[str, Any] | None = None
         self._blocks: list[_Block] = []
         self._ended = False
         self._understood = True
         self._size = 0
         self._beginning: str | None = None
-        self._gone = 0
-        """Characters that were counted and let go."""
+        self._discarded = 0
+        """Number of characters that were counted and discarded."""
 
-    def add(self, said: dict[str, Any], size: int) -> None:
-        """An event, parsed, that was `size` bytes."""
+    def add(self, event: dict[str, Any], size: int) -> None:
+        """Add a parsed event of `size` bytes."""
         try:
-            self._add(said)
+            self._add(event)
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
             self._understood = False
         self._size += size
         self._bound()
 
-    def say(self, index: int, field: str, text: bytes) -> None:
-        """More text of a block, as the inside of a JSON string; `field` as the deltas call it."""
+    def add_text(self, index: int, field: str, text: bytes) -> None:
+        """Add text to a block. `text`: the inside of a JSON string; `field`: its name in the delta."""
         try:
             self._blocks[index].texts.append((field, orjson.loads(b'"%b"' % text)))
         except (IndexError, orjson.JSONDecodeError):
@@ -49,30 +49,30 @@ class MessageAssembly:
         self._size += len(text)
         self._bound()
 
-    def _add(self, said: dict[str, Any]) -> None:
-        kind = said["type"]
+    def _add(self, event: dict[str, Any]) -> None:
+        kind = event["type"]
         if kind == "message_start":
-            self._message = said["message"]
-            self.count(said["message"].get("usage"))
+            self._message = event["message"]
+            self.count(event["message"].get("usage"))
         elif kind == "content_block_start":
-            self._blocks.append(_Block(said["content_block"]))
+            self._blocks.append(_Block(event["content_block"]))
         elif kind == "content_block_delta":
-            self._understood &= self._blocks[said["index"]].add(said["delta"])
+            self._understood &= self._blocks[event["index"]].add(event["delta"])
         elif kind == "message_delta":
-            self._last(said)
+            self._last(event)
         elif kind == "message_stop":
             self._ended = True
 
-    def _last(self, said: dict[str, Any]) -> None:
-        self.count(said.get("usage"))
-        beside = {name: value for name, value in said.items() if name not in ("type", "delta", "usage")}
-        told = said["delta"] if said["delta"].get("container") else {**said["delta"], "container": None}
-        for name, value in {**beside, **told}.items():
+    def _last(self, event: dict[str, Any]) -> None:
+        self.count(event.get("usage"))
+        others = {name: value for name, value in event.items() if name not in ("type", "delta", "usage")}
+        start = event["delta"] if event["delta"].get("container") else {**event["delta"], "container": None}
+        for name, value in {**others, **start}.items():
             if self._message is not None and (value is not None or name.startswith("stop_")):
                 self._message[name] = value
 
     def count(self, usage: Any) -> None:
-        """Counts are cumulative, and a later event may leave out what it does not change."""
+        """Merge a usage object. Counts are cumulative, and a later event may omit unchanged ones."""
         if type(usage) is dict:
             self.usage |= {name: value for name, value in usage.items() if value is not None}
 
@@ -82,23 +82,24 @@ class MessageAssembly:
         text = self._text()
         if self._beginning is None:
             self._beginning = text[:_BEGINNING]
-        self._gone += len(text)
+        self._discarded += len(text)
         self._blocks = [_Block({}) for _ in self._blocks]
         self._size = 0
 
     @property
     def characters(self) -> int:
-        return self._gone + len(self._text())
+        """Number of characters of generated text."""
+        return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """Thinking, text, names and arguments of calls; only the beginning when it is long."""
+        """Thinking, text, tool names and arguments; of a long answer, only the beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:
         return "\n".join(text for block in self._blocks if (text := block.text()))
 
     def message(self) -> bytes | None:
-        """None when it is not whole, not understood or too large."""
+        """The complete message; None if it is unfinished, contains unknown events or is too large."""
         if self._message is None or not self._ended or not self._understood or self._beginning is not None:
             return None
         try:
@@ -110,15 +111,15 @@ class MessageAssembly:
 
 
 class _Block:
-    """A content block as it grows."""
+    """One content block so far."""
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self._begun = dict(begun)
         self.texts: list[tuple[str, str]] = []
-        """Field and piece, in order."""
+        """Pairs of field and piece of text, in order."""
 
     def add(self, delta: dict[str, Any]) -> bool:
-        """False for a delta that it does not know how to take in."""
+        """Add a delta. Returns False if its type is unknown."""
         kind = delta["type"]
         if field := _TEXTS.get(kind):
             if type(text := delta[field]) is not str:
@@ -133,15 +134,15 @@ class _Block:
         return True
 
     def text(self) -> str:
-        said = "".join([text for _, text in self.texts])
+        text = "".join([text for _, text in self.texts])
         begun = self._begun
-        told = begun.get("name") if begun.get("type") == "tool_use" else begun.get("text") or begun.get("thinking")
-        if type(told) is not str or not told:
-            return said
-        return f"{told}\n{said}".rstrip("\n") if begun.get("type") == "tool_use" else told + said
+        start = begun.get("name") if begun.get("type") == "tool_use" else begun.get("text") or begun.get("thinking")
+        if type(start) is not str or not start:
+            return text
+        return f"{start}\n{text}".rstrip("\n") if begun.get("type") == "tool_use" else start + text
 
     def whole(self) -> dict[str, Any]:
-        """Raises JSONDecodeError when the input of a call is no JSON."""
+        """The complete block. Raises JSONDecodeError if a tool call's input is not JSON."""
         block = dict(self._begun)
         for field in ("text", "thinking"):
             if texts := [text for name, text in self.texts if name == field]:

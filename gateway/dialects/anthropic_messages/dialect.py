@@ -1,4 +1,4 @@
-"""The client side of Anthropic's messages: parses requests, writes errors and stored answers."""
+"""The client side of Anthropic messages: parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _KINDS = {
     OVERLOADED: "overloaded_error",
 }
 _TOO_LONG = "prompt is too long"
-"""Anthropic's words, by which coding agents know that they have to compact their context."""
+"""Anthropic's error text. Coding agents recognise it and compact their context."""
 
 
 def status(error: GatewayError) -> int:
-    """The gateway's own, but 529 where it says 503: nobody can serve this now."""
+    """The HTTP status code of `error`; 529 replaces 503, as at Anthropic."""
     return OVERLOADED if error.status == 503 else error.status
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`{"type": "error", "error": {"type", "message"}, "request_id"}`; the message names the field that is to blame."""
+    """`{"type": "error", "error": {"type", "message"}, "request_id"}`. The message names the field at fault."""
     code = status(error)
     kind = _KINDS.get(code, "invalid_request_error" if code < 500 else "api_error")
-    said = {"type": kind, "message": _message(error)}
-    return orjson.dumps({"type": "error", "error": said, "request_id": request_id or None})
+    body = {"type": kind, "message": _message(error)}
+    return orjson.dumps({"type": "error", "error": body, "request_id": request_id or None})
 
 
 def _message(error: GatewayError) -> str:
@@ -53,11 +53,11 @@ def _message(error: GatewayError) -> str:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that broke; no `message_stop` follows it."""
+    """The last event of a stream that failed; no `message_stop` follows it."""
     return b"event: error\ndata: " + error_body(error, request_id) + b"\n\n"
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """A stored message as the one choice of a chat completion."""
+    """A stored message as the only choice of a chat completion."""
     found: list[dict[str, Any]] = chat_completion(body, None, 0)["choices"]
     return found

@@ -1,4 +1,4 @@
-"""Writes stream events as bytes."""
+"""Writes the events of a stream as bytes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ _DELTA = (
 )
 
 
-def event(said: dict[str, Any]) -> bytes:
-    """`said` under the name that its `type` is."""
-    return b"event: %b\ndata: %b\n\n" % (said["type"].encode(), orjson.dumps(said))
+def event(fields: dict[str, Any]) -> bytes:
+    """An event with the data `fields`, named after their `type`."""
+    return b"event: %b\ndata: %b\n\n" % (fields["type"].encode(), orjson.dumps(fields))
 
 
 def message_start(message: dict[str, Any]) -> bytes:
+    """The events that begin a message: `message_start` and a ping."""
     return event({"type": "message_start", "message": message}) + PING
 
 
@@ -43,14 +44,15 @@ def input_delta(index: int, piece: str) -> bytes:
     return _DELTA % (index, b"input_json_delta", b"partial_json", orjson.dumps(piece))
 
 
-def delta(index: int, said: dict[str, Any]) -> bytes:
-    return event({"type": "content_block_delta", "index": index, "delta": said})
+def delta(index: int, fields: dict[str, Any]) -> bytes:
+    return event({"type": "content_block_delta", "index": index, "delta": fields})
 
 
 def block_stop(index: int) -> bytes:
     return b'event: content_block_stop\ndata: {"type":"content_block_stop","index":%d}\n\n' % index
 
 
-def message_delta(said: dict[str, Any], usage: dict[str, Any]) -> bytes:
-    """`said`: `stop_reason`, `stop_sequence` and whatever else is known only at the end."""
-    return event({"type": "message_delta", "delta": said, "usage": usage})
+def message_delta(fields: dict[str, Any], usage: dict[str, Any]) -> bytes:
+    """The event with the final data. `fields`: `stop_reason`, `stop_sequence` and other fields known only at the
+    end."""
+    return event({"type": "message_delta", "delta": fields, "usage": usage})

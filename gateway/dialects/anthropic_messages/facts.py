@@ -1,4 +1,4 @@
-"""How other packages treat Anthropic's messages."""
+"""Facts about Anthropic messages that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

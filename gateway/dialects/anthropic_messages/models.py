@@ -1,4 +1,4 @@
-"""Parameters that each generation of Anthropic's models accepts, by model name."""
+"""The parameters that each generation of Anthropic's models accepts, by model name."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _NUMBERS = re.compile(r"claude-(?:[a-z]+-)?(\d{1,2})(?:[-.](\d{1,2})(?!\d))?(?!\d)")
-"""`claude-3-7-sonnet-20250219`, `anthropic/claude-sonnet-4.5`, `claude-opus-4-20250514`, `claude-fable-5`."""
+"""Matches names such as `claude-3-7-sonnet-20250219`, `anthropic/claude-sonnet-4.5`, `claude-opus-4-20250514`,
+`claude-fable-5`."""
 
 
 MOST_USUAL_OUTPUT = 32_000
-"""Tokens: the most that any model is told when the client set no limit."""
+"""Largest default output limit in tokens, for requests without a limit."""
 
 
 class Abilities(NamedTuple):
-    """Of a model. The defaults are those of one whose name says nothing: it is sent what the client asked for."""
+    """The parameters that a model accepts. The defaults are for a model of unknown version."""
 
     adaptive: bool = False
-    """Thinks as much as it sees fit, guided by an effort."""
+    """Adaptive thinking: the model decides how much to think, guided by an effort."""
     budget: bool = False
-    """Thinks only when it is told for how many tokens."""
+    """Thinks only if the request sets a budget of thinking tokens."""
     highest: str = "max"
-    """The word for an effort of `xhigh`."""
+    """The value to send for an effort of `xhigh`."""
     sampling: bool = True
-    """Takes `temperature`, `top_p` and `top_k`; later ones refuse them."""
+    """Accepts `temperature`, `top_p` and `top_k`; newer models reject them."""
     both: bool = True
-    """Takes `temperature` and `top_p` in one request."""
+    """Accepts `temperature` and `top_p` together."""
     usual_output: int = 4096
-    """Tokens of an answer when the client set no limit: Anthropic wants one, and every model takes this."""
+    """Output limit in tokens if the client set none. Anthropic requires a limit; all models accept this default."""
 
 
 UNKNOWN = Abilities(highest="xhigh")
@@ -36,7 +37,7 @@ UNKNOWN = Abilities(highest="xhigh")
 
 @lru_cache(maxsize=256)
 def abilities(model: str) -> Abilities:
-    """What `model`, as the operator named it, takes."""
+    """The parameters that `model`, under the operator's name for it, accepts."""
     found = _NUMBERS.search(model.lower())
     if found is None:
         return UNKNOWN

@@ -1,4 +1,4 @@
-"""Anthropic client over an Anthropic backend: bytes pass through, only changed keys are replaced."""
+"""Anthropic client with an Anthropic backend: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -23,10 +23,12 @@ from gateway.errors import BackendRefused
 
 _MARK = UNSIGNED.encode()
 _LEAST_BUDGET = 1024
-"""Of thinking, as Anthropic demands; and `max_tokens` must be larger."""
+"""Smallest thinking budget, in tokens, that Anthropic accepts. `max_tokens` must be larger than the budget."""
 
 
 class MessagesToMessages:
+    """Implements `Translator` from Anthropic messages to itself."""
+
     client: DialectName = "anthropic_messages"
     backend: DialectName = "anthropic_messages"
 
@@ -42,7 +44,7 @@ class MessagesToMessages:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored: there are none."""
+        """`logprobs` is ignored, because Anthropic has none."""
         changes: dict[str, bytes] = {}
         if model != request.model:
             changes["model"] = quoted(model)
@@ -72,12 +74,13 @@ class MessagesToMessages:
         return Plain(body, usage, choices[0]["finish_reason"] or "", None, choices)
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
-        """As any client of such a backend sees it."""
+        """The error for a refused request, the same as for other client dialects."""
         return self._refusals.refusal(status, body, backend)
 
 
 def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
-    """A budget for thinking that leaves room for an answer of `most` tokens in all; none where that cannot be."""
+    """The change that lowers the thinking budget below `most`, the output limit in tokens; empty if it is low
+    enough. Thinking is disabled if `most` is too small for it."""
     budget = thinking.get("budget_tokens") if type(thinking) is dict else None
     if type(budget) is not int or budget < most:
         return {}
@@ -87,25 +90,25 @@ def _less_thinking(thinking: Any, most: int) -> dict[str, bytes]:
 
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
-    """The messages that stay, in their own bytes; those that say something else are written anew."""
+    """The messages that stay, as their original bytes; changed ones are written again."""
     start, _ = json_splice.find(request.raw, "messages")[-1]
     kept = []
     for index, (begin, end) in enumerate(json_splice.elements(request.raw, start)):
         if index in plan.drop:
             continue
-        said = message = request.body["messages"][index]
+        changed = message = request.body["messages"][index]
         if index in plan.replace:
-            said = shortened(message, plan.replace[index])
-        said = _signed(said)
-        if said is message:
+            changed = shortened(message, plan.replace[index])
+        changed = _signed(changed)
+        if changed is message:
             kept.append(request.raw[begin:end])
-        elif said["content"]:
-            kept.append(orjson.dumps(said))
+        elif changed["content"]:
+            kept.append(orjson.dumps(changed))
     return b"[" + b",".join(kept) + b"]"
 
 
 def _signed(message: dict[str, Any]) -> dict[str, Any]:
-    """`message` without thoughts that no Anthropic model has had."""
+    """`message` without thinking blocks that no Anthropic model signed."""
     content = message["content"]
     if type(content) is not list or not any(block.get("signature") == UNSIGNED for block in content):
         return message

@@ -1,4 +1,4 @@
-"""Relays a stream, and parses only the events that matter to usage and end."""
+"""Passes on an Anthropic stream, and parses only events with usage, errors or the end."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _DELTA = re.compile(
     rb'"type": ?"(text_delta", ?"text|thinking_delta", ?"thinking|input_json_delta", ?"partial_json)": ?'
     rb'"((?:[^"\\\x00-\x1f]++|\\[^\x00-\x1f])*+)"\} *\}\r?\n\r?\n'
 ).match
-"""A delta that says nothing but text, written as Anthropic does: at times with blanks before the last brace."""
+"""A delta that contains only text, in Anthropic's format. Some have blanks before the last brace."""
 
 _FOLD_BYTES = 64 * 1024
-"""Kept before it is understood, so that a long stream needs little memory."""
+"""Bytes stored before they are parsed, so that a long stream needs little memory."""
 
 
 class MessagesRelay(EventReader):
-    """StreamReader for Anthropic messages → Anthropic messages.
+    """Implements `StreamReader` from Anthropic messages to itself.
 
-    On the common path nothing is parsed: one look at the bytes of a delta tells where its text is and where it ends.
-    `usage` stays None until the final counts came: the first event knows the input but next to nothing of the output.
+    Usually nothing is parsed: one regular expression finds the text of a delta in its bytes. `usage` is None until
+    the final counts arrive, because the first event has no usable output count.
     """
 
     confidence: float | None = None
@@ -43,16 +43,16 @@ class MessagesRelay(EventReader):
     def __init__(self) -> None:
         super().__init__()
         self.chunks = self.silent = 0
-        self._said = MessageAssembly()
+        self._assembly = MessageAssembly()
         self._pieces: list[tuple[bytes, ...]] = []
-        """Index of the block, field and text of the deltas that were not parsed."""
+        """Index of the block, field and text of each delta that was not parsed."""
         self._held = 0
         self._open: int | None = None
-        """The content block under way."""
+        """Index of the content block in progress; None between blocks."""
 
     @property
     def reported(self) -> Usage | None:
-        return self.usage or messages_usage(self._said.usage)
+        return self.usage or messages_usage(self._assembly.usage)
 
     def feed(self, data: bytes) -> bytes:
         taken = self._take(data, 0) if self._smooth else 0
@@ -61,13 +61,13 @@ class MessagesRelay(EventReader):
         return self._feed(data, taken)
 
     def _take(self, block: bytes, at: int) -> int:
-        """Keep the deltas from `at` on; returns where the first other event begins."""
+        """Store the deltas from `at` on. Returns the position of the first other event."""
         begin = at
         while found := _DELTA(block, at):
-            said = found.groups()
-            if said[2]:
+            groups = found.groups()
+            if groups[2]:
                 self.chunks += 1
-                self._pieces.append(said)
+                self._pieces.append(groups)
             at = found.end()
         self._held += at - begin
         if self._held > _FOLD_BYTES:
@@ -75,10 +75,12 @@ class MessagesRelay(EventReader):
         return at
 
     def _fold(self) -> None:
-        """Understand what was kept."""
+        """Add the stored deltas to the assembly."""
         pieces, self._pieces, self._held = self._pieces, [], 0
-        for (index, field), said in groupby(pieces, key=_place):
-            self._said.say(int(index), field.rpartition(b'"')[2].decode(), b"".join([text for _, _, text in said]))
+        for (index, field), deltas in groupby(pieces, key=_place):
+            self._assembly.add_text(
+                int(index), field.rpartition(b'"')[2].decode(), b"".join([text for _, _, text in deltas])
+            )
 
     def _relay(self, block: bytes) -> bytes:
         relayed, begin, at, returns = [], 0, 0, b"\r" in block
@@ -92,43 +94,43 @@ class MessagesRelay(EventReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Take note of what an event says; True when it is to be relayed."""
+        """Process an event. Returns whether to pass it on."""
         name, data = sse.fields(event)
         if not data:
             return True
         try:
-            said = orjson.loads(data)
-            kind = said["type"]
+            parsed = orjson.loads(data)
+            kind = parsed["type"]
         except (orjson.JSONDecodeError, KeyError, TypeError):
-            said, kind = None, None
+            parsed, kind = None, None
         if name == b"error" or kind == "error":
-            self._failure = broken(find_error(said), data)
-            if type(said) is dict:
-                self._said.count(said.get("usage"))
+            self._failure = broken(find_error(parsed), data)
+            if type(parsed) is dict:
+                self._assembly.count(parsed.get("usage"))
         elif kind is None:
             self._failure = BackendGarbage("The backend sent an event that is not one of Anthropic's.")
         else:
-            self._note(kind, said, len(data))
+            self._note(kind, parsed, len(data))
             if kind == "message_stop":
                 self.ended, self.ending = True, event if event.endswith((b"\n\n", b"\r\n\r\n")) else event + b"\n\n"
         return not (self.ended or self._failure)
 
-    def _note(self, kind: str, said: dict[str, Any], size: int) -> None:
+    def _note(self, kind: str, parsed: dict[str, Any], size: int) -> None:
         self._fold()
-        self._said.add(said, size)
-        if kind == "message_start":  # counted so that nobody waits for more before it is passed on
+        self._assembly.add(parsed, size)
+        if kind == "message_start":  # counted, so that it is passed on without waiting for more
             self.chunks += 1
             self.silent += 1
         elif kind == "content_block_stop":
             self._open = None
         elif kind == "content_block_start":
-            self._open = said.get("index")
-            self.chunks += _field(said, "content_block", "type") == "tool_use"
+            self._open = parsed.get("index")
+            self.chunks += _field(parsed, "content_block", "type") == "tool_use"
         elif kind == "content_block_delta":
-            self.chunks += any(_field(said, "delta", name) for name in ("text", "thinking", "partial_json"))
+            self.chunks += any(_field(parsed, "delta", name) for name in ("text", "thinking", "partial_json"))
         elif kind == "message_delta":
-            self.usage = messages_usage(self._said.usage)
-            self.finish = finish_of(_field(said, "delta", "stop_reason")) or self.finish
+            self.usage = messages_usage(self._assembly.usage)
+            self.finish = finish_of(_field(parsed, "delta", "stop_reason")) or self.finish
 
     def cut(self, delivered: Usage) -> bytes:
         open_block = b"" if self._open is None else events.block_stop(self._open)
@@ -147,12 +149,12 @@ class MessagesRelay(EventReader):
 
     def _read_so_far(self) -> MessageAssembly:
         self._fold()
-        return self._said
+        return self._assembly
 
 
 _place = itemgetter(0, 1)
 
 
-def _field(said: dict[str, Any], group: str, name: str) -> Any:
-    inner = said.get(group)
+def _field(parsed: dict[str, Any], group: str, name: str) -> Any:
+    inner = parsed.get(group)
     return inner.get(name) if type(inner) is dict else None

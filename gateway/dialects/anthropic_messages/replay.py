@@ -11,22 +11,22 @@ from gateway.dialects.anthropic_messages import events
 from gateway.domain.request import CompletionRequest
 
 PIECE = 80
-"""Characters per event: about twenty tokens."""
+"""Characters per event; about twenty tokens."""
 
 _LAST = ("stop_reason", "stop_sequence", "stop_details", "container")
-"""What a stream says only at its end."""
+"""Fields that a stream contains only at its end."""
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """All events but the terminating one, and that one."""
+    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
     usage = {"input_tokens": 1, "output_tokens": 1, **(body.get("usage") or {})}
     begun = {**body, "content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
-    said = [events.message_start(begun)]
+    written = [events.message_start(begun)]
     for index, block in enumerate(body["content"]):
-        said += _block(index, block)
+        written += _block(index, block)
     last = {name: body[name] for name in _LAST if name in body}
-    said.append(events.message_delta(last, usage))
-    return b"".join(said), events.STOP
+    written.append(events.message_delta(last, usage))
+    return b"".join(written), events.STOP
 
 
 def _block(index: int, block: dict[str, Any]) -> Iterator[bytes]:
@@ -38,7 +38,7 @@ def _block(index: int, block: dict[str, Any]) -> Iterator[bytes]:
 
 
 def _deltas(index: int, block: dict[str, Any]) -> Iterator[bytes]:
-    """What is said after the beginning of a block, taken out of `block`. Blocks of unknown types are said at once."""
+    """Yield the deltas of a block and empty those fields in `block`. Blocks of unknown types get no deltas."""
     match block["type"]:
         case "text":
             for citation in block.pop("citations", None) or ():

@@ -1,4 +1,4 @@
-"""Parses a messages request: validates the fields that the gateway acts on."""
+"""Parses a messages request: validates the fields that the gateway uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 _FORWARDED = frozenset({b"anthropic-version", b"anthropic-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""What a backend may see. Keys, workspace and profile belong to the client's own account, so they stay here."""
+"""Headers that are sent to the backend. Keys, workspace and profile are not: they belong to the client's own
+account."""
 
 _WANTED = {
     "max_tokens": Wanted((int,), "a whole number of at least 0", least=0),
@@ -32,7 +33,7 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
     request = parse_prompt(body, request_id, controls, headers)
     if request.body.get("max_tokens") is None:
         raise BadRequest("max_tokens is required: the most tokens that the answer may have.", param="max_tokens")
@@ -40,7 +41,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """The same for a request that may leave `max_tokens` out, because it wants its tokens counted and no answer."""
+    """Parse a request that may omit `max_tokens`, because it only asks for a token count."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -65,7 +66,7 @@ def parse_prompt(body: bytes, request_id: str, controls: Controls, headers: Mapp
 
 
 def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
-    """Without the version that is sent anyway: who has nothing to say in headers is served from a prepared head."""
+    """The headers to forward, without the default version. Requests without headers can use a prepared request head."""
     found = {name: value for name, value in headers.items() if name in _FORWARDED}
     if found.get(b"anthropic-version") == VERSION:
         del found[b"anthropic-version"]
@@ -73,7 +74,8 @@ def _forwarded(headers: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
-    """Adaptive thinking and effort are no needs: whoever cannot think may answer without."""
+    """The capabilities that a backend needs. Adaptive thinking and effort do not count, because a model can ignore
+    them."""
     needs = set()
     if fields.get("tools") or any(turn.calls or turn.results for turn in turns):
         needs.add("tools")
@@ -87,6 +89,6 @@ def _needs(fields: dict[str, Any], turns: list[Turn]) -> frozenset[str]:
 
 
 def output_schema(fields: Mapping[str, Any]) -> Any:
-    """The JSON schema that the answer has to obey; None when there is none."""
+    """The JSON schema for the answer; None if there is none."""
     form = (fields.get("output_config") or {}).get("format") or fields.get("output_format")
     return form.get("schema") if type(form) is dict and form.get("type") == "json_schema" else None

@@ -6,18 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 UNSIGNED = "thriftgate-unsigned"
-"""The signature of thoughts from a backend that signs none. An Anthropic backend would refuse a request for them."""
+"""Signature of thinking from a backend that does not sign. An Anthropic backend would reject a request that contains
+it."""
 
 _BUDGETS = ((8192, "high"), (2048, "medium"))
-"""Least budget in tokens → effort; 1024 is the smallest that there is."""
+"""Least budget in tokens → effort. The smallest valid budget is 1024."""
 _EFFORTS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
-"""What every server that knows efforts accepts."""
+"""Effort → the value that all servers with efforts accept."""
 
 
 def effort(body: Mapping[str, Any]) -> str | None:
-    """As OpenAI's `reasoning_effort`; None: as the model does by itself.
+    """The request's effort as OpenAI's `reasoning_effort`; None: the model's default.
 
-    That goes for disabled thinking too: `none` is refused by most models, so they think unseen.
+    Disabled thinking is None too: most models reject `none`, so they think and the thoughts are hidden.
     """
     thinking = body.get("thinking") or {}
     if thinking.get("type") == "disabled":
@@ -33,6 +34,6 @@ def effort(body: Mapping[str, Any]) -> str | None:
 
 
 def shown(body: Mapping[str, Any]) -> bool:
-    """Does the client want to see thoughts? Who did not ask for them takes the first block for the answer."""
+    """Whether to show thinking to the client. A client that did not ask for it takes the first block for the answer."""
     thinking = body.get("thinking") or {}
     return thinking.get("type") not in (None, "disabled") and thinking.get("display") != "omitted"

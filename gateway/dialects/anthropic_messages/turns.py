@@ -1,4 +1,4 @@
-"""Reads messages as turns, and writes one of them with less text."""
+"""Reads messages as turns, and writes a message with shortened text."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gateway.errors import BadRequest
 Block = dict[str, Any]
 
 _ROLES: dict[str, Role] = {"user": "user", "assistant": "assistant", "system": "system"}
-"""A role invented tomorrow counts as the user's and travels unchanged."""
+"""Unknown roles count as the user's and are sent on unchanged."""
 _HOLDERS = frozenset({"tool_result", "search_result"})
-"""Blocks whose content are blocks again."""
+"""Blocks that contain other blocks."""
 _TEXTS = frozenset({"text"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_BLOCKS = {
@@ -33,7 +33,8 @@ _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
-    """A turn for the system prompt, if there is one, and one per message. Raises BadRequest naming what is wrong."""
+    """Read one turn for the system prompt, if there is one, and one per message. Raises BadRequest with the location
+    of an error."""
     turns: list[Turn] = []
     if system:
         text = _joined({"content": system}, "system")
@@ -44,19 +45,20 @@ def read_turns(system: Any, messages: Any) -> list[Turn]:
 
 
 def has_images(messages: list[Block]) -> bool:
-    """Of messages that were read as turns."""
+    """Whether messages, already read as turns, contain images."""
     return any(block["type"] == "image" for message in messages for block, _ in _blocks(message["content"], ""))
 
 
 def shortened(message: Block, text: str) -> Block:
-    """`message` with `text`, which is its turn's with something cut out, in the places where the whole text was.
+    """A copy of `message` with the text `text`, which is its turn's text with one part cut out.
 
-    So every tool result keeps what is left of its own, and what is no text stays as it is.
+    The remaining text is put back where it was, so each tool result keeps its own rest. Other content stays
+    unchanged.
     """
     copy: Block = orjson.loads(orjson.dumps(message))
     whole = _joined(copy, "")
-    head = _alike(whole, text)
-    tail = _alike(whole[head:][::-1], text[head:][::-1])
+    head = _common_prefix(whole, text)
+    tail = _common_prefix(whole[head:][::-1], text[head:][::-1])
     marker, at = text[head : len(text) - tail], 0
     for block, key in _texts(copy, ""):
         end = at + len(block[key])
@@ -64,12 +66,12 @@ def shortened(message: Block, text: str) -> Block:
             left, right = whole[at : max(at, head)], whole[max(at, len(whole) - tail) : end]
             block[key], marker = f"{left}{marker}{right}", ""
         at = end + 1
-    _leave_out_empty(copy)
+    _drop_empty(copy)
     return copy
 
 
-def _alike(one: str, other: str) -> int:
-    """With how many characters both begin."""
+def _common_prefix(one: str, other: str) -> int:
+    """Length of the common prefix of two texts."""
     pairs = enumerate(zip(one, other, strict=False))
     return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
 
@@ -122,7 +124,7 @@ def _joined(message: Block, where: str) -> str:
 
 
 def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
-    """Where the texts of a message are: an object, and the key that one has there."""
+    """Yield the location of each text in a message: an object, and the key in it."""
     if type(message.get("content")) is str:
         yield message, "content"
         return
@@ -138,7 +140,7 @@ def _texts(message: Block, where: str) -> Iterator[tuple[Block, str]]:
 
 
 def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
-    """Every block of a message and its place; after one that holds blocks, these."""
+    """Yield each block of a message with its location. Nested blocks follow the block that contains them."""
     if type(content) is str:
         return
     if type(content) is not list:
@@ -153,15 +155,15 @@ def _blocks(content: Any, where: str) -> Iterator[tuple[Block, str]]:
 
 
 def _is_text(block: Block) -> bool:
-    """Is this a document of plain text?"""
+    """Whether the block is a plain text document."""
     source = block.get("source")
     return type(source) is dict and source.get("type") == "text" and type(source.get("data")) is str
 
 
-def _leave_out_empty(holder: Block) -> None:
-    """Anthropic refuses empty text blocks."""
+def _drop_empty(holder: Block) -> None:
+    """Remove empty text blocks, which Anthropic rejects."""
     content = holder.get("content")
     if type(content) is list:
         for block in content:
-            _leave_out_empty(block)
+            _drop_empty(block)
         holder["content"] = [block for block in content if block.get("text") != ""]

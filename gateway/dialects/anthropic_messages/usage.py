@@ -11,13 +11,14 @@ from gateway.domain.money.usage import Usage
 _COUNTED = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
 _USUAL_TIER = ("standard", None, None)
 _UNITS = (("web_search_requests", "web_search"), ("code_execution_requests", "code_execution"))
-"""Anthropic's name of what a server tool did → the unit that is charged."""
+"""Anthropic's count of uses of a server tool → the unit that is charged."""
 
 
 def messages_usage(value: object) -> Usage | None:
-    """None when nothing was counted. Anthropic's classes are disjoint already; only thinking is a part of the output.
+    """Read a usage object; None if it contains no counts. Anthropic's classes are disjoint, but thinking is part of
+    the output.
 
-    Numbers that cannot be true are named in `doubt`, and the higher bill is kept.
+    Impossible counts are named in `doubt`, and the higher amount is kept.
     """
     if type(value) is not dict or value.keys().isdisjoint(_COUNTED):
         return None
@@ -44,7 +45,7 @@ def messages_usage(value: object) -> Usage | None:
 
 
 def _written(usage: dict[str, Any], counts: Counts) -> tuple[int, int]:
-    """Tokens written to the cache for five minutes, and for an hour."""
+    """Tokens written to the cache for five minutes, and for one hour."""
     written = counts.count(usage.get("cache_creation_input_tokens"), "cache_write_tokens")
     long = counts.count(_detail(usage, "cache_creation", "ephemeral_1h_input_tokens"), "cache_write_tokens")
     short = counts.count(_detail(usage, "cache_creation", "ephemeral_5m_input_tokens"), "cache_write_tokens")
@@ -61,12 +62,12 @@ def _detail(usage: dict[str, Any], group: str, name: str) -> object:
 
 
 def _tier(usage: dict[str, Any]) -> str:
-    said = usage.get("service_tier"), usage.get("speed"), usage.get("inference_geo")
-    return "" if said == _USUAL_TIER else service_tiers.normalised(*said)
+    tier = usage.get("service_tier"), usage.get("speed"), usage.get("inference_geo")
+    return "" if tier == _USUAL_TIER else service_tiers.normalised(*tier)
 
 
 def _fees(used: object) -> Fees:
-    """Fetches cost nothing but their tokens."""
+    """Charged tool units. Web fetches cost only their tokens."""
     if type(used) is not dict:
         return ()
     counted = ((unit, Counts().count(used.get(field), unit)) for field, unit in _UNITS)

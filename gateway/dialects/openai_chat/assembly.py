@@ -11,7 +11,8 @@ from gateway.dialects.openai_chat.message import TEXT_FIELDS, generated_text, me
 from gateway.dialects.streams import sse
 
 MAX_BYTES = 256 * 2**10
-"""Largest plain body that is put together. Of a longer answer only the beginning is kept, the rest is counted."""
+"""Largest plain body that is assembled, in bytes. Of a longer answer, only the beginning is kept and the rest is
+counted."""
 
 _BEGINNING = 64 * 2**10
 """Characters kept of a longer text."""
@@ -22,26 +23,26 @@ _APART = frozenset({"index", "delta"})
 
 
 class Assembly:
-    """Feed it whole events; ask any time. Unreadable events are counted, and then no plain body is made."""
+    """Assembles an answer from whole events; can be read at any time. With unreadable events there is no plain body."""
 
     def __init__(self) -> None:
         self.usage: dict[str, Any] | None = None
-        """The last usage object as the backend sent it."""
+        """The last usage object that the backend sent."""
         self.unreadable = 0
         self._top: dict[str, Any] = {}
         self._known = set(_CHUNK_ONLY)
-        """Names at a chunk's top of which another one says nothing new."""
+        """Top-level fields for which no new value is expected."""
         self._choices: dict[int, _Choice] = {}
         self._size = 0
-        """Of what the choices keep, about."""
+        """Approximate bytes stored for the choices."""
         self._beginning: str | None = None
-        """Of a text that is not kept whole."""
-        self._sureness: float | None = None
-        self._gone = 0
-        """Characters that were counted and let go."""
+        """The beginning of an answer that is too long to be kept."""
+        self._beginning_confidence: float | None = None
+        self._discarded = 0
+        """Number of characters that were counted and discarded."""
 
     def add(self, block: bytes) -> None:
-        """`block`: whole events."""
+        """Add a block of whole events."""
         for event in sse.events(block):
             data = sse.payload(event)
             if data and data != b"[DONE]":
@@ -52,18 +53,18 @@ class Assembly:
                 else:
                     self.add_parsed(chunk, len(data))
 
-    def say(self, choice: int, field: str, text: bytes) -> None:
-        """More of a choice's text, as the inside of a JSON string."""
+    def add_text(self, choice: int, field: str, text: bytes) -> None:
+        """Add text to a choice. `text`: the inside of a JSON string."""
         try:
-            said = orjson.loads(b'"%b"' % text)
+            decoded = orjson.loads(b'"%b"' % text)
         except orjson.JSONDecodeError:
             self.unreadable += 1
         else:
-            self._choice(choice).say(field, said)
-            self._grow(len(said))
+            self._choice(choice).add_text(field, decoded)
+            self._grow(len(decoded))
 
     def add_parsed(self, chunk: Any, size: int) -> None:
-        """An event's data, which was `size` bytes."""
+        """Add the parsed data of an event of `size` bytes."""
         try:
             self._add(chunk, size)
         except (AttributeError, TypeError, KeyError, RecursionError):
@@ -78,7 +79,7 @@ class Assembly:
             self._grow(self._choice(choice.get("index", 0)).add(choice, size))
 
     def _add_top(self, chunk: dict[str, Any]) -> None:
-        """Of each field the first value that says something."""
+        """Keep the first non-empty value of each top-level field."""
         top, known = self._top, self._known
         for key, value in chunk.items():
             if key not in known:
@@ -96,10 +97,10 @@ class Assembly:
     def _grow(self, size: int) -> None:
         self._size += size
         if self._size > MAX_BYTES:
-            self._let_go()
+            self._discard()
 
     def cut(self) -> dict[str, Any]:
-        """The chunk that says of every choice under way that it has reached its length."""
+        """A chunk that ends every unfinished choice with the finish reason `length`."""
         under_way = [index for index, choice in sorted(self._choices.items()) if not choice.finish]
         last = [self._last(index) for index in under_way or [0]]
         return {**self._top, "object": "chat.completion.chunk", "choices": last}
@@ -107,22 +108,23 @@ class Assembly:
     def _last(self, index: int) -> dict[str, Any]:
         return {"index": index, "delta": {}, "logprobs": None, "finish_reason": "length"}
 
-    def _let_go(self) -> None:
-        """Too long for anybody to want it whole: what it said so far is counted."""
+    def _discard(self) -> None:
+        """Discard the text of an answer that is too long, after counting it."""
         text = self._text()
         if self._beginning is None:
-            self._beginning, self._sureness = text[:_BEGINNING], self.confidence
-        self._gone += len(text)
+            self._beginning, self._beginning_confidence = text[:_BEGINNING], self.confidence
+        self._discarded += len(text)
         self._choices = {index: _Choice(choice.finish) for index, choice in self._choices.items()}
         self._size = 0
 
     @property
     def finish(self) -> str:
+        """One finish reason for all choices; empty if none is known."""
         return overall_finish(choice.finish for choice in self._choices.values())
 
     @property
     def finished(self) -> bool:
-        """Has every choice that began said why it ended?"""
+        """Whether every choice has a finish reason."""
         for choice in self._choices.values():
             if not choice.finish:
                 return False
@@ -130,19 +132,20 @@ class Assembly:
 
     @property
     def confidence(self) -> float | None:
-        """Of its beginning, when it is long."""
+        """Mean token probability; of a long answer, only that of its beginning."""
         if self._beginning is not None:
-            return self._sureness
+            return self._beginning_confidence
         return self._probability(choice.fields() for choice in self._choices.values())
 
     _probability = staticmethod(mean_probability)
 
     @property
     def characters(self) -> int:
-        return self._gone + len(self._text())
+        """Number of characters of generated text."""
+        return self._discarded + len(self._text())
 
     def text(self) -> str:
-        """Only its beginning, when it is long."""
+        """The generated text; of a long answer, only its beginning."""
         return self._text() if self._beginning is None else self._beginning
 
     def _text(self) -> str:
@@ -150,7 +153,8 @@ class Assembly:
         return "\n".join(text for text in texts if text)
 
     def completion(self, usage: dict[str, Any] | None) -> bytes | None:
-        """The plain body with `usage`; None when a choice is unfinished, an event unreadable, or it is too large."""
+        """The plain body with `usage`; None if a choice is unfinished, an event was unreadable, or the body is too
+        large."""
         if not self.finished or self.unreadable or self._beginning is not None:
             return None
         body: dict[str, Any] = {**self._top, "object": "chat.completion"}
@@ -162,17 +166,17 @@ class Assembly:
             body["usage"] = usage
         try:
             rendered = orjson.dumps(self._rendered(body))
-        except orjson.JSONEncodeError:  # Nested deeper than can be written.
+        except orjson.JSONEncodeError:  # nested too deeply to be written
             return None
         return rendered if len(rendered) <= MAX_BYTES else None
 
     def _rendered(self, completion: dict[str, Any]) -> dict[str, Any]:
-        """As the dialect has it."""
+        """Convert a chat completion to the dialect's plain body."""
         return completion
 
 
 class _Choice:
-    """One choice of the answer as it grows."""
+    """One choice of the answer so far."""
 
     def __init__(self, finish: str = "") -> None:
         self.finish = finish
@@ -184,7 +188,8 @@ class _Choice:
         self._function: _Call | None = None
 
     def add(self, choice: dict[str, Any], size: int) -> int:
-        """How much of a chunk of `size` bytes is kept of it: its text, or all when there is more to it."""
+        """Add a chunk of `size` bytes. Returns the bytes to count for it: those of its text, or `size` if it has
+        more than text."""
         kept = self._delta(choice.get("delta") or {}, size)
         for key, value in choice.items():
             if key == "finish_reason":
@@ -198,7 +203,7 @@ class _Choice:
                 self._fields[key] = value
         return kept
 
-    def say(self, field: str, text: str) -> None:
+    def add_text(self, field: str, text: str) -> None:
         texts = self._texts.get(field)
         if texts is None:
             self._texts[field] = [text]
@@ -206,7 +211,7 @@ class _Choice:
             texts.append(text)
 
     def _delta(self, delta: dict[str, Any], size: int) -> int:
-        """What `add` returns."""
+        """Add a delta. Returns the same as `add`."""
         characters, more = 0, False
         if type(delta.get("content")) is list:
             delta, more = flattened(delta), True
@@ -216,7 +221,7 @@ class _Choice:
             elif value:
                 more = True
             if key in TEXT_FIELDS and type(value) is str:
-                self.say(key, value)
+                self.add_text(key, value)
             elif key == "tool_calls":
                 self._tool_calls(value or [])
             elif key == "function_call" and value:
@@ -229,7 +234,7 @@ class _Choice:
     def _tool_calls(self, calls: list[dict[str, Any]]) -> None:
         for call in calls:
             index = call.get("index")
-            if index is None:  # Some servers send whole calls without a number.
+            if index is None:  # some servers send whole calls without an index
                 index = len(self._calls)
             self._calls.setdefault(_number(index), _Call()).add(call)
 
@@ -253,12 +258,12 @@ class _Choice:
         return message
 
     def fields(self) -> dict[str, Any]:
-        """What stands beside the message."""
+        """The choice's fields other than the message."""
         return {**self._fields, "logprobs": self._logprobs, "finish_reason": self.finish or None}
 
 
 class _Call:
-    """One tool call as it grows: arguments are joined, everything else is kept as last said."""
+    """One tool call so far. Arguments are joined; of any other field the last value is kept."""
 
     def __init__(self) -> None:
         self._fields: dict[str, Any] = {}
@@ -289,7 +294,7 @@ class _Call:
 
 
 def _merged(known: Any, value: Any, name: str = "") -> Any:
-    """How an unknown field of a delta grows: text and lists are joined, objects merged, anything else replaced."""
+    """Merge an unknown field of a delta: join text and lists, merge objects, replace anything else."""
     if type(known) is not type(value) or name in _NEVER_JOINED:
         return value if value is not None else known
     if type(known) is dict:

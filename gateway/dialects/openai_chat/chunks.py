@@ -1,4 +1,4 @@
-"""Parses chat chunks for a writer; a chunk that differs from the last one only in its text is not parsed again."""
+"""Parses chat chunks for a writer. A chunk that differs from the last one only in its text is not parsed again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from gateway.dialects.streams import sse
 from gateway.dialects.streams.text_run import TextRun
 
 _TRIES = 4
-"""Runs begun in a row that no event followed, before no other is begun: then every event differs, by a random field."""
+"""Number of runs in a row without a second event, after which none is begun. Then a random field makes every event
+differ."""
 
 _EMPTY: dict[str, Any] = {}
 _TEXT = (str, type(None))
@@ -20,11 +21,12 @@ Chunk = dict[str, Any]
 
 
 class ChatChunks:
-    """One stream's. A chunk is only good until the next one is asked for: it may be the same, with another text."""
+    """Parser for one stream. A returned chunk is valid until the next call, which may return the same object with
+    other text."""
 
     def __init__(self) -> None:
         self._before = self._after = b"\n\n\n"
-        """What stands around the text of a run; of none, what no event begins with."""
+        """The bytes around the text of a run. Without a run: bytes with which no event begins."""
         self._start = self._stop = 0
         self._chunk: Chunk = {}
         self._delta: dict[str, Any] = {}
@@ -32,9 +34,9 @@ class ChatChunks:
         self._tries = _TRIES
 
     def again(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`, if that is all of it and more of the same text.
+        """The chunk in `event`, if it equals the last one except for its text; else None.
 
-        Between the quotes is one JSON string if orjson takes it for one: of two events it would not be.
+        orjson checks that the bytes between the quotes are one JSON string; those of two events would not be.
         """
         if not (event.startswith(self._before) and event.endswith(self._after)):
             return None
@@ -46,7 +48,7 @@ class ChatChunks:
         return self._chunk
 
     def read(self, event: bytes) -> Chunk | None:
-        """The chunk in `event`; None when it has no choices. Raises ValueError and AttributeError for other things."""
+        """The chunk in `event`; None if it has no choices. Raises ValueError or AttributeError for other content."""
         if (same := self.again(event)) is not None:
             return same
         data = sse.payload(event)
@@ -63,7 +65,7 @@ class ChatChunks:
         return chunk
 
     def _begin(self, event: bytes, chunk: Chunk) -> None:
-        """The events to come may be like this one."""
+        """Begin a run with this event, because later events may be similar."""
         if (run := TextRun.after(event, chunk)) is None:
             return
         self._tries -= 1

@@ -6,10 +6,10 @@ from typing import Any
 
 
 def flattened(message: dict[str, Any]) -> dict[str, Any]:
-    """A message or delta whose `content` is text (or null), and its thinking `reasoning_content`.
+    """Convert a message or delta so that `content` is text or null, and thinking is in `reasoning_content`.
 
-    Parts of other kinds have no place in an answer and are left out; a message with text is returned as it is.
-    Raises TypeError for content that is neither.
+    Parts of other types are dropped. A message with text content is returned unchanged. Raises TypeError for any
+    other content.
     """
     content = message.get("content")
     if content is None or type(content) is str:
@@ -17,10 +17,10 @@ def flattened(message: dict[str, Any]) -> dict[str, Any]:
     if type(content) is not list:
         raise TypeError("content must be a text or a list of parts")
     thought = _joined(part.get("thinking") for part in content if _is(part, "thinking"))
-    said = {**message, "content": _joined(part.get("text") for part in content if _is(part, "text"))}
+    joined = {**message, "content": _joined(part.get("text") for part in content if _is(part, "text"))}
     if thought:
-        said["reasoning_content"] = thought
-    return said
+        joined["reasoning_content"] = thought
+    return joined
 
 
 def _is(part: object, kind: str) -> bool:
@@ -28,11 +28,11 @@ def _is(part: object, kind: str) -> bool:
 
 
 def _joined(texts: Any) -> str:
-    """Texts, or lists of text parts, one after the other."""
-    said = ""
+    """Join texts and lists of text parts."""
+    joined = ""
     for text in texts:
         if type(text) is str:
-            said += text
+            joined += text
         elif type(text) is list:
-            said += _joined(part.get("text") for part in text if _is(part, "text"))
-    return said
+            joined += _joined(part.get("text") for part in text if _is(part, "text"))
+    return joined

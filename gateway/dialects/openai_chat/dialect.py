@@ -1,4 +1,4 @@
-"""The client side of OpenAI's chat: parses requests, writes errors and stored answers."""
+"""The client side of OpenAI chat: parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ __all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"
 
 
 def status(error: GatewayError) -> int:
+    """The HTTP status code of `error`."""
     return error.status
 
 
 def error_body(error: GatewayError, request_id: str) -> bytes:
-    """`{"error": {"message", "type", "param", "code"}}`; the request id is in the message when we are to blame."""
+    """`{"error": {"message", "type", "param", "code"}}`. For errors of the gateway (5xx), the message contains the
+    request id."""
     message = error.message
     if error.status >= 500 and request_id:
         message = f"{message} (request {request_id})"
@@ -27,14 +29,16 @@ def error_body(error: GatewayError, request_id: str) -> bytes:
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that broke; no `[DONE]` follows it."""
+    """The last event of a stream that failed; no `[DONE]` follows it."""
     return b"data: " + error_body(error, request_id) + b"\n\n"
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The choices of a plain body."""
     found: list[dict[str, Any]] = body["choices"]
     return found
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Convert a plain `body` to a stream: all events but `[DONE]`, and `[DONE]`."""
     return chat_stream(body, wants_usage=request.wants_usage)

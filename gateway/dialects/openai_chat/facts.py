@@ -1,4 +1,4 @@
-"""How other packages treat OpenAI's chat completions."""
+"""Facts about OpenAI chat completions that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

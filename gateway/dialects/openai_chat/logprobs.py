@@ -1,4 +1,4 @@
-"""Log-probabilities that the gateway asks for on its own: added to the request, removed from the answer."""
+"""Log-probabilities that the gateway itself asks for: added to the request, removed from the answer."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from gateway.dialects.streams import sse
 from gateway.domain.request import CompletionRequest
 
 
-def can_tell(request: CompletionRequest) -> bool:
-    """Is it a request whose stream would have log-probabilities that the client did not ask for?"""
+def can_ask(request: CompletionRequest) -> bool:
+    """Whether the gateway can ask for log-probabilities in this request's stream without a request by the client."""
     return request.dialect == "openai_chat" and request.stream and not request.body.get("logprobs")
 
 
-def sounded(request: CompletionRequest) -> CompletionRequest:
-    """The same request, asking for log-probabilities."""
+def with_logprobs(request: CompletionRequest) -> CompletionRequest:
+    """A copy of the request that asks for log-probabilities."""
     raw = splice(request.raw, request.body, {"logprobs": b"true"})
     return replace(request, raw=raw, body={**request.body, "logprobs": True}, as_chat=None)
 
 
 def without(events: bytes) -> bytes:
-    """Whole `events` as they would be had nobody asked."""
+    """Whole `events` with log-probabilities removed."""
     if b'"logprobs"' not in events:
         return events
     return b"".join([_without(event) for event in sse.events(events)])

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from typing import Any
 
 TEXT_FIELDS = ("reasoning_content", "reasoning", "content", "refusal")
-"""In the order in which models write them."""
+"""In the order in which models generate them."""
 
 
 def generated_text(message: dict[str, Any]) -> str:
-    """All text that the model wrote, tool names and arguments included."""
+    """All text that the model generated, including tool names and arguments."""
     texts = [message.get(field) for field in TEXT_FIELDS]
     for call in (*_dicts(message.get("tool_calls")), {"function": message.get("function_call")}):
         function = call.get("function")
@@ -25,7 +25,7 @@ def _dicts(value: object) -> list[dict[str, Any]]:
 
 
 def overall_finish(reasons: Iterable[object]) -> str:
-    """One word for all choices: the first that is not `stop`, else `stop`; empty when none is known."""
+    """One finish reason for all choices: the first that is not `stop`, else `stop`; empty if none is known."""
     known = [reason for reason in reasons if type(reason) is str and reason]
     return next((reason for reason in known if reason != "stop"), known[0] if known else "")
 

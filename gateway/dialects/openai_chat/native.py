@@ -1,4 +1,4 @@
-"""OpenAI chat client over an OpenAI chat backend: bytes pass through, only changed keys are replaced."""
+"""OpenAI chat client with an OpenAI chat backend: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -19,17 +19,19 @@ from gateway.errors import BackendRefused
 
 _LIMITS = ("max_completion_tokens", "max_tokens")
 quoted = lru_cache(maxsize=256)(orjson.dumps)
-"""A backend's model as JSON; there are few."""
+"""A backend's model name as JSON, cached because there are few."""
 
 
 class ChatToChat:
+    """Implements `Translator` from OpenAI chat to itself."""
+
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
 
     def __init__(
         self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"), *, strict: bool = False
     ) -> None:
-        """`limits`: the fields that are sent when the gateway limits an answer, beside those that the client used.
+        """`limits`: fields that carry the gateway's output limit, in addition to those that the client used.
         `strict`: the backend refuses fields of messages and tools that only Anthropic's API knows."""
         self._limits, self._strict = limits, strict
 
@@ -54,7 +56,7 @@ class ChatToChat:
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def _changes(self, request: CompletionRequest, model: str, max_output_tokens: int | None) -> dict[str, bytes]:
-        """Top-level keys → JSON."""
+        """Top-level keys to change → their new value as JSON."""
         changes: dict[str, bytes] = {}
         if model != request.model:
             changes["model"] = quoted(model)
@@ -63,7 +65,7 @@ class ChatToChat:
             changes["stream_options"] = orjson.dumps({**options, "include_usage": True})
         if max_output_tokens is not None:
             given = tuple(key for key in _LIMITS if request.body.get(key) is not None)
-            # OpenAI takes either name, but refuses both at once.
+            # OpenAI accepts either name, but not both
             known = bool(given) and self._limits == ("max_completion_tokens",)
             fields = given if known else given + self._limits
             changes |= dict.fromkeys(fields, b"%d" % max_output_tokens)
@@ -85,7 +87,7 @@ class ChatToChat:
 
 
 def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
-    """What is sent, and what is wanted back."""
+    """The headers for the body's type and for the accepted answer type."""
     return [
         (b"content-type", b"application/json"),
         (b"accept", b"text/event-stream" if request.stream else b"application/json"),
@@ -93,7 +95,7 @@ def content_headers(request: CompletionRequest) -> list[tuple[bytes, bytes]]:
 
 
 def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
-    """The messages that stay, in their own bytes; shortened ones are written anew."""
+    """The messages that stay, as their original bytes; shortened ones are written again."""
     start, _ = json_splice.find(request.raw, "messages")[-1]
     messages = request.body["messages"]
     kept = [
@@ -105,7 +107,7 @@ def _messages(request: CompletionRequest, plan: ContextPlan) -> bytes:
 
 
 def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[tuple[int, Any]]:
-    """The messages of a chat request that stay, with the numbers they had, shortened where `plan` says so."""
+    """The messages of a chat request that stay, with their original index, shortened where `plan` says so."""
     messages = enumerate(request.body["messages"])
     if plan is None or not plan.touched:
         return list(messages)
@@ -117,7 +119,7 @@ def kept_messages(request: CompletionRequest, plan: ContextPlan | None) -> list[
 
 
 def shortened(message: dict[str, Any], text: str) -> dict[str, Any]:
-    """`message` with `text` instead of its own; parts that are no text stay where they are."""
+    """`message` with its text replaced by `text`; parts that are not text stay in place."""
     content = message.get("content")
     if type(content) is not list:
         return {**message, "content": text}

@@ -18,7 +18,8 @@ _NO_COMPLETION = "The backend answered with JSON that is not a chat completion."
 
 
 def read(request: CompletionRequest, body: bytes) -> Plain:
-    """The client gets `body` as it came, without log-probabilities that only the gateway asked for."""
+    """Read a plain completion. The client gets `body` unchanged, except for log-probabilities that only the gateway
+    asked for."""
     reply = load_reply(body)
     choices = reply.get("choices")
     if type(choices) is not list or not choices:
@@ -40,20 +41,20 @@ def read(request: CompletionRequest, body: bytes) -> Plain:
 
 
 def load_reply(body: bytes) -> dict[str, Any]:
-    """The JSON object in a 2xx body. Raises BackendGarbage, with the backend's words if it reports an error."""
+    """The JSON object in a 2xx body. Raises BackendGarbage; if the backend reports an error, with its message."""
     try:
         reply = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise BackendGarbage("The backend answered with something that is not JSON.") from error
     if type(reply) is not dict:
         raise BackendGarbage("The backend answered with JSON that is not an object.")
-    if ("choices" not in reply or "error" in reply) and (said := find_error(reply)):
-        raise BackendGarbage(f"The backend answered 200 with an error: {said.message}")
+    if ("choices" not in reply or "error" in reply) and (reported_error := find_error(reply)):
+        raise BackendGarbage(f"The backend answered 200 with an error: {reported_error.message}")
     return reply
 
 
 def without_logprobs(body: bytes) -> bytes:
-    """Every choice's `logprobs` becomes null, as it is when nobody asked."""
+    """Set every choice's `logprobs` to null, as in an answer without log-probabilities."""
     spans = [
         span
         for choices, _ in json_splice.find(body, "choices")

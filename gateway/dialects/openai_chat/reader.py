@@ -1,4 +1,4 @@
-"""Base of stream readers that produce chat chunks."""
+"""Base of stream readers whose output is chat chunks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DONE = b"data: [DONE]\n\n"
 
 
 class ChatReader(EventReader):
-    """Keeps in a transcript what the client got, or would have got."""
+    """Stores in a transcript the events that the client got, or would have got."""
 
     def __init__(self, transcript: Transcript, *, wants_usage: bool) -> None:
         super().__init__()
@@ -40,19 +40,19 @@ class ChatReader(EventReader):
 
 
 class ChunkMaker(ChatReader):
-    """Chunks out of the events of another dialect; the first one says who speaks."""
+    """Writes chat chunks from the events of another dialect. The first chunk contains the role."""
 
     def __init__(self, shared: dict[str, Any], *, wants_usage: bool) -> None:
-        """`shared`: what every chunk has."""
+        """`shared`: the fields that all chunks have in common."""
         super().__init__(Transcript(), wants_usage=wants_usage)
         self._shared = shared
         self._begun = False
         self._chat_usage: dict[str, Any] | None = None
-        """The final counts in chat's words."""
+        """The final usage in chat's format."""
 
     @abstractmethod
     def _read(self, event: bytes) -> bytes:
-        """The chunks that an event becomes."""
+        """Convert an event to chunks; may be empty."""
 
     def _relay(self, block: bytes) -> bytes:
         relayed = b"".join([self._read(event) for event in sse.events(block)])
@@ -64,23 +64,23 @@ class ChunkMaker(ChatReader):
         self.ending = self._relay(event) + self.ending
 
     def _chunk(self, delta: dict[str, Any], finish: str | None = None, **beside: Any) -> bytes:
-        if not self._begun:  # with whatever comes first: llama.cpp leaves out message_start before half a character
+        if not self._begun:  # at the first chunk of any kind, because llama.cpp may leave out message_start
             delta = {"role": "assistant", **delta}
             self._begun = True
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish, **beside}
         return event_of({**self._shared, "choices": [choice]})
 
     def _usage_chunk(self) -> bytes:
-        """For who asked, once the counts are known."""
+        """The chunk with the usage; empty if the client did not ask for it or the usage is not known yet."""
         if self._wants_usage and self._chat_usage:
             return event_of({**self._shared, "choices": [], "usage": self._chat_usage})
         return b""
 
     def cut(self, delivered: Usage) -> bytes:
-        said = self._chunk({}, "length")
+        last = self._chunk({}, "length")
         if self._wants_usage:
-            said += event_of({**self._shared, "choices": [], "usage": chat_usage(delivered)})
-        return said + DONE
+            last += event_of({**self._shared, "choices": [], "usage": chat_usage(delivered)})
+        return last + DONE
 
     def completion(self) -> bytes | None:
         return self._transcript.read().completion(self._chat_usage) if self.ended else None

@@ -21,13 +21,13 @@ _CHOICE_ONLY = frozenset({"index", "message", "logprobs", "finish_reason"})
 
 
 def chat_stream(body: dict[str, Any], *, wants_usage: bool) -> tuple[bytes, bytes]:
-    """All events but the terminating one, and that one."""
+    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
     events = [b"data: " + orjson.dumps(chunk) + b"\n\n" for chunk in chunks(body, wants_usage=wants_usage)]
     return b"".join(events), DONE
 
 
 def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any]]:
-    """The chunks of a stream that says what the plain `body` says."""
+    """Yield the chunks of a stream with the content of the plain `body`."""
     shared = {name: body[name] for name in _EVERYWHERE if name in body} | {"object": "chat.completion.chunk"}
     once = {name: value for name, value in body.items() if name not in shared and name not in ("choices", "usage")}
     for position, choice in enumerate(body["choices"]):
@@ -39,7 +39,7 @@ def chunks(body: dict[str, Any], *, wants_usage: bool) -> Iterator[dict[str, Any
 
 
 def _choice(choice: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What each chunk says of one choice; its log-probabilities all come with the first words."""
+    """Yield the parts of one choice. Its log-probabilities are all sent with the first text."""
     logprobs = [None, choice.get("logprobs")]
     for delta in _deltas(choice["message"]):
         yield {"delta": delta, "logprobs": logprobs.pop(0) if logprobs else None, "finish_reason": None}

@@ -1,4 +1,4 @@
-"""Parses a chat request: validates the fields that the gateway acts on, keeps all others untouched."""
+"""Parses a chat request: validates the fields that the gateway uses and leaves all others unchanged."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from gateway.domain.request import CompletionRequest, Controls, Turn
 from gateway.errors import BadRequest
 
 MAX_DEPTH = 128
-"""Levels of nesting that every JSON library on the way can write again."""
+"""Deepest nesting that every JSON library involved can write."""
 
 FORWARDED = frozenset({b"openai-beta", b"x-client-request-id", b"traceparent", b"tracestate"})
-"""What a backend may see. Organisation and project belong to the client's own account, so they stay here."""
+"""Headers that are sent to the backend. Organisation and project headers are not: they belong to the client's own
+account."""
 
 _NONE: Mapping[bytes, bytes] = MappingProxyType({})
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
     fields = load_object(body)
     check(fields, WANTED)
     model = read_model(fields)
@@ -52,7 +53,7 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def load_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in `body`. Raises BadRequest for anything else, NaN and lone surrogates included."""
+    """The JSON object in `body`. Raises BadRequest for anything else, including NaN and lone surrogates."""
     try:
         fields = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -65,7 +66,7 @@ def load_object(body: bytes) -> dict[str, Any]:
 
 
 def few_brackets(body: bytes) -> bool:
-    """Does `body` have at most MAX_DEPTH opening brackets? Then it cannot be nested deeper.
+    """Whether `body` has at most MAX_DEPTH opening brackets. Then it cannot be nested deeper.
 
     `bytes.replace` finds the next bracket faster than `bytes.count` and stops after MAX_DEPTH + 1
     (`python -m loadtests shortcuts`).
@@ -75,7 +76,7 @@ def few_brackets(body: bytes) -> bool:
 
 
 def _depth_exceeds(fields: dict[str, Any], limit: int) -> bool:
-    """Level by level, because recursion is what a hostile body would like."""
+    """Walks level by level, because a hostile body could exhaust the stack of a recursive function."""
     level: list[Any] = [fields]
     for _ in range(limit):
         level = [

@@ -1,4 +1,4 @@
-"""Relays a chat stream, and parses only the events that matter to usage and end."""
+"""Passes on a chat stream, and parses only events with usage, errors or the end."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage, StreamBroken
 
 _MARKS = (b'"finish_reason":"', b'"usage":{', b"[DONE]", b"error", b'"finish_reason": "', b'"usage": {')
-"""What an event that matters contains, compact or with spaces. Inside a JSON string the quotes would be escaped."""
+"""Bytes that an event to be parsed contains, in compact or spaced JSON. Inside a JSON string the quotes would be
+escaped."""
 
 
 _NULLS = (b',"usage":null', b', "usage": null')
-"""Inside a JSON string the quotes would be escaped."""
+"""Bytes of a null usage. Inside a JSON string the quotes would be escaped."""
 
 
 class ChatStream(ChatReader):
-    """StreamReader for OpenAI chat → OpenAI chat. An upstream that never sends `[DONE]` gets none from us either.
+    """Implements `StreamReader` from OpenAI chat to itself. If the backend sends no `[DONE]`, the client gets none.
 
-    On the common path nothing is parsed: bytes are searched for the few words that an event worth reading must have.
-    `finish` and `usage` written in an unusual way (`"usage" : {`) are still found, when the stream has ended.
+    Usually nothing is parsed: the bytes are searched for marks that only relevant events contain. A `finish_reason`
+    or `usage` in unusual spacing (`"usage" : {`) is found at the end of the stream.
     """
 
     def __init__(
@@ -74,7 +75,7 @@ class ChatStream(ChatReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Take note of what an event says; True when it is to be relayed."""
+        """Process an event. Returns whether to pass it on."""
         name, data = sse.fields(event)
         if data == b"[DONE]":
             self._end(event)
@@ -83,9 +84,9 @@ class ChatStream(ChatReader):
             chunk = orjson.loads(data)
         except orjson.JSONDecodeError:
             chunk = None
-        said = find_error(chunk)
-        if said or name == b"error":
-            self._failure = broken(said, data)
+        found = find_error(chunk)
+        if found or name == b"error":
+            self._failure = broken(found, data)
             if type(chunk) is dict:
                 self._count(chunk)
             return False
@@ -110,13 +111,13 @@ class ChatStream(ChatReader):
         return self._wants_usage or not only_usage
 
     def _count(self, chunk: dict[str, Any]) -> None:
-        """Take note of the usage that a chunk reports; some servers report in every chunk what it was until then."""
-        if (said := usage_in(chunk)) is not None:
-            self.usage = later(openai_usage(said, tier=tier_of(chunk) or self._tier), self.usage)
+        """Store the usage that a chunk reports. Some servers report a running total in every chunk."""
+        if (found := usage_in(chunk)) is not None:
+            self.usage = later(openai_usage(found, tier=tier_of(chunk) or self._tier), self.usage)
 
     @property
     def _tier(self) -> str:
-        """Not every provider repeats what it said at first."""
+        """The service tier of the first chunk; "" if none. Not all providers repeat it in later chunks."""
         first = self._transcript.first
         return tier_of(first) if first else ""
 
@@ -134,16 +135,17 @@ class ChatStream(ChatReader):
         self._look_again()
 
     def _look_again(self) -> None:
-        """What the search did not find may still be there, written in an unusual way."""
+        """Look for the finish reason and the usage in the whole transcript, in case the search missed them."""
         if not self.finish or not self.usage:
-            said = self._transcript.read()
-            self.finish = self.finish or said.finish
-            self.usage = self.usage or openai_usage(said.usage, tier=self._tier)
+            found = self._transcript.read()
+            self.finish = self.finish or found.finish
+            self.usage = self.usage or openai_usage(found.usage, tier=self._tier)
         if self.usage and self._transcript.cites:
             self.usage = replace(self.usage, fees=SEARCHED)
 
     def eof(self) -> None:
-        """Whole without `[DONE]` too, if every choice said why it ended. Raises the upstream's failure, if any."""
+        """End of the stream. It is complete without `[DONE]` too if every choice has a finish reason. Raises the
+        backend's failure, or StreamBroken if the answer is incomplete."""
         if self._whole:
             return
         self._read_rest()
@@ -154,10 +156,10 @@ class ChatStream(ChatReader):
 
     def cut(self, delivered: Usage) -> bytes:
         chunk = self._transcript.read().cut()
-        said = b"data: %b\n\n" % orjson.dumps(chunk)
+        last = b"data: %b\n\n" % orjson.dumps(chunk)
         if self._wants_usage:
-            said += b"data: %b\n\n" % orjson.dumps({**chunk, "choices": [], "usage": chat_usage(delivered)})
-        return said + DONE
+            last += b"data: %b\n\n" % orjson.dumps({**chunk, "choices": [], "usage": chat_usage(delivered)})
+        return last + DONE
 
     def _take_last(self, event: bytes) -> None:
         if self._read(event):
@@ -166,8 +168,8 @@ class ChatStream(ChatReader):
     def completion(self) -> bytes | None:
         if not self._whole:
             return None
-        said = self._transcript.read()
-        return said.completion(said.usage if shown(openai_usage(said.usage)) else None)
+        assembly = self._transcript.read()
+        return assembly.completion(assembly.usage if shown(openai_usage(assembly.usage)) else None)
 
     @property
     def confidence(self) -> float | None:
@@ -175,7 +177,7 @@ class ChatStream(ChatReader):
 
 
 def _without_null_usage(relayed: bytes) -> bytes:
-    """Many backends say in every chunk that there is no usage yet, because the gateway asked for it."""
+    """Remove null usage from the events. Backends send it because the gateway, not the client, asked for usage."""
     for null in _NULLS:
         if relayed.rfind(null) >= 0:
             relayed = relayed.replace(null, b"")
@@ -183,7 +185,7 @@ def _without_null_usage(relayed: bytes) -> bytes:
 
 
 def _first_marked(block: bytes) -> int:
-    """Where the first marked event begins; the length of `block` if there is none."""
+    """The position of the first marked event; the length of `block` if there is none."""
     first = len(block)
     for mark in _MARKS:
         at = block.rfind(mark)

@@ -1,4 +1,4 @@
-"""Reads messages as turns: role, text, tool calls and results, images."""
+"""Reads messages as turns: role, text, tool calls, tool results, images."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",
 }
-"""A role invented tomorrow counts as the user's and travels unchanged."""
+"""Unknown roles count as the user's and are sent on unchanged."""
 _TEXTS = frozenset({"text"})
 _UNCALLED = frozenset({"content"})
 _COUNTED = _UNCALLED | {"tool_calls"}
 
 
 def read_turns(messages: Any) -> list[Turn]:
-    """One per message. Raises BadRequest naming the place of what has a wrong type."""
+    """Read one turn per message. Raises BadRequest with the location of a value of a wrong type."""
     if type(messages) is not list or not messages:
         raise BadRequest("messages must be an array with at least one message.", param="messages")
     turns: list[Turn] = []
     for index, message in enumerate(messages):
-        if type(message) is dict and len(message) == 2:  # by far the most common: nothing but a role and text
+        if type(message) is dict and len(message) == 2:  # the most common message: only a role and a text
             role, content = message.get("role"), message.get("content")
             if type(content) is str and type(role) is str and role in _ROLES:
                 turns.append(Turn(index, _ROLES[role], content))
@@ -39,7 +39,7 @@ def read_turns(messages: Any) -> list[Turn]:
 
 
 def needed_by(turns: list[Turn]) -> set[str]:
-    """What a backend must be capable of to be told these."""
+    """The capabilities that a backend needs for these turns."""
     needs = set()
     for turn in turns:
         if turn.calls or turn.results:
@@ -59,7 +59,7 @@ def _turn(index: int, message: Any) -> Turn:
     kind = _ROLES.get(role, "user")
     where = f"messages[{index}]"
     text, images, files = (content, 0, 0) if type(content) is str else _content(content, f"{where}.content")
-    if type(message.get("audio")) is dict:  # what the assistant said earlier, by its id
+    if type(message.get("audio")) is dict:  # an earlier spoken answer, referenced by its id
         files += 1
     calls, results = _calls(message, where), _answered(message, role)
     asides = has_asides(message, _COUNTED if calls else _UNCALLED) or in_parts(content, _TEXTS, "image_url")
@@ -71,9 +71,9 @@ def _content(content: Any, where: str) -> tuple[str, int, int]:
 
 
 def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: str) -> tuple[str, int, int]:
-    """Text, number of images and of files in the content parts; their types depend on the dialect.
+    """Read content parts: the text, the number of images and the number of files. Part types depend on the dialect.
 
-    Raises BadRequest naming the place of what has a wrong type.
+    Raises BadRequest with the location of a value of a wrong type.
     """
     if type(content) is not list:
         raise BadRequest(f"{where} must be a string or an array of parts.", param=where)
@@ -95,7 +95,7 @@ def read_parts(content: Any, where: str, texts_are: frozenset[str], image_is: st
 
 
 def _calls(message: dict[str, Any], where: str) -> tuple[str, ...]:
-    """Ids of the calls; the old `function_call` has none, so its name serves."""
+    """The ids of the tool calls. The deprecated `function_call` has no id, so one is made from its name."""
     calls, function = message.get("tool_calls"), message.get("function_call")
     if calls is None:
         return (_old_id(function.get("name")),) if type(function) is dict else ()

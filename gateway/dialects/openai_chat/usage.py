@@ -9,15 +9,14 @@ from gateway.dialects.answers.usage import Fees, openai_usage
 from gateway.domain.money.usage import Usage
 
 SEARCHED: Fees = (("web_search", 1),)
-"""Models that search the web do so once for each answer."""
+"""Models that search the web perform one search per answer."""
 _NONE: Fees = ()
 CITATION = b'"url_citation"'
-"""What only the annotations of an answer contain whose model has searched: inside a JSON string the quotes would be
-escaped."""
+"""Occurs only in annotations of answers that used a web search. Inside a JSON string the quotes would be escaped."""
 
 
 def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
-    """The usage of a plain answer, which `body` is, where that is at hand; None when nothing was counted."""
+    """The usage of a plain answer; None if it contains no counts. `body`: the answer's bytes, if available."""
     usage, fees = reply.get("usage"), _NONE
     if CITATION in body:
         choices = reply.get("choices")
@@ -27,14 +26,14 @@ def reported(reply: dict[str, Any], body: bytes = CITATION) -> Usage | None:
     return openai_usage(usage, tier=tier_of(reply), fees=fees)
 
 
-def tier_of(said: dict[str, Any]) -> str:
-    """As `Usage.service_tier` has it, of a completion or of a chunk; OpenAI repeats it in each."""
-    tier = said.get("service_tier")
+def tier_of(reply: dict[str, Any]) -> str:
+    """The tier of a completion or chunk, in the format of `Usage.service_tier`. OpenAI repeats it in each chunk."""
+    tier = reply.get("service_tier")
     return "" if tier is None or tier == "default" else normalised(tier)
 
 
 def usage_in(chunk: dict[str, Any]) -> Any:
-    """The usage object of a chunk; Groq puts it one level deeper."""
+    """The usage object of a chunk; None if it has none. Groq nests it one level deeper."""
     if (usage := chunk.get("usage")) is not None:
         return usage
     beside = chunk.get("x_groq")

@@ -1,4 +1,5 @@
-"""Translates legacy completions to chat and back: the prompt is a user message, the message's text is `text`."""
+"""Translates legacy completions to chat and back: the prompt becomes a user message, and the message's text becomes
+`text`."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 _OWN = frozenset({"prompt", "suffix", "echo", "best_of", "logprobs", "stream_options"})
-"""Fields that mean nothing, or something else, in chat."""
+"""Fields that chat does not have, or that have another meaning there."""
 _CHUNK_TOP = ("id", "created", "model", "system_fingerprint", "service_tier")
 
 
 class CompletionsAsChat:
-    """Implements `Translation`."""
+    """Implements `Translation` for legacy completions."""
 
     client: DialectName = "openai_completions"
 
@@ -41,7 +42,7 @@ class CompletionsAsChat:
 
 
 def _refuse_what_chat_lacks(body: Mapping[str, Any]) -> None:
-    """Raises BadRequest naming the field."""
+    """Raises BadRequest with the name of a field that chat does not support."""
     prompt = body.get("prompt")
     if type(prompt) is list and (len(prompt) != 1 or type(prompt[0]) is not str):
         raise _refusal("prompt", "takes one string here")
@@ -61,7 +62,7 @@ def _refusal(name: str, what: str) -> BadRequest:
 
 
 class TextWriter:
-    """One stream of text chunks, out of chat chunks. What is not said aloud is left out, but never the first chunk."""
+    """Converts chat chunks to text chunks. Chunks without text are left out, except for the first."""
 
     def __init__(self, *, wants_usage: bool) -> None:
         self._wants_usage = wants_usage
@@ -85,15 +86,15 @@ class TextWriter:
         return self._event(choices, None)
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
-        return (self.told(chat_usage(usage)) if usage else b"") + DONE
+        return (self.usage_chunk(chat_usage(usage)) if usage else b"") + DONE
 
     def whole(self) -> bytes | None:
         return None
 
-    def told(self, usage: dict[str, Any]) -> bytes:
-        """The usage chunk, if it was asked for."""
+    def usage_chunk(self, usage: dict[str, Any]) -> bytes:
+        """The usage chunk; empty if the client did not ask for usage."""
         return self._event([], usage) if self._wants_usage else b""
 
     def _event(self, choices: list[dict[str, Any]], usage: dict[str, Any] | None) -> bytes:
-        beside = {"usage": usage} if self._wants_usage else {}
-        return b"data: " + orjson.dumps({**self._top, "choices": choices, **beside}) + b"\n\n"
+        extra = {"usage": usage} if self._wants_usage else {}
+        return b"data: " + orjson.dumps({**self._top, "choices": choices, **extra}) + b"\n\n"

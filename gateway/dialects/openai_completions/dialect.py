@@ -34,7 +34,7 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -63,11 +63,13 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """The choices of a plain body in chat's format."""
     return [as_chat_choice(choice) for choice in body["choices"]]
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Convert a plain `body` to a stream: all events but `[DONE]`, and `[DONE]`."""
     writer = TextWriter(wants_usage=request.wants_usage)
-    said = chunks({**body, "choices": choices(body)}, wants_usage=False)
-    events = b"".join([writer.write(chunk) for chunk in said])
-    return events + (writer.told(body["usage"]) if body.get("usage") else b""), DONE
+    chat_chunks = chunks({**body, "choices": choices(body)}, wants_usage=False)
+    events = b"".join([writer.write(chunk) for chunk in chat_chunks])
+    return events + (writer.usage_chunk(body["usage"]) if body.get("usage") else b""), DONE

@@ -1,4 +1,4 @@
-"""How other packages treat OpenAI's legacy completions."""
+"""Facts about OpenAI's legacy completions that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

@@ -9,22 +9,25 @@ from gateway.domain.request import Turn
 from gateway.errors import BadRequest
 
 MAX_INPUTS = 10_000
-"""In one request. OpenAI takes 2,048, servers for embeddings more or fewer."""
+"""Most inputs in one request. OpenAI accepts 2,048; embedding servers accept more or fewer."""
 
 
 class Inputs(NamedTuple):
+    """The inputs of a request."""
+
     texts: list[str]
-    """One per input; empty where it came as tokens, which only the model can read."""
+    """One per input; empty if the input was given as tokens, which only the model can decode."""
     tokens: int | None = None
-    """Of all inputs together, where they came as tokens."""
+    """Number of tokens of all inputs, if they were given as tokens; else None."""
 
     @property
     def turns(self) -> list[Turn]:
+        """One user turn per input."""
         return [Turn(index, "user", text) for index, text in enumerate(self.texts)]
 
 
 def read_inputs(fields: Mapping[str, Any], name: str) -> Inputs:
-    """The input in `fields[name]`. Raises BadRequest for anything but the four forms, mixed ones included."""
+    """The input in `fields[name]`. Raises BadRequest for any other form, including mixed ones."""
     given: Any = fields.get(name)
     if type(given) is str:
         return Inputs([given])

@@ -1,4 +1,4 @@
-"""Legacy completions on both sides: bytes pass through, only changed keys are replaced."""
+"""Legacy completions on both sides: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from gateway.errors import BackendGarbage
 
 
 class CompletionsToCompletions(ChatToChat):
-    """Headers and refusals are those of chat. What a prompt says is never trimmed, so a plan changes nothing."""
+    """Implements `Translator` from legacy completions to itself. Headers and errors are those of chat. Prompts are
+    never trimmed, so plans are ignored."""
 
     client: DialectName = "openai_completions"
     backend: DialectName = "openai_completions"
@@ -37,7 +38,7 @@ class CompletionsToCompletions(ChatToChat):
     ) -> bytes:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and request.body.get("logprobs") is None:
-            changes["logprobs"] = b"1"  # some servers take 0 for none
+            changes["logprobs"] = b"1"  # for some servers 0 means none
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def reader(self, request: CompletionRequest) -> CompletionStream:
@@ -51,8 +52,8 @@ class CompletionsToCompletions(ChatToChat):
         if request.body.get("logprobs") is None and any(choice.get("logprobs") for choice in choices):
             body = plain.without_logprobs(body)
         finish = overall_finish(choice.get("finish_reason") for choice in choices)
-        said = [as_chat_choice(choice) for choice in choices]
-        return Plain(body, reported(reply, body), finish, confidence, said)
+        chat_choices = [as_chat_choice(choice) for choice in choices]
+        return Plain(body, reported(reply, body), finish, confidence, chat_choices)
 
 
 def _choices(reply: dict[str, Any]) -> list[dict[str, Any]]:

@@ -8,26 +8,26 @@ from typing import Any
 
 
 def as_chat_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """Whatever stands beside the text stays as it is, log-probabilities in their own shape included."""
-    beside = {name: value for name, value in choice.items() if name != "text"}
-    return {**beside, "message": {"role": "assistant", "content": choice.get("text"), "refusal": None}}
+    """Convert a text choice to a chat choice. Other fields, including log-probabilities, keep their format."""
+    others = {name: value for name, value in choice.items() if name != "text"}
+    return {**others, "message": {"role": "assistant", "content": choice.get("text"), "refusal": None}}
 
 
 def as_text_choice(choice: dict[str, Any]) -> dict[str, Any]:
-    """A message's words; thoughts have no place in a text."""
+    """Convert a chat choice to a text choice. Thinking is left out."""
     message = choice["message"]
-    beside = {name: value for name, value in choice.items() if name not in ("message", "index", "text")}
-    return {"text": words(message), "index": choice.get("index", 0), **beside}
+    others = {name: value for name, value in choice.items() if name not in ("message", "index", "text")}
+    return {"text": words(message), "index": choice.get("index", 0), **others}
 
 
 def words(message: dict[str, Any]) -> str:
-    """Of a message or a delta."""
-    said = message.get("content") or message.get("refusal")
-    return said if type(said) is str else ""
+    """The text of a message or delta: its content, or its refusal."""
+    text = message.get("content") or message.get("refusal")
+    return text if type(text) is str else ""
 
 
 def probability(choices: Iterable[dict[str, Any]]) -> float | None:
-    """Mean probability of the tokens of all choices; None without log-probabilities. Tokens of an echo have none."""
+    """Mean probability of the tokens of all choices; None without log-probabilities. Echoed tokens do not count."""
     found = [
         logprob
         for choice in choices

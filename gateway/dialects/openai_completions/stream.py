@@ -1,4 +1,4 @@
-"""Relays a stream of legacy completions: as a chat stream, with `text` instead of `delta`."""
+"""Passes on a stream of legacy completions, like a chat stream with `text` instead of `delta`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.dialects.streams.transcript import Transcript
 
 
 class CompletionStream(ChatStream):
-    """StreamReader for legacy completions on both sides."""
+    """Implements `StreamReader` for legacy completions on both sides."""
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
         super().__init__(wants_usage=wants_usage, wants_logprobs=wants_logprobs, transcript=_Texts())
@@ -36,12 +36,12 @@ class _Texts(Transcript):
 
 
 class _TextAssembly(Assembly):
-    """Puts texts together as if they were messages; what comes out is the plain body of a legacy completion."""
+    """Assembles text chunks as if they were chat chunks. The result is the plain body of a legacy completion."""
 
     _probability = staticmethod(probability)
 
-    def say(self, choice: int, field: str, text: bytes) -> None:
-        super().say(choice, "content", text)
+    def add_text(self, choice: int, field: str, text: bytes) -> None:
+        super().add_text(choice, "content", text)
 
     def cut(self) -> dict[str, Any]:
         return {**super().cut(), "object": "text_completion"}

@@ -21,7 +21,7 @@ _WANTED = {
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
     fields = load_object(body)
     check(fields, _WANTED)
     model = read_model(fields)
@@ -46,15 +46,16 @@ def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[byt
 
 
 def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """One choice that represents the vectors of a plain body."""
     return [vectors(len(body["data"]))]
 
 
 def vectors(count: int) -> dict[str, Any]:
-    """What stands for the answer where others have words: enough to keep it and to give it again."""
-    said = {"role": "assistant", "content": f"{count} vectors"}
-    return {"index": 0, "message": said, "finish_reason": "stop"}
+    """A chat choice that represents `count` vectors, so that the answer can be cached and replayed."""
+    message = {"role": "assistant", "content": f"{count} vectors"}
+    return {"index": 0, "message": message, "finish_reason": "stop"}
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
-    """Never asked for: nothing streams here."""
+    """Never called, because embeddings are not streamed."""
     return b"", b""

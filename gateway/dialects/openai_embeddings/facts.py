@@ -1,4 +1,4 @@
-"""How other packages treat OpenAI's embeddings."""
+"""Facts about OpenAI's embeddings that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

@@ -1,4 +1,4 @@
-"""Embeddings on both sides: bytes pass through, only the model's name is replaced."""
+"""Embeddings on both sides: bytes pass through, and only the model's name is replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _USAGE = b'"usage"'
 
 
 class EmbeddingsToEmbeddings(ChatToChat):
-    """Headers and refusals are those of chat; nothing streams."""
+    """Implements `Translator` from embeddings to itself. Headers and errors are those of chat; there are no streams."""
 
     client: DialectName = "openai_embeddings"
     backend: DialectName = "openai_embeddings"
@@ -38,20 +38,20 @@ class EmbeddingsToEmbeddings(ChatToChat):
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """Vectors are long and nobody here needs them, so of a body that has `usage` only that is parsed."""
-        usage = counted(openai_usage(_said(body)), request.estimated_tokens or 0)
+        """Read a plain answer. The vectors are not needed, so if possible only `usage` is parsed."""
+        usage = counted(openai_usage(_usage_object(body)), request.estimated_tokens or 0)
         return Plain(body, usage, "stop", None, [vectors(len(request.turns))])
 
 
-def _said(body: bytes) -> Any:
-    """The usage object. Raises BackendGarbage unless the body holds embeddings."""
+def _usage_object(body: bytes) -> Any:
+    """The usage object. Raises BackendGarbage if the body contains no embeddings."""
     at = body.rfind(_USAGE)
     if at >= 0 and body.startswith(b"{") and body.find(b'"data"') >= 0 and body.find(b'"error"') < 0:
         try:
             start = body.index(b"{", at)
             return orjson.loads(body[start : json_splice.value_end(body, start)])
         except (ValueError, IndexError):
-            pass  # `"usage": null`, or a key of that name somewhere else
+            pass  # the usage is null, or the key occurs elsewhere
     reply = plain.load_reply(body)
     if type(reply.get("data")) is not list:
         raise BackendGarbage("The backend answered with JSON that holds no embeddings.")

@@ -1,4 +1,4 @@
-"""Ends a Responses stream that the gateway cuts: an incomplete response with the output so far."""
+"""Ends a Responses stream early: writes an incomplete response with the output so far."""
 
 from __future__ import annotations
 
@@ -14,31 +14,32 @@ _NUMBER = re.compile(rb'"sequence_number": ?(\d+)')
 
 
 class PartialResponse:
-    """The response as it was announced, and where in the text its items begin."""
+    """The announced response, and the text position at which each output item begins."""
 
     def __init__(self) -> None:
         self._response: Item = {}
         self._items: list[tuple[int, Item]] = []
 
     def created(self, response: Any) -> None:
+        """Store the announced response."""
         self._response = response if type(response) is dict else {}
 
     def added(self, item: Any, characters: int) -> None:
-        """An item begins after so many characters of all the text."""
+        """An output item begins after `characters` characters of text."""
         if type(item) is dict:
             self._items.append((characters, item))
 
     def cut(self, text: str, last: bytes, delivered: Usage) -> bytes:
-        """The events that remain. `last`: events relayed lately, for their numbers."""
+        """The remaining events. `last`: the latest events sent, for their sequence numbers."""
         number = max((int(found) for found in _NUMBER.findall(last)), default=delivered.all_output) + 1
         ends = [*(begin for begin, _ in self._items[1:]), len(text)]
         output = [_so_far(item, text[begin:end]) for (begin, item), end in zip(self._items, ends, strict=False)]
-        said = b""
+        closing = b""
         if output:
             done = {"type": "response.output_item.done", "output_index": len(output) - 1, "item": output[-1]}
-            said, number = _event(done, number), number + 1
+            closing, number = _event(done, number), number + 1
         whole = ended({**self._response, "usage": shown_usage(delivered)}, "length", delivered, output, 0)
-        return said + _event({"type": "response.incomplete", "response": whole}, number)
+        return closing + _event({"type": "response.incomplete", "response": whole}, number)
 
 
 def _so_far(item: Item, text: str) -> Item:
@@ -54,6 +55,6 @@ def _so_far(item: Item, text: str) -> Item:
     return {**item, "status": "incomplete"}
 
 
-def _event(said: Item, number: int) -> bytes:
-    kind: str = said["type"]
-    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({**said, "sequence_number": number}))
+def _event(event: Item, number: int) -> bytes:
+    kind: str = event["type"]
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), orjson.dumps({**event, "sequence_number": number}))

@@ -1,4 +1,4 @@
-"""The client side of OpenAI's Responses: parses requests, writes errors and stored answers."""
+"""The client side of OpenAI Responses: parses requests, writes errors and stored answers."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["choices", "error_body", "error_event", "parse", "replayed", "status"
 
 _NUMBER = re.compile(rb'"sequence_number":[ \t]*([0-9]{1,9})\b')
 _LAST = 2**31 - 1
-"""Above any number that an event of a stream can have had."""
+"""Larger than any sequence number in a stream."""
 
 
 def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> bytes:
-    """The last event of a stream that broke; neither `response.completed` nor another end follows it.
+    """The last event of a stream that failed; no terminating event follows.
 
-    The error stands there twice: as the reference has it, and as `error`, at which OpenAI's own clients raise it.
+    It contains the error twice: in the documented fields, and as `error`, which OpenAI's own clients read.
     """
     inner = orjson.loads(error_body(error, request_id))["error"]
-    said = {
+    event = {
         "type": "error",
         "code": inner["code"],
         "message": inner["message"],
@@ -35,14 +35,15 @@ def error_event(error: GatewayError, request_id: str, sent: bytes = b"") -> byte
         "sequence_number": _next_number(sent),
         "error": inner,
     }
-    return b"event: error\ndata: " + orjson.dumps(said) + b"\n\n"
+    return b"event: error\ndata: " + orjson.dumps(event) + b"\n\n"
 
 
 def _next_number(sent: bytes) -> int:
-    """After that of the last event in `sent`. Inside a JSON string the key's quotes would be escaped."""
+    """The number after that of the last event in `sent`. Inside a JSON string the key's quotes would be escaped."""
     numbers = _NUMBER.findall(sent)
     return int(numbers[-1]) + 1 if numbers else _LAST
 
 
 def replayed(request: CompletionRequest, body: dict[str, Any]) -> tuple[bytes, bytes]:
+    """Convert a plain `body` to a stream: all events but the terminating one, and the terminating one."""
     return response_stream(request, body)

@@ -1,4 +1,4 @@
-"""Restores in a response the request fields that the backend did not get (`store`, `previous_response_id`)."""
+"""Restores request fields in a response that the backend did not get (`store`, `previous_response_id`)."""
 
 from __future__ import annotations
 
@@ -14,24 +14,25 @@ from gateway.dialects.streams import sse
 _RESPONSE = b'"response"'
 
 
-def differs(told: Mapping[str, Any]) -> bool:
-    """Does `told` say anything else than a backend that stores nothing and knows no earlier response?"""
-    return bool(told.get("store") or told.get("previous_response_id"))
+def differs(echoed: Mapping[str, Any]) -> bool:
+    """Whether `echoed` differs from the response of a backend that stores nothing and knows no earlier response."""
+    return bool(echoed.get("store") or echoed.get("previous_response_id"))
 
 
-def retold(body: bytes, told: Mapping[str, Any], start: int = 0) -> bytes:
-    """`body` with the Response object that begins at `start` saying what `told` says; keys it lacks stay away."""
+def with_echoed(body: bytes, echoed: Mapping[str, Any], start: int = 0) -> bytes:
+    """Replace fields of the Response object that begins at `start` by their values in `echoed`. Missing fields are
+    not added."""
     return json_splice.replace(
-        body, [(span, orjson.dumps(told[key])) for key, span in json_splice.members(body, start) if key in told]
+        body, [(span, orjson.dumps(echoed[key])) for key, span in json_splice.members(body, start) if key in echoed]
     )
 
 
 class EchoRelay(ResponsesRelay):
-    """As `ResponsesRelay`, but that every Response object in the events says what `told` says."""
+    """Like `ResponsesRelay`, but replaces the fields of `echoed` in every Response object of the stream."""
 
-    def __init__(self, told: Mapping[str, Any], *, wants_logprobs: bool = False) -> None:
+    def __init__(self, echoed: Mapping[str, Any], *, wants_logprobs: bool = False) -> None:
         super().__init__(wants_logprobs=wants_logprobs)
-        self._told = told
+        self._echoed = echoed
 
     def feed(self, data: bytes) -> bytes:
         relayed = super().feed(data)
@@ -39,8 +40,8 @@ class EchoRelay(ResponsesRelay):
             return relayed
         return b"".join(self._event(event) for event in sse.events(relayed))
 
-    def _end(self, event: bytes, said: Any) -> None:
-        super()._end(event, said)
+    def _end(self, event: bytes, parsed: Any) -> None:
+        super()._end(event, parsed)
         if self.ended:
             self.ending = self._event(event)
 
@@ -50,5 +51,5 @@ class EchoRelay(ResponsesRelay):
             return event
         for key, (start, _) in json_splice.members(event, at):
             if key == "response" and event[start : start + 1] == b"{":
-                return retold(event, self._told, start)
+                return with_echoed(event, self._echoed, start)
         return event

@@ -1,4 +1,4 @@
-"""Writes the events of a Responses stream: numbered, with the items that they open, fill and close."""
+"""Writes the events of a Responses stream: numbers them, and opens, fills and closes output items."""
 
 from __future__ import annotations
 
@@ -21,43 +21,46 @@ from gateway.dialects.openai_responses.tools import Tool
 
 
 class Events:
-    """Numbers events from 0 and remembers the items of the output, each at its place."""
+    """Numbers events from 0 and stores the output items by index."""
 
     def __init__(self) -> None:
         self.output: list[Item] = []
         self._next = 0
 
-    def event(self, kind: str, **said: Any) -> bytes:
+    def event(self, kind: str, **fields: Any) -> bytes:
+        """An event of the type `kind` with the given fields."""
         number, self._next = self._next, self._next + 1
-        data = orjson.dumps({"type": kind, **said, "sequence_number": number})
+        data = orjson.dumps({"type": kind, **fields, "sequence_number": number})
         return b"event: %b\ndata: %b\n\n" % (kind.encode(), data)
 
     def piece(self, before: bytes, text: str, after: bytes) -> bytes:
-        """An event of which only `text` is new: most of a stream is made of these."""
+        """A delta event in which only `text` is new. Most events of a stream are of this kind."""
         number, self._next = self._next, self._next + 1
         return b'%b%b%b,"sequence_number":%d}\n\n' % (before, orjson.dumps(text), after, number)
 
     def place(self, item: Item) -> int:
-        """The index of a new item."""
+        """Add an item to the output; returns its index."""
         self.output.append(item)
         return len(self.output) - 1
 
     def added(self, place: int) -> bytes:
+        """The event that announces the item at `place`."""
         return self.event("response.output_item.added", output_index=place, item=self.output[place])
 
     def done(self, place: int, item: Item) -> bytes:
+        """Store the finished item at `place`; returns the event that closes it."""
         self.output[place] = item
         return self.event("response.output_item.done", output_index=place, item=item)
 
 
 def _head(kind: str, where: dict[str, Any]) -> bytes:
-    """The event `kind` up to its `delta`."""
+    """The bytes of an event of type `kind` up to its `delta`."""
     head = orjson.dumps({"type": kind, **where})
     return b'event: %b\ndata: %b,"delta":' % (kind.encode(), head[:-1])
 
 
 class Message:
-    """What the assistant says: text, or why it refuses."""
+    """A message item: the assistant's text, or its refusal."""
 
     def __init__(self, events: Events, item_id: str) -> None:
         self._events, self._id = events, item_id
@@ -107,17 +110,17 @@ class Message:
         where, text = self._where, "".join(self._texts)
         if self._kind == "output_text":
             part = text_part(text, self._logprobs)
-            said = self._events.event("response.output_text.done", **where, text=text, logprobs=self._logprobs)
+            closed = self._events.event("response.output_text.done", **where, text=text, logprobs=self._logprobs)
         else:
             part = refusal_part(text)
-            said = self._events.event("response.refusal.done", **where, refusal=text)
+            closed = self._events.event("response.refusal.done", **where, refusal=text)
         self._kind, self._texts, self._logprobs = "", [], []
         self._parts.append(part)
-        return said + self._events.event("response.content_part.done", **where, part=part)
+        return closed + self._events.event("response.content_part.done", **where, part=part)
 
 
 class Reasoning:
-    """What the model thought, as one summary, and what its vendor signed."""
+    """A reasoning item: the model's thinking as one summary, and the vendor's signed blocks."""
 
     def __init__(self, events: Events, item_id: str) -> None:
         self._events, self._id = events, item_id
@@ -142,16 +145,16 @@ class Reasoning:
         self._blocks += blocks
 
     def close(self) -> bytes:
-        text, said = "".join(self._texts), b""
+        text, closed = "".join(self._texts), b""
         if self._texts:
             part = {"type": "summary_text", "text": text}
-            said = self._events.event("response.reasoning_summary_text.done", **self._where, text=text)
-            said += self._events.event("response.reasoning_summary_part.done", **self._where, part=part)
-        return said + self._events.done(self.place, reasoning_item(self._id, text, self._blocks))
+            closed = self._events.event("response.reasoning_summary_text.done", **self._where, text=text)
+            closed += self._events.event("response.reasoning_summary_part.done", **self._where, part=part)
+        return closed + self._events.done(self.place, reasoning_item(self._id, text, self._blocks))
 
 
 class Call:
-    """A call of a function. Its arguments go out as they come."""
+    """A function call item. Its arguments are passed on as they arrive."""
 
     def __init__(self, events: Events, item_id: str, call_id: str, tool: Tool) -> None:
         self._events, self._id, self._call_id, self._tool = events, item_id, call_id, tool
@@ -172,7 +175,7 @@ class Call:
 
     @property
     def whole(self) -> bool:
-        """Could nothing more come? Arguments are JSON."""
+        """Whether the arguments are complete JSON."""
         try:
             orjson.loads("".join(self._texts))
         except orjson.JSONDecodeError:
@@ -182,12 +185,13 @@ class Call:
     def close(self, status: str) -> bytes:
         text = "".join(self._texts)
         done = "response.function_call_arguments.done"
-        said = self._events.event(done, **self._where, arguments=text, name=self._tool.name)
-        return said + self._events.done(self.place, self._item(text, status))
+        closed = self._events.event(done, **self._where, arguments=text, name=self._tool.name)
+        return closed + self._events.done(self.place, self._item(text, status))
 
 
 class CustomCall(Call):
-    """A call of a custom tool, which came as JSON around a text: the text is known when the JSON is whole."""
+    """A custom tool call item. The model sends its text inside JSON, so the text is known only when the JSON is
+    complete."""
 
     def _item(self, text: str, status: str) -> Item:
         return custom_item(self._id, self._call_id, self._tool, text, status)
@@ -197,8 +201,8 @@ class CustomCall(Call):
         return b""
 
     def close(self, status: str) -> bytes:
-        said = input_of("".join(self._texts))
+        text = input_of("".join(self._texts))
         events = self._events
-        told = events.event("response.custom_tool_call_input.delta", **self._where, delta=said)
-        told += events.event("response.custom_tool_call_input.done", **self._where, input=said)
-        return told + events.done(self.place, self._item(said, status))
+        written = events.event("response.custom_tool_call_input.delta", **self._where, delta=text)
+        written += events.event("response.custom_tool_call_input.done", **self._where, input=text)
+        return written + events.done(self.place, self._item(text, status))

@@ -1,4 +1,4 @@
-"""How other packages treat OpenAI's Responses."""
+"""Facts about OpenAI Responses that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

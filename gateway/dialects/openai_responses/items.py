@@ -1,4 +1,4 @@
-"""Reads items of a Responses `input` as OpenAI chat messages."""
+"""Converts items of a Responses `input` to OpenAI chat messages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from gateway.errors import BadRequest
 
 Item = dict[str, Any]
 Numbered = tuple[int, Item]
-"""An item and its place in the client's `input`."""
+"""An item and its index in the client's `input`."""
 Content = str | list[Item]
 _INSTRUCTING = ("system", "developer")
 
 
 def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[Item]:
-    """Raises BadRequest naming the item that chat cannot say."""
+    """Convert instructions and items to chat messages. Raises BadRequest with the location of an item that chat
+    cannot express."""
     conversation = _Conversation()
     if instructions:
         conversation.add({"role": "system", "content": instructions})
@@ -31,7 +32,7 @@ def chat_messages(instructions: str | None, items: Iterable[Numbered]) -> list[I
 
 
 def shortened(item: Item, text: str) -> Item:
-    """`item` with `text` instead of its own; parts that are no text stay where they are."""
+    """`item` with its text replaced by `text`; parts that are not text stay."""
     name = "output" if kind_of(item) in RESULTS else "input" if kind_of(item) == "custom_tool_call" else "content"
     given = item.get(name)
     if type(given) is not list:
@@ -42,21 +43,22 @@ def shortened(item: Item, text: str) -> Item:
 
 
 class _Conversation:
-    """Neighbouring items of the assistant become one message, as chat has it: thinking, text, calls."""
+    """Collects chat messages. Adjacent assistant items become one message with thinking, text and calls, as chat
+    requires."""
 
     def __init__(self) -> None:
         self.messages: list[Item] = []
-        self._speaking: Item | None = None
-        """The assistant's message that may still grow."""
+        self._current: Item | None = None
+        """The assistant message that may still get more items."""
         self._thought: Item = {}
-        """Reasoning whose message is yet to come."""
+        """Reasoning that belongs to the next assistant message."""
         self._shown: list[Item] = []
-        """What results held beside text, which only a user's message can hold; it follows the last of them."""
+        """Non-text parts of tool results. Chat allows them in user messages only, so one follows the last result."""
 
     def add(self, message: Item) -> None:
         if message["role"] != "tool":
             self.show()
-        self._speaking, self._thought = None, {}
+        self._current, self._thought = None, {}
         self.messages.append(message)
 
     def take(self, item: Item, where: str) -> None:
@@ -75,7 +77,7 @@ class _Conversation:
             raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
 
     def show(self) -> None:
-        """Let the user show what results held beside text."""
+        """Add the pending non-text parts of tool results as a user message."""
         shown, self._shown = self._shown, []
         if shown:
             self.messages.append({"role": "user", "content": shown})
@@ -100,7 +102,8 @@ class _Conversation:
             self._instruct(content)
 
     def _instruct(self, content: Content) -> None:
-        """Chat templates of open models take one system message, at the beginning."""
+        """Add an instruction. It is merged into the first system message, because templates of open models accept
+        only one."""
         if not isinstance(content, str) and all(part.keys() == {"type", "text"} for part in content):
             content = "\n\n".join(part["text"] for part in content)
         first = self.messages[0] if len(self.messages) == 1 else {}
@@ -110,21 +113,22 @@ class _Conversation:
             self.add({"role": "system", "content": content})
 
     def _say(self, content: Content) -> None:
-        """Text after calls joins them: their results have to follow the message that they are in."""
-        speaking = self._assistant(anew=self._speaking is not None and "tool_calls" not in self._speaking)
-        if speaking.get("content") is None:
-            speaking["content"] = content
+        """Add assistant text. Text after calls goes into the same message, because the results must follow that
+        message."""
+        current = self._assistant(anew=self._current is not None and "tool_calls" not in self._current)
+        if current.get("content") is None:
+            current["content"] = content
         else:
-            speaking["content"] = [*_as_parts(speaking["content"]), *_as_parts(content)]
+            current["content"] = [*_as_parts(current["content"]), *_as_parts(content)]
 
     def _reason(self, item: Item) -> None:
         thought = self._thought
-        if self._speaking is not None and "tool_calls" in self._speaking:
-            thought = self._speaking
+        if self._current is not None and "tool_calls" in self._current:
+            thought = self._current
         texts = [part.get("text") for part in (*(item.get("summary") or ()), *(item.get("content") or ()))]
-        if said := "\n\n".join(text for text in texts if type(text) is str and text):
+        if text := "\n\n".join(text for text in texts if type(text) is str and text):
             before = thought.get("reasoning_content")
-            thought["reasoning_content"] = f"{before}\n\n{said}" if before else said
+            thought["reasoning_content"] = f"{before}\n\n{text}" if before else text
         if blocks := unpack(item.get("encrypted_content")):
             thought["thinking_blocks"] = [*thought.get("thinking_blocks", ()), *blocks]
 
@@ -140,12 +144,12 @@ class _Conversation:
         self._assistant(anew=bool(self._thought)).setdefault("tool_calls", []).append(call)
 
     def _assistant(self, *, anew: bool) -> Item:
-        """The message that grows; a new one takes along what was thought before it."""
-        if self._speaking is None or anew:
-            speaking = {"role": "assistant", "content": None, **self._thought}
-            self.add(speaking)
-            self._speaking = speaking
-        return self._speaking
+        """The assistant message to extend. A new one starts with the pending reasoning."""
+        if self._current is None or anew:
+            current = {"role": "assistant", "content": None, **self._thought}
+            self.add(current)
+            self._current = current
+        return self._current
 
 
 def _as_parts(content: Content) -> list[Item]:
@@ -153,7 +157,7 @@ def _as_parts(content: Content) -> list[Item]:
 
 
 def _content(content: Any, where: str) -> Content:
-    """Chat's content; a single text is a string, which every backend takes."""
+    """The content in chat's format. A single text becomes a string, which every backend accepts."""
     if type(content) is not list:
         text: str = content
         return text
@@ -169,22 +173,22 @@ def _part(part: Item, where: str) -> Item:
     if kind in ("input_text", "output_text", "text", "summary_text"):
         if type(part.get("text")) is not str:
             raise BadRequest(f"{where}.text must be a string.", param=f"{where}.text")
-        said: Item = {"type": "text", "text": part["text"]}
+        converted: Item = {"type": "text", "text": part["text"]}
     elif kind == "refusal":
-        said = {"type": "refusal", "refusal": part.get("refusal") or ""}
+        converted = {"type": "refusal", "refusal": part.get("refusal") or ""}
     elif kind == "input_image":
-        said = {"type": "image_url", "image_url": _image(part, where)}
+        converted = {"type": "image_url", "image_url": _image(part, where)}
     elif kind == "input_file":
-        said = {"type": "file", "file": _file(part, where)}
+        converted = {"type": "file", "file": _file(part, where)}
     elif kind == "input_audio":
-        said = {"type": "input_audio", "input_audio": part.get("input_audio")}
+        converted = {"type": "input_audio", "input_audio": part.get("input_audio")}
     else:
         raise BadRequest(f"{where}.type {kind!r} means nothing to this model's provider.", param=f"{where}.type")
     if type(part.get("prompt_cache_breakpoint")) is dict:
-        said["cache_control"] = {"type": "ephemeral"}
+        converted["cache_control"] = {"type": "ephemeral"}
     elif part.get("cache_control"):
-        said["cache_control"] = part["cache_control"]
-    return said
+        converted["cache_control"] = part["cache_control"]
+    return converted
 
 
 def _image(part: Item, where: str) -> Item:

@@ -1,4 +1,4 @@
-"""Responses on both sides: bytes pass through, only changed keys are replaced."""
+"""OpenAI Responses on both sides: bytes pass through, and only changed keys are replaced."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.dialects import json_splice
 from gateway.dialects.answers.plain import Plain
 from gateway.dialects.openai_chat.message import mean_probability
 from gateway.dialects.openai_chat.native import ChatToChat, quoted
-from gateway.dialects.openai_responses.echo import EchoRelay, differs, retold
+from gateway.dialects.openai_responses.echo import EchoRelay, differs, with_echoed
 from gateway.dialects.openai_responses.items import shortened
 from gateway.dialects.openai_responses.relay import ResponsesRelay
 from gateway.dialects.openai_responses.request import INSTRUCTIONS, kept, kind_of, wants_logprobs
@@ -27,11 +27,12 @@ _SEALED = "reasoning.encrypted_content"
 
 
 _CHAT = ChatToChat()
-"""The same vendor's, whose headers and refusals these are."""
+"""Chat at the same vendor has the same headers and error responses."""
 
 
 class ResponsesToResponses:
-    """Nothing is stored at the backend: what is kept between requests is kept by the gateway, which sends all of it."""
+    """Implements `Translator` from OpenAI Responses to itself. The backend stores nothing: the gateway sends the
+    whole conversation each time."""
 
     client: DialectName = "openai_responses"
     backend: DialectName = "openai_responses"
@@ -46,7 +47,8 @@ class ResponsesToResponses:
         max_output_tokens: int | None = None,
     ) -> bytes:
         body, changes = request.body, dict[str, bytes]()
-        if body.get("previous_response_id") is not None:  # the gateway puts its items in before
+        # the gateway replaces it with the stored items before this point
+        if body.get("previous_response_id") is not None:
             raise BadRequest(
                 "A stored response cannot be named here: send the conversation as input.", param="previous_response_id"
             )
@@ -78,20 +80,20 @@ class ResponsesToResponses:
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
         response = load_response(body)
-        said = choices(response)
-        confidence = mean_probability(said)
+        found = choices(response)
+        confidence = mean_probability(found)
         if confidence is not None and not wants_logprobs(request.body):
             body = _without_logprobs(body)
         if differs(request.told):
-            body = retold(body, request.told)
-        return Plain(body, reported(response), finish_of(response), confidence, said)
+            body = with_echoed(body, request.told)
+        return Plain(body, reported(response), finish_of(response), confidence, found)
 
 
 def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
-    """What the client has to be told, or the gateway wants to know.
+    """The values to add to `include`: encrypted reasoning for the client, and log-probabilities for the gateway.
 
-    A client that left the storing to the provider sends items of reasoning back as it got them; where they are not
-    stored, they are only of use with what is sealed in them. Models that do not reason refuse to seal anything.
+    A client that relies on storage sends reasoning items back as it got them. Without storage they are useful only
+    with their encrypted content. Models without reasoning reject this value.
     """
     body = request.body
     more = [LOGPROBS] if logprobs and not request.stream and not wants_logprobs(body) else []
@@ -101,7 +103,8 @@ def _more_included(request: CompletionRequest, logprobs: bool) -> list[str]:
 
 
 def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, bytes]:
-    """Instructions and input as far as they change: trimmed, or without reasoning that nobody there remembers."""
+    """The changes to instructions and input: turns that the plan trims, and reasoning items that the backend cannot
+    use."""
     body = request.body
     drop = plan.drop if plan else frozenset[int]()
     replace = plan.replace if plan else dict[int, str]()
@@ -119,7 +122,7 @@ def _context(request: CompletionRequest, plan: ContextPlan | None) -> dict[str, 
 
 
 def _forgotten(item: dict[str, Any]) -> bool:
-    """Reasoning that is stored nowhere, or was sealed by another vendor."""
+    """Whether the item is reasoning that is not stored anywhere or was encrypted by another vendor."""
     if kind_of(item) != "reasoning":
         return False
     sealed = item.get("encrypted_content")
@@ -127,7 +130,7 @@ def _forgotten(item: dict[str, Any]) -> bool:
 
 
 def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str]) -> bytes:
-    """The items that stay, in their own bytes; shortened ones are written anew."""
+    """The items that stay, as their original bytes; shortened ones are written again."""
     start, _ = json_splice.find(request.raw, "input")[-1]
     spans, given = list(json_splice.elements(request.raw, start)), request.body["input"]
     written = [
@@ -138,7 +141,7 @@ def _items(request: CompletionRequest, stay: list[int], replace: dict[int, str])
 
 
 def _without_logprobs(body: bytes) -> bytes:
-    """Every part's `logprobs` becomes empty, as it is when nobody asked."""
+    """Set every part's `logprobs` to an empty list, as in an answer without log-probabilities."""
     spans = [
         span
         for output, _ in json_splice.find(body, "output")

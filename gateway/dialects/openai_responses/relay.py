@@ -1,4 +1,4 @@
-"""Relays a Responses stream, and parses only the events that matter to usage and end."""
+"""Passes on a Responses stream, and parses only events with usage, errors or the end."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MARKS = (
     *(b"error", b"response.completed", b"response.incomplete", b"response.failed"),
     *(b"response.created", b"response.output_item.added", b"[DONE]"),
 )
-"""What an event that matters contains. In most streams nothing else does, or hardly anything."""
+"""Bytes that an event to be parsed contains. In most streams few other events contain them."""
 _WORK = (*_MARKS, b"response.output_item.done")
-"""The same where a tool of the provider's is at work."""
+"""The marks used while one of the provider's tools runs."""
 
 
 class ResponsesRelay(EventReader):
-    """StreamReader for OpenAI Responses on both sides. An upstream that never completes is not completed by us."""
+    """Implements `StreamReader` for OpenAI Responses on both sides. A stream without a final event is not completed."""
 
     def __init__(self, *, wants_logprobs: bool = False) -> None:
         super().__init__()
@@ -38,12 +38,12 @@ class ResponsesRelay(EventReader):
         self._wants_logprobs = wants_logprobs
         self._transcript = ResponsesTranscript()
         self._response: dict[str, Any] | None = None
-        self._begun = PartialResponse()
+        self._partial = PartialResponse()
         self._marks: tuple[bytes, ...] = _MARKS
-        self._worked: list[dict[str, Any]] = []
-        """Items of the provider's tools that have ended."""
+        self._tool_items: list[dict[str, Any]] = []
+        """Finished items of the provider's tools."""
         self._latest: dict[str, Any] = {}
-        """The response as an event told it that was not the last of a whole one."""
+        """The latest response object from an event that was not the final one."""
 
     @property
     def chunks(self) -> int:
@@ -71,68 +71,68 @@ class ResponsesRelay(EventReader):
         return b"".join(relayed)
 
     def _read(self, event: bytes) -> bool:
-        """Take note of what an event says; True when it is to be relayed now."""
+        """Process an event. Returns whether to pass it on now."""
         name, data = sse.fields(event)
         if data == b"[DONE]":
-            return False  # not how this dialect ends
+            return False  # this dialect does not end with it
         try:
-            said = orjson.loads(data)
+            parsed = orjson.loads(data)
         except orjson.JSONDecodeError:
-            said = None
-        kind = said.get("type") if type(said) is dict else name.decode(errors="replace")
-        if failure := broken(kind, said, data):
+            parsed = None
+        kind = parsed.get("type") if type(parsed) is dict else name.decode(errors="replace")
+        if failure := broken(kind, parsed, data):
             self._failure = failure
-            self._note_response(said)
-        elif data and type(said) is not dict:
+            self._note_response(parsed)
+        elif data and type(parsed) is not dict:
             self._failure = BackendGarbage("The backend sent an event that is not one of a response.")
         elif kind in ("response.completed", "response.incomplete"):
-            self._end(event, said)
+            self._end(event, parsed)
         else:
-            self._note(event, kind, said)
+            self._note(event, kind, parsed)
             return True
         return not self.ended and not self._failure
 
-    def _note(self, event: bytes, kind: object, said: Any) -> None:
+    def _note(self, event: bytes, kind: object, parsed: Any) -> None:
         if kind == "response.output_item.added":
-            self._begun.added(said.get("item"), self._transcript.characters)
+            self._partial.added(parsed.get("item"), self._transcript.characters)
         self._transcript.add(event)
         if kind == "response.created":
             self._transcript.chunks += 1
             self.silent += 1
-            self._begun.created(said.get("response"))
-            self._note_response(said)
+            self._partial.created(parsed.get("response"))
+            self._note_response(parsed)
         elif kind == "response.output_item.added":
-            item = said.get("item")
+            item = parsed.get("item")
             if type(item) is dict and type(item.get("name")) is str:
-                self._transcript.say(f"\n{item['name']}\n")
+                self._transcript.add_text(f"\n{item['name']}\n")
             if is_charged(item):
                 self._marks = _WORK
-        elif kind == "response.output_item.done" and is_charged(said.get("item")):
-            self._worked.append(said["item"])
+        elif kind == "response.output_item.done" and is_charged(parsed.get("item")):
+            self._tool_items.append(parsed["item"])
 
-    def _note_response(self, said: Any) -> None:
-        response = said.get("response") if type(said) is dict else None
+    def _note_response(self, parsed: Any) -> None:
+        response = parsed.get("response") if type(parsed) is dict else None
         if type(response) is dict:
             self._latest = response
 
     @property
     def reported(self) -> Usage | None:
-        return self.usage or so_far(self._latest, self._worked)
+        return self.usage or so_far(self._latest, self._tool_items)
 
-    def _end(self, event: bytes, said: Any) -> None:
-        response = said.get("response")
+    def _end(self, event: bytes, parsed: Any) -> None:
+        response = parsed.get("response")
         if type(response) is not dict:
             self._failure = BackendGarbage("The backend ended its stream without a response.")
             return
         self._response = response
-        self.usage, self.finish = reported(response, self._worked), finish_of(response)
+        self.usage, self.finish = reported(response, self._tool_items), finish_of(response)
         self.ended, self.ending = True, event
 
     def cut(self, delivered: Usage) -> bytes:
-        return self._begun.cut(self._transcript.text(), self._transcript.last, delivered)
+        return self._partial.cut(self._transcript.text(), self._transcript.last, delivered)
 
     def completion(self) -> bytes | None:
-        """The `response` that the last event carries, in its own bytes."""
+        """The `response` of the last event, as its original bytes; None if there is none or it is too large."""
         if self._response is None:
             return None
         data = sse.payload(self.ending)
@@ -150,9 +150,9 @@ class ResponsesRelay(EventReader):
         return mean_probability(choices(self._response)) if self._wants_logprobs and self._response else None
 
 
-def broken(kind: object, said: Any, data: bytes) -> StreamBroken | None:
-    """The failure that an event tells of: `error` in any of its shapes, or `response.failed`."""
-    failed = said.get("response") if type(said) is dict and kind == "response.failed" else said
+def broken(kind: object, parsed: Any, data: bytes) -> StreamBroken | None:
+    """The failure that an event reports, as `error` in any format or as `response.failed`; None if it reports none."""
+    failed = parsed.get("response") if type(parsed) is dict and kind == "response.failed" else parsed
     error = find_error(failed)
     if not error and kind not in ("error", "response.failed"):
         return None

@@ -1,4 +1,4 @@
-"""Replays a stored response, plain or as a stream, with an id of its own."""
+"""Replays a stored response, plain or as a stream, with a new id."""
 
 from __future__ import annotations
 
@@ -10,51 +10,51 @@ from gateway.dialects.openai_responses.response_object import Ids, Item, repeate
 from gateway.domain.request import CompletionRequest
 
 _PIECE = re.compile(r"\s*(?:\S{1,40}\s*){1,15}|\s+")
-"""Some twenty tokens."""
+"""About twenty tokens."""
 _EMPTY: dict[str, Item] = {"message": {"content": []}, "reasoning": {"summary": []}, "function_call": {"arguments": ""}}
-"""What an item has not yet said when it is announced."""
+"""The empty fields of an item in the event that announces it."""
 
 
 def again(request: CompletionRequest, body: Item) -> Item:
-    """A stored Response as the answer to another request: with an id of its own, and what it repeats of its request."""
+    """Convert a stored Response to the answer of another request: replace its id and the repeated request fields."""
     return {**body, "id": Ids(request.id).response, **repeated(request)}
 
 
 def response_stream(request: CompletionRequest, body: Item) -> tuple[bytes, bytes]:
-    """All events but the terminating one, and that one."""
+    """Convert a plain body to a stream. Returns all events but the terminating one, and the terminating one."""
     whole = again(request, body)
     begun = {**whole, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
     begun.pop("completed_at", None)
     events = Events()
-    told = [events.event(f"response.{what}", response=begun) for what in ("created", "in_progress")]
+    written = [events.event(f"response.{what}", response=begun) for what in ("created", "in_progress")]
     for item in body["output"]:
         if type(item) is dict:
-            told += _item(events, item)
+            written += _item(events, item)
     status = "incomplete" if body.get("status") == "incomplete" else "completed"
-    return b"".join(told), events.event(f"response.{status}", response=whole)
+    return b"".join(written), events.event(f"response.{status}", response=whole)
 
 
 def _item(events: Events, item: Item) -> list[bytes]:
     kind = item.get("type")
     place = events.place({**item, **(_EMPTY.get(kind, {}) if type(kind) is str else {}), "status": "in_progress"})
     where = {"item_id": item.get("id"), "output_index": place}
-    told = [events.added(place)]
+    written = [events.added(place)]
     if kind == "message":
         for number, part in _dicts(item.get("content")):
-            told += _part(events, {**where, "content_index": number}, part)
+            written += _part(events, {**where, "content_index": number}, part)
     elif kind == "reasoning":
         for number, part in _dicts(item.get("summary")):
-            told += _summary(events, {**where, "summary_index": number}, part)
+            written += _summary(events, {**where, "summary_index": number}, part)
     elif kind == "function_call":
         arguments = _text(item, "arguments")
-        told += _pieces(events, "response.function_call_arguments", where, arguments)
+        written += _pieces(events, "response.function_call_arguments", where, arguments)
         done = "response.function_call_arguments.done"
-        told.append(events.event(done, **where, arguments=arguments, name=item.get("name")))
-    return [*told, events.done(place, item)]
+        written.append(events.event(done, **where, arguments=arguments, name=item.get("name")))
+    return [*written, events.done(place, item)]
 
 
 def _dicts(parts: object) -> list[tuple[int, Item]]:
-    """Numbered; a backend may have put anything there."""
+    """The objects in a list with their index. Anything else is ignored, because a backend may have written it."""
     return [(number, part) for number, part in enumerate(parts) if type(part) is dict] if type(parts) is list else []
 
 

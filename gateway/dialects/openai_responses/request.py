@@ -1,4 +1,4 @@
-"""Parses a Responses request: validates the fields that the gateway acts on, reads `input` as turns."""
+"""Parses a Responses request: validates the fields that the gateway uses, and reads `input` as turns."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from gateway.domain.request import CompletionRequest, Controls, Role, Turn
 from gateway.errors import BadRequest
 
 INSTRUCTIONS = -1
-"""Index of the turn that `instructions` are."""
+"""Index of the turn that contains the `instructions`."""
 CALLS = frozenset({"function_call", "custom_tool_call"})
 RESULTS = frozenset({"function_call_output", "custom_tool_call_output"})
 DECLARATIONS = frozenset({"additional_tools", "tool_search_output"})
-"""Items that offer tools, as `tools` does."""
+"""Types of items that declare tools, like `tools`."""
 SEARCHES = frozenset({"tool_search_call", "web_search_call"})
-"""What was looked for; what was found stands in the items after it."""
+"""Types of items with a search query. The results are in the items after it."""
 _TEXTS = frozenset({"input_text", "output_text"})
 _OF_MESSAGES = frozenset({"content"})
 _OF_CUSTOM_CALLS = frozenset({"input"})
@@ -35,11 +35,11 @@ _ELSEWHERE = {
     "conversation": "continue a response with previous_response_id, or send the conversation as input",
     "prompt": "send the prompt's text as instructions and input",
 }
-"""What is kept in an account at OpenAI, which is the gateway's and one for all teams; and what to do instead."""
+"""Fields that refer to data in the gateway's OpenAI account, which all teams share → the alternative for the client."""
 
 
 def parse(body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes]) -> CompletionRequest:
-    """Parse once. Raises BadRequest naming the field for anything that the gateway could not act on."""
+    """Parse a request. Raises BadRequest, with the field's name, if the gateway cannot process it."""
     fields = load_object(body)
     _check(fields)
     model = read_model(fields)
@@ -101,9 +101,9 @@ def _check(fields: dict[str, Any]) -> None:
 
 
 def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
-    """Instructions, then the items of `input`. Raises BadRequest naming the place of what is wrong.
+    """Read the instructions and the items of `input` as turns. Raises BadRequest with the location of an error.
 
-    Reasoning is no turn of its own: it goes or stays with what was said after it (`kept`).
+    Reasoning is not a turn of its own: it is kept or dropped with the item after it (see `kept`).
     """
     turns: list[Turn] = []
     if instructions := fields.get("instructions"):
@@ -116,22 +116,22 @@ def read_turns(fields: Mapping[str, Any]) -> list[Turn]:
         given = []
     elif type(given) is not list or not (given or continues):
         raise BadRequest("input must be a string or an array with at least one item.", param="input")
-    untold = False
+    has_uncounted = False
     for index, item in enumerate(given):
         turn = _turn(index, item)
         if turn is None:
-            untold = True
+            has_uncounted = True
             continue
-        turn.asides = turn.asides or untold
-        untold = False
+        turn.asides = turn.asides or has_uncounted
+        has_uncounted = False
         turns.append(turn)
-    if untold and turns:
+    if has_uncounted and turns:
         turns[-1].asides = True
-    return turns or [Turn(INSTRUCTIONS, "user", "", asides=untold)]
+    return turns or [Turn(INSTRUCTIONS, "user", "", asides=has_uncounted)]
 
 
 def kind_of(item: Mapping[str, Any]) -> str:
-    """The item's type; messages and references may be written without one."""
+    """The item's type. Messages and references may omit it."""
     kind = item.get("type")
     if type(kind) is str:
         return kind
@@ -150,15 +150,16 @@ def _turn(index: int, item: Any) -> Turn | None:
         return None
     if kind in CALLS:
         _need_text(item, where, "call_id", "name", "arguments" if kind == "function_call" else "input")
-        said = item["input"] if kind == "custom_tool_call" else ""  # arguments are counted as the call's
+        # a function call's arguments are counted elsewhere
+        text_of_call = item["input"] if kind == "custom_tool_call" else ""
         asides = kind == "custom_tool_call" and has_asides(item, _OF_CUSTOM_CALLS)
-        return Turn(index, "assistant", said, calls=(item["call_id"],), asides=asides)
+        return Turn(index, "assistant", text_of_call, calls=(item["call_id"],), asides=asides)
     if kind in RESULTS:
         _need_text(item, where, "call_id")
         text, images, files = _parts(item.get("output"), f"{where}.output")
         asides = has_asides(item, _OF_RESULTS) or in_parts(item.get("output"), _TEXTS, "input_image")
         return Turn(index, "tool", text, (), (item["call_id"],), images, files, asides)
-    if kind in DECLARATIONS:  # as the system's they are counted, and neither dropped nor shortened
+    if kind in DECLARATIONS:  # counted as system turns, which are neither dropped nor shortened
         _check_tools(item.get("tools"), f"{where}.tools")
         return Turn(index, "system", orjson.dumps(item["tools"]).decode(), asides=has_asides(item, _OF_DECLARATIONS))
     if kind == "tool_search_call":
@@ -199,20 +200,20 @@ def _message(index: int, item: Mapping[str, Any], where: str) -> Turn:
 
 
 def _shown(output: Any) -> int:
-    """Number of files in the output of a tool that OpenAI made, such as a screenshot."""
+    """Number of files, such as screenshots, in the output of a tool that OpenAI defines."""
     parts = output if type(output) is list else (output,)
     return sum(1 for part in parts if type(part) is dict and part.get("type") in FILE_PARTS)
 
 
 def _parts(content: Any, where: str) -> tuple[str, int, int]:
-    """Text, number of images and of files in a message's content or a call's output."""
+    """The text, number of images and number of files in a message's content or a call's output."""
     if type(content) is str:
         return content, 0, 0
     return read_parts(content, where, _TEXTS, "input_image")
 
 
 def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
-    """What a backend must be capable of."""
+    """The capabilities that a backend needs for this request."""
     needs = needed_by(turns)
     if next(declarations(fields), None):
         needs.add("tools")
@@ -226,7 +227,7 @@ def read_needs(fields: Mapping[str, Any], turns: list[Turn]) -> frozenset[str]:
 
 
 def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every tool or namespace that is offered, and its place in the request."""
+    """Yield each tool or namespace that the request declares, with its location."""
     for index, tool in enumerate(fields.get("tools") or ()):
         yield tool, f"tools[{index}]"
     given = fields.get("input")
@@ -237,11 +238,12 @@ def declarations(fields: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], st
 
 
 def wants_logprobs(fields: Mapping[str, Any]) -> bool:
+    """Whether the client asked for log-probabilities."""
     return bool(fields.get("top_logprobs")) or "message.output_text.logprobs" in (fields.get("include") or ())
 
 
 def kept(items: list[dict[str, Any]], dropped: Set[int]) -> list[int]:
-    """Places of the items that stay when those in `dropped` go: reasoning goes with what it led to."""
+    """Indexes of the items that stay if those in `dropped` are removed. Reasoning is removed with the item after it."""
     places: list[int] = []
     follows = len(items)
     for place in range(len(items) - 1, -1, -1):

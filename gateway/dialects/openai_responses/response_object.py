@@ -15,10 +15,10 @@ from gateway.domain.request import CompletionRequest
 Item = dict[str, Any]
 
 INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""OpenAI's chat word for why an answer ended → `incomplete_details.reason`."""
+"""OpenAI chat's finish reason → `incomplete_details.reason`."""
 
 MOST_KEPT_BYTES = 4 * 2**20
-"""Of a response that was streamed; of a longer one only the stream was ever there."""
+"""Largest streamed response that is kept, in bytes."""
 
 _REPEATED: dict[str, Any] = {
     "background": False,
@@ -39,11 +39,12 @@ _REPEATED: dict[str, Any] = {
     "truncation": "disabled",
     "user": None,
 }
-"""Fields of the request that its response repeats, and what it says where the client said nothing."""
+"""Request fields that the response repeats, with the value for fields that the client did not send."""
 
 
 class Ids:
-    """Ids of a response and its items, made from the request's: a stream and what is kept of it must agree."""
+    """Ids of a response and its items, derived from the request id, so that a stream and its stored copy have the
+    same ids."""
 
     def __init__(self, request_id: str) -> None:
         self._stem = request_id.removeprefix("req_")
@@ -53,20 +54,20 @@ class Ids:
         return f"resp_{self._stem}"
 
     def item(self, prefix: str, number: int) -> str:
-        """`prefix`: rs, msg, fc, ctc. `number`: among those of its kind."""
+        """The id of an item. `prefix`: rs, msg, fc or ctc. `number`: its index among items of this kind."""
         return f"{prefix}_{self._stem}{number:02x}"
 
 
 def repeated(request: CompletionRequest) -> Item:
-    """What a response tells of its own request; `request.told` has the last word."""
+    """The request fields that the response repeats; `request.told` overrides them."""
     body = request.body
-    said = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
+    fields = {name: otherwise if body.get(name) is None else body[name] for name, otherwise in _REPEATED.items()}
     given, thinking = body.get("text") or {}, body.get("reasoning") or {}
     text = {"format": {"type": "text"}, "verbosity": "medium"}
-    said["text"] = {**text, **{name: value for name, value in given.items() if value is not None}}
-    said["reasoning"] = {"effort": None, "summary": None, **thinking}
-    said["tools"] = [_shown(tool) for tool in body.get("tools") or ()]
-    return {**said, **request.told}
+    fields["text"] = {**text, **{name: value for name, value in given.items() if value is not None}}
+    fields["reasoning"] = {"effort": None, "summary": None, **thinking}
+    fields["tools"] = [_shown(tool) for tool in body.get("tools") or ()]
+    return {**fields, **request.told}
 
 
 def _shown(tool: Item) -> Item:
@@ -76,7 +77,7 @@ def _shown(tool: Item) -> Item:
 def response(
     request: CompletionRequest, *, response_id: str, created: int, model: str, status: str, output: list[Item]
 ) -> Item:
-    """A whole Response, without usage and without a reason for being incomplete."""
+    """A whole Response, without usage and `incomplete_details`."""
     return {
         "id": response_id,
         "object": "response",
@@ -92,20 +93,20 @@ def response(
 
 
 def ended(begun: Item, finish: str, usage: Usage | None, output: list[Item], now: int) -> Item:
-    """`begun` once its answer is whole. `finish`: OpenAI's chat word."""
+    """`begun`, completed with the answer. `finish`: OpenAI chat's finish reason."""
     reason = INCOMPLETE.get(finish)
-    said = {
+    whole = {
         **begun,
         "status": "incomplete" if reason else "completed",
         "incomplete_details": {"reason": reason} if reason else None,
         "output": output,
         "usage": shown_usage(usage) if usage else None,
     }
-    return said if reason else {**said, "completed_at": max(now, begun["created_at"])}
+    return whole if reason else {**whole, "completed_at": max(now, begun["created_at"])}
 
 
 def shown_usage(usage: Usage) -> Item:
-    """Cached tokens are part of the input, reasoning of the output."""
+    """The usage in the Responses format: cached tokens are part of the input, and reasoning is part of the output."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "input_tokens": usage.all_input,
@@ -117,7 +118,7 @@ def shown_usage(usage: Usage) -> Item:
 
 
 def reasoning_item(item_id: str, text: str, blocks: list[Item]) -> Item:
-    """`blocks`: what another vendor signed."""
+    """A reasoning item. `blocks`: blocks signed by another vendor, stored in `encrypted_content`."""
     item: Item = {"id": item_id, "type": "reasoning"}
     item["summary"] = [{"type": "summary_text", "text": text}] if text else []
     return {**item, "encrypted_content": pack(blocks)} if blocks else item
@@ -136,14 +137,14 @@ def refusal_part(text: str) -> Item:
 
 
 def call_item(item_id: str, call_id: str, tool: Tool, arguments: str, status: str) -> Item:
-    """The arguments stay the string that the model wrote."""
+    """A function call item. The arguments are the model's original string."""
     item: Item = {"id": item_id, "type": "function_call", "status": status}
     return {**item, "arguments": arguments, "call_id": call_id, **_named(tool)}
 
 
-def custom_item(item_id: str, call_id: str, tool: Tool, said: str, status: str) -> Item:
+def custom_item(item_id: str, call_id: str, tool: Tool, text: str, status: str) -> Item:
     item: Item = {"id": item_id, "type": "custom_tool_call", "status": status}
-    return {**item, "call_id": call_id, **_named(tool), "input": said}
+    return {**item, "call_id": call_id, **_named(tool), "input": text}
 
 
 def _named(tool: Tool) -> Item:
@@ -151,7 +152,7 @@ def _named(tool: Tool) -> Item:
 
 
 def input_of(arguments: str) -> str:
-    """What a function that stands for a custom tool was given."""
+    """The text for a custom tool, from the arguments of the function that represents it."""
     try:
         return custom_input(orjson.loads(arguments), arguments)
     except orjson.JSONDecodeError:
@@ -159,7 +160,7 @@ def input_of(arguments: str) -> str:
 
 
 def logprobs_of(choice: Mapping[str, Any]) -> list[Item]:
-    """A choice's log-probabilities; chat may leave out the bytes."""
+    """A choice's log-probabilities in the Responses format. Missing `bytes` are added."""
     given = choice.get("logprobs")
     entries = given.get("content") if type(given) is dict else None
     return [{**_entry(entry), "top_logprobs": _tops(entry)} for entry in entries or () if _is_entry(entry)]
@@ -179,7 +180,7 @@ def _tops(entry: Item) -> list[Item]:
 
 
 def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str) -> list[Item]:
-    """The items of a whole chat choice: thinking, what it says, its calls."""
+    """The items of a complete chat choice: thinking, message, calls."""
     message = choice["message"]
     output: list[Item] = []
     thought, blocks = thought_in(message), message.get("thinking_blocks") or []
@@ -193,7 +194,7 @@ def output_items(request: CompletionRequest, choice: Item, ids: Ids, status: str
 
 
 def thought_in(message: Item) -> str:
-    """What a chat message or delta says of thinking, under either of the names that servers give it."""
+    """The thinking text of a chat message or delta, from either of the field names that servers use."""
     return _text(message, "reasoning_content") or _text(message, "reasoning")
 
 
@@ -203,7 +204,7 @@ def _text(message: Item, name: str) -> str:
 
 
 def _parts(choice: Item, *, anyway: bool) -> list[Item]:
-    """`anyway`: an answer that says nothing is an empty text."""
+    """The content parts of a choice. `anyway`: an answer without content becomes an empty text."""
     text, refusal = _text(choice["message"], "content"), _text(choice["message"], "refusal")
     parts = [text_part(text, logprobs_of(choice))] if text or (anyway and not refusal) else []
     return [*parts, refusal_part(refusal)] if refusal else parts

@@ -1,6 +1,7 @@
-"""Carries another vendor's signed thinking as a reasoning item's `encrypted_content`.
+"""Packs another vendor's signed thinking into a reasoning item's `encrypted_content`.
 
-The client hands it back with its next request, as it does with OpenAI's own, and the backend gets what it signed.
+The client returns it with its next request, as it does with OpenAI's own, and the backend gets the blocks that it
+signed.
 """
 
 from __future__ import annotations
@@ -12,27 +13,27 @@ from typing import Any
 import orjson
 
 _MARK = "thinking-blocks-1:"
-"""Tells ours from those that OpenAI encrypted."""
+"""Distinguishes the gateway's content from content that OpenAI encrypted."""
 
 
 def pack(blocks: list[dict[str, Any]]) -> str:
-    """`thinking_blocks` of the pivot as one opaque string."""
+    """Pack chat's `thinking_blocks` into one opaque string."""
     return _MARK + base64.b64encode(orjson.dumps(blocks)).decode()
 
 
 def unpack(content: object) -> list[dict[str, Any]]:
-    """The blocks in an `encrypted_content`; none when the gateway did not write it."""
+    """The blocks in an `encrypted_content`; empty if the gateway did not write it."""
     if type(content) is not str or not content.startswith(_MARK):
         return []
     try:
         blocks = orjson.loads(base64.b64decode(content[len(_MARK) :], validate=True))
     except (binascii.Error, orjson.JSONDecodeError):
         return []
-    return [block for block in blocks if _sound(block)] if type(blocks) is list else []
+    return [block for block in blocks if _is_valid(block)] if type(blocks) is list else []
 
 
-def _sound(block: object) -> bool:
-    """A client may have written anything."""
+def _is_valid(block: object) -> bool:
+    """Whether a block has the expected fields; the client may have changed it."""
     if type(block) is not dict:
         return False
     names = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}.get(str(block.get("type")), ())

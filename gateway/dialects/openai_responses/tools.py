@@ -10,29 +10,29 @@ from gateway.dialects.translate.messages_to_chat.tools import short
 from gateway.errors import BadRequest
 
 _INPUT = "input"
-"""The one argument of a function that stands for a custom tool."""
+"""Name of the only argument of a function that represents a custom tool."""
 _CHOICES = frozenset({"auto", "none", "required"})
-_SPARED = ("web_search", "image_generation", "tool_search")
-"""How the hosted tools' types begin that coding agents offer in every request beside their own: left out there, as a
-model that is free to choose may do without them. Any other would be missed in the answer."""
+_REMOVABLE = ("web_search", "image_generation", "tool_search")
+"""Beginnings of the types of hosted tools that coding agents add to every request. They are left out, because a
+model that may choose can do without them. Any other hosted tool is an error."""
 
 
 class Tool(NamedTuple):
-    """A tool as the client knows it."""
+    """A tool as the client declared it."""
 
     name: str
     namespace: str = ""
     custom: bool = False
-    """Its calls take text instead of JSON."""
+    """Whether its calls contain text instead of JSON."""
 
 
 def chat_name(name: str, namespace: Any) -> str:
-    """Chat has no namespaces, so a function's name says where it belongs."""
+    """The function's name in chat. Chat has no namespaces, so the namespace becomes a prefix."""
     return short(f"{namespace}__{name}" if type(namespace) is str and namespace else name)
 
 
 def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
-    """The client's tools that have another name or nature in chat, by their name there."""
+    """Chat name → tool, for the client's tools that have another name or type in chat."""
     found: dict[str, Tool] = {}
     for tool, _, within in _each(body):
         name, custom = tool.get("name"), tool.get("type") == "custom"
@@ -42,41 +42,41 @@ def known_tools(body: Mapping[str, Any]) -> dict[str, Tool]:
 
 
 def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`tools`, `tool_choice`, `parallel_tool_calls` of a chat body.
+    """The fields `tools`, `tool_choice` and `parallel_tool_calls` of a chat body.
 
-    Raises BadRequest naming what chat has no word for.
+    Raises BadRequest with the location of a value that chat cannot express.
     """
     choice, allowed = _choice(body.get("tool_choice"), body)
-    tools = _tools(body, allowed, spares=choice != "required")
-    said: dict[str, Any] = {}
+    tools = _tools(body, allowed, removes=choice != "required")
+    fields: dict[str, Any] = {}
     if tools:
-        said["tools"] = tools
+        fields["tools"] = tools
         if choice is not None:
-            said["tool_choice"] = choice
+            fields["tool_choice"] = choice
         if body.get("parallel_tool_calls") is not None:
-            said["parallel_tool_calls"] = body["parallel_tool_calls"]
-    return said
+            fields["parallel_tool_calls"] = body["parallel_tool_calls"]
+    return fields
 
 
-def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, spares: bool) -> list[dict[str, Any]]:
-    """A tool that is offered twice is as it was offered last."""
+def _tools(body: Mapping[str, Any], allowed: frozenset[str] | None, *, removes: bool) -> list[dict[str, Any]]:
+    """The tools in chat's format. If a tool is declared twice, the last declaration counts."""
     given = list(_each(body))
-    spares = spares and not all(_spared(tool) for tool, _, _ in given)
+    removes = removes and not all(_removable(tool) for tool, _, _ in given)
     found: dict[str, dict[str, Any]] = {}
     for tool, where, within in given:
-        if (spares and _spared(tool)) or (allowed is not None and not {str(tool.get("name")), within} & allowed):
+        if (removes and _removable(tool)) or (allowed is not None and not {str(tool.get("name")), within} & allowed):
             continue
         translated = _tool(tool, where, within)
         found[translated["function"]["name"]] = translated
     return list(found.values())
 
 
-def _spared(tool: Mapping[str, Any]) -> bool:
-    return str(tool.get("type")).startswith(_SPARED)
+def _removable(tool: Mapping[str, Any]) -> bool:
+    return str(tool.get("type")).startswith(_REMOVABLE)
 
 
 def _each(body: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
-    """Every single tool, its place in the request, and its namespace if it has one. Raises BadRequest."""
+    """Yield each single tool, its location in the request, and its namespace ("": none). Raises BadRequest."""
     for tool, where in declarations(body):
         if tool.get("type") != "namespace":
             yield tool, where, ""
@@ -110,7 +110,8 @@ def _function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """A function of one string: models of other vendors call nothing else. A grammar is said in its description."""
+    """A function with one string argument, because other vendors' models call functions only. A grammar becomes part
+    of the description."""
     described = [tool["description"]] if type(tool.get("description")) is str else []
     form = tool.get("format")
     if type(form) is dict and form.get("type") == "grammar":
@@ -128,20 +129,20 @@ def _custom(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def custom_arguments(text: str) -> dict[str, str]:
-    """What a custom tool was called with, as the arguments of the function that stands for it."""
+    """The input of a custom tool as the arguments of the function that represents it."""
     return {_INPUT: text}
 
 
 def custom_input(arguments: Any, otherwise: str) -> str:
-    """The way back; arguments of another shape are given as they were written."""
+    """The reverse of `custom_arguments`. Returns `otherwise` if the arguments have another structure."""
     text = arguments.get(_INPUT) if type(arguments) is dict else None
     return text if type(text) is str else otherwise
 
 
 def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] | None]:
-    """Chat's tool choice, and the only names that may be called where the client gave a list.
+    """Chat's tool choice, and the names of the allowed tools (None: all) if the client gave a list.
 
-    Of a list the others are not sent: that says the same to every backend, and few know of such lists.
+    Tools that are not on the list are not sent. That works with every backend, and few support such a list.
     """
     if choice is None or (type(choice) is str and choice in _CHOICES):
         return choice, None
@@ -156,7 +157,7 @@ def _choice(choice: Any, body: Mapping[str, Any]) -> tuple[Any, frozenset[str] |
 
 
 def _chosen(choice: Mapping[str, Any], body: Mapping[str, Any]) -> str:
-    """The chosen tool's name in chat. A namespace need not be said where no other tool is called so."""
+    """The chosen tool's name in chat. The client may omit the namespace if the name is unique."""
     name: str = choice["name"]
     if choice.get("namespace"):
         return chat_name(name, choice["namespace"])
@@ -171,9 +172,9 @@ def _allowed(tools: Any) -> frozenset[str]:
 
 
 def chat_format(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`response_format` and `verbosity` out of `text`. Raises BadRequest."""
+    """`response_format` and `verbosity` from the field `text`. Raises BadRequest."""
     text = body.get("text") or {}
-    said: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     form = text.get("format") or {}
     kind = form.get("type", "text")
     if kind == "json_schema":
@@ -181,11 +182,11 @@ def chat_format(body: Mapping[str, Any]) -> dict[str, Any]:
         schema = {name: form[name] for name in names if form.get(name) is not None}
         if type(schema.get("schema")) is not dict:
             raise BadRequest("text.format.schema must be an object.", param="text.format.schema")
-        said["response_format"] = {"type": "json_schema", "json_schema": schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": schema}
     elif kind == "json_object":
-        said["response_format"] = {"type": "json_object"}
+        fields["response_format"] = {"type": "json_object"}
     elif kind != "text":
         raise BadRequest("text.format.type must be text, json_object or json_schema.", param="text.format.type")
     if text.get("verbosity") is not None:
-        said["verbosity"] = text["verbosity"]
-    return said
+        fields["verbosity"] = text["verbosity"]
+    return fields

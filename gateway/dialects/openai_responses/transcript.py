@@ -1,4 +1,4 @@
-"""Keeps the bytes of a Responses stream; parses them only on demand."""
+"""Stores the bytes of a Responses stream, and parses them only on demand."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ import re
 import orjson
 
 _FOLD_BYTES = 64 * 1024
-"""Kept before it is read, so that a long stream needs little memory."""
+"""Bytes stored before they are read, so that a long stream needs little memory."""
 _BEGINNING = 64 * 2**10
 """Characters kept of a longer text."""
 
 _KEY = b'"delta":'
 DELTA = re.compile(rb'"delta":[ \t]*"([^"\\]*+(?:\\.[^"\\]*+)*+)"', re.DOTALL)
-"""A piece of text, whoever writes it: in a JSON string the quotes would be escaped."""
+"""A piece of text in any delta event. Inside a JSON string the quotes would be escaped."""
 
 
 class ResponsesTranscript:
-    """Whole events, and the names that were read from some."""
+    """Stores whole events, and names that were read from some of them."""
 
     def __init__(self) -> None:
         self.chunks = 0
-        """Events with a delta, about one token each, and the one that begins."""
+        """Events with a delta (about one token each), plus the first event."""
         self.unreadable = 0
         self.last = b""
-        """The block that was kept last."""
+        """The block stored last."""
         self._kept: list[bytes | str] = []
         self._held = 0
         self._texts: list[str] = []
@@ -32,7 +32,7 @@ class ResponsesTranscript:
         self._characters = 0
 
     def add(self, block: bytes) -> None:
-        """Keep a block of whole events."""
+        """Store a block of whole events."""
         self.chunks += block.count(_KEY)
         self._kept.append(block)
         self.last = block
@@ -40,8 +40,8 @@ class ResponsesTranscript:
         if self._held > _FOLD_BYTES:
             self._fold()
 
-    def say(self, text: str) -> None:
-        """Something that was read from an event that has no delta."""
+    def add_text(self, text: str) -> None:
+        """Store text from an event without a delta."""
         self._kept.append(text)
 
     def _fold(self) -> None:
@@ -54,7 +54,7 @@ class ResponsesTranscript:
         self._held = 0
 
     def _text(self, block: bytes | str) -> str:
-        """The text of all deltas in a block, joined before it is decoded."""
+        """The text of all deltas in a block. The pieces are joined before they are decoded."""
         assert isinstance(block, bytes)
         try:
             text: str = orjson.loads(b'"%b"' % b"".join(DELTA.findall(block)))
@@ -70,7 +70,7 @@ class ResponsesTranscript:
             self._length += len(text)
 
     def text(self) -> str:
-        """Reasoning, content, refusals, names and arguments, in the order in which they came; of a long one the
+        """Reasoning, content, refusals, tool names and arguments in their original order; of a long text, the
         beginning."""
         self._fold()
         return "".join(self._texts)

@@ -16,29 +16,29 @@ _UNITS = {
     "file_search_call": "file_search",
     "image_generation_call": "image_generation",
 }
-"""Type of an item → the unit that is charged for it."""
+"""Type of an output item → the unit charged for it."""
 
 
-def reported(response: dict[str, Any], worked: Iterable[Any] = ()) -> Usage | None:
-    """The usage of a response; None when nothing was counted. `worked`: items that ended, where it lists none."""
-    fees = fees_of(response.get("output")) or fees_of(worked)
+def reported(response: dict[str, Any], tool_items: Iterable[Any] = ()) -> Usage | None:
+    """The usage of a response; None if it contains no counts. `tool_items`: finished tool items, used if the response
+    lists none."""
+    fees = fees_of(response.get("output")) or fees_of(tool_items)
     return openai_usage(response.get("usage"), tier=tier_of(response), fees=fees)
 
 
-def so_far(response: dict[str, Any], worked: Iterable[Any]) -> Usage | None:
-    """What is known of a response that has not come to its end; None: nothing."""
-    tier, fees = tier_of(response), fees_of(worked)
+def so_far(response: dict[str, Any], tool_items: Iterable[Any]) -> Usage | None:
+    """The usage known of an unfinished response; None if nothing is known."""
+    tier, fees = tier_of(response), fees_of(tool_items)
     return usage_with(openai_usage(response.get("usage"), tier=tier, fees=fees), tier, fees)
 
 
 def is_charged(item: Any) -> bool:
-    """Is it the work of a tool that has a price of its own?"""
+    """Whether the item is work of a tool with a price of its own."""
     return type(item) is dict and type(kind := item.get("type")) is str and kind in _UNITS
 
 
 def fees_of(output: Any) -> Fees:
-    """Units and numbers of what was completed. Opening a page that a search found is free, and so is using a container
-    again."""
+    """Charged units and their numbers. Opening a found page is free, and so is using a container again."""
     units: Counter[str] = Counter()
     containers = set[str]()
     for item in output if isinstance(output, list | tuple) else ():

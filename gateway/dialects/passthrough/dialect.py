@@ -1,4 +1,5 @@
-"""The client side of OpenAI's other endpoints, passed through: only the model's name is read."""
+"""The client side of OpenAI's other endpoints, which are passed through. Only the model's name and a few fields are
+read."""
 
 from __future__ import annotations
 
@@ -25,25 +26,25 @@ ENDPOINTS: Mapping[str, PassThrough] = {
     "/moderations": "moderations",
     "/rerank": "rerank",
 }
-"""Path below `/v1` → what a policy has to allow."""
+"""Path below `/v1` → permission that a policy must grant for it."""
 
 _ASKED = ("input", "prompt", "query", "documents")
-"""Where these endpoints have their text."""
+"""Fields in which these endpoints have their text."""
 _MOST_FIELD = 64 * 2**10
-"""Bytes of a form's field that is looked at."""
+"""Largest form field that is read, in bytes."""
 _MOST_DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Implements `ClientDialect` for one of the paths."""
+    """Implements `ClientDialect` for one path."""
 
     path: str
 
     def parse(
         self, body: bytes, request_id: str, controls: Controls, headers: Mapping[bytes, bytes], /
     ) -> CompletionRequest:
-        """Raises BadRequest when the body cannot be read or names no model."""
+        """Parse a request. Raises BadRequest if the body cannot be read or names no model."""
         content_type = headers.get(b"content-type", b"")
         fields = _form(body, content_type) if form.is_form(content_type) else load_object(body)
         cache = controls.cache if controls.cache == "only" else "bypass"
@@ -77,16 +78,16 @@ class Endpoint:
         return openai_chat.error_event(error, request_id)
 
     def choices(self, body: dict[str, Any], /) -> list[dict[str, Any]]:
-        """Nothing that could be given again."""
+        """Returns an empty list: answers are not cached."""
         return []
 
     def replayed(self, request: CompletionRequest, body: dict[str, Any], /) -> tuple[bytes, bytes]:
-        """Never asked for: nothing is kept."""
+        """Never called, because answers are not cached."""
         return b"", b""
 
 
 def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
-    """The fields that are no files; of several with one name the last."""
+    """The form fields that are not files. Of several fields with one name, the last counts."""
     found: dict[str, Any] = {}
     for part in form.parts(body, content_type):
         if not part.file and part.end - part.start <= _MOST_FIELD:
@@ -95,9 +96,10 @@ def _form(body: bytes, content_type: bytes) -> dict[str, Any]:
 
 
 def _images(value: Any) -> int:
-    """How many are asked for; a form says it in digits. What no server understands is left to it to refuse.
+    """The number of images requested; a form contains it as digits. An invalid value counts as 1, and the backend
+    rejects it.
 
-    Raises BadRequest for more than any server makes at once: each is held for.
+    Raises BadRequest for more than `MAX_ANSWERS`, because money is held for each.
     """
     if type(value) is str and value.isascii() and value.isdigit():
         value = int(value) if len(value) <= _MOST_DIGITS else MAX_ANSWERS + 1
@@ -109,7 +111,7 @@ def _images(value: Any) -> int:
 
 
 def _text(value: Any) -> str:
-    """All text in it, to count."""
+    """All text in `value`, for counting its tokens."""
     if type(value) is str:
         return value
     if type(value) is dict:

@@ -1,4 +1,4 @@
-"""How other packages treat what is passed through."""
+"""Facts about passed-through endpoints that other packages need."""
 
 from gateway.domain.dialect import Dialect
 

@@ -1,4 +1,4 @@
-"""Finds the parts of a multipart form, so that one can be replaced and the others stay as they are."""
+"""Finds the parts of a multipart form, so that one part can be replaced and the others stay unchanged."""
 
 from __future__ import annotations
 
@@ -13,19 +13,23 @@ _LINE = b"\r\n"
 
 
 class Part(NamedTuple):
+    """One part of a form."""
+
     name: str
     file: bool
     start: int
     end: int
-    """Of its content, in the body."""
+    """`start` and `end`: position of the part's content in the body."""
 
 
 def is_form(content_type: bytes) -> bool:
+    """Whether the content type is that of a multipart form."""
     return content_type.lower().startswith(b"multipart/form-data")
 
 
 def parts(body: bytes, content_type: bytes) -> list[Part]:
-    """In order. Raises UnsupportedMediaType when there is no boundary, BadRequest when the form is not whole."""
+    """The parts in order. Raises UnsupportedMediaType if the boundary is missing, and BadRequest if the form is
+    incomplete."""
     _, options = parse_options_header(content_type)
     boundary = options.get(b"boundary")
     if not boundary:

@@ -1,4 +1,4 @@
-"""OpenAI's other endpoints on both sides: bytes pass through, the usage is read."""
+"""OpenAI's other endpoints on both sides: bytes pass through, and the usage is read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gateway.errors import BackendRefused
 
 
 class Passthrough:
-    """Implements `Translator`. Its answer's content type decides how an answer is read."""
+    """Implements `Translator` for passed-through paths. The content type decides how an answer is read."""
 
     client: DialectName = "openai_other"
     backend: DialectName = "openai_other"
@@ -51,18 +51,18 @@ class Passthrough:
         return Events()
 
     def reader_of(self, content_type: str) -> Events | Opaque | None:
-        """For an answer of this type; None: it is read whole."""
+        """The reader for an answer of this content type; None: the answer is read whole."""
         if content_type.startswith("text/event-stream"):
             return Events()
         return None if content_type.startswith(("application/json", "text/")) else Opaque()
 
     def plain(self, request: CompletionRequest, body: bytes) -> Plain:
-        """JSON or text. Nothing is expected of it."""
+        """Read a plain answer: JSON or text of any content."""
         try:
-            said = orjson.loads(body)
+            parsed = orjson.loads(body)
         except orjson.JSONDecodeError:
-            said = None
-        usage = any_usage(said.get("usage")) if type(said) is dict else None
+            parsed = None
+        usage = any_usage(parsed.get("usage")) if type(parsed) is dict else None
         return Plain(body, counted(usage, request.estimated_tokens or 0), "stop", None, [])
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:

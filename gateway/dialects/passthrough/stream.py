@@ -1,4 +1,4 @@
-"""Relays streams that the gateway does not parse: events of any kind, sound, images."""
+"""Passes on streams that the gateway does not parse: events of any kind, audio, images."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage, StreamBroken
 
 _LAST = (".done", ".completed")
-"""How the type of an event ends after which nothing of weight comes."""
+"""Endings of the types of events that may be the last."""
 _WORTH_READING = (b'"usage"', b'.done"', b'.completed"', b"error")
 
 
 class _Unparsed:
-    """What both kinds of `StreamReader` here have in common: they know of no text, and keep nothing."""
+    """Base of the `StreamReader`s for unparsed streams. They read no text and store nothing."""
 
     def __init__(self) -> None:
         self.usage: Usage | None = None
@@ -50,21 +50,21 @@ class _Unparsed:
 
 
 class Opaque(_Unparsed):
-    """Bytes as they come. Whether they are whole is told by the connection alone."""
+    """Passes on bytes. Only the connection shows whether the answer is complete."""
 
     def feed(self, data: bytes) -> bytes:
         self.chunks = self.silent = self.chunks + 1
         return data
 
     def eof(self) -> None:
-        """Raises BackendGarbage when there was nothing."""
+        """Raises BackendGarbage if the answer was empty."""
         if not self.chunks:
             raise BackendGarbage("The backend answered with nothing.")
         self.finish = "stop"
 
 
 class Events(_Unparsed):
-    """Server-sent events. The one that says that it was the last is kept back as the ending."""
+    """Passes on server-sent events. An event that may be the last is held back as the ending."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,19 +98,19 @@ class Events(_Unparsed):
         if data == b"[DONE]":
             self.ended, self.finish = True, "stop"
             return
-        said = _parsed(data)
-        error = find_error(said)
-        if type(said) is dict:
-            inner = said.get("response")
-            counted = said.get("usage") or (inner.get("usage") if type(inner) is dict else None)
+        parsed = _parsed(data)
+        error = find_error(parsed)
+        if type(parsed) is dict:
+            inner = parsed.get("response")
+            counted = parsed.get("usage") or (inner.get("usage") if type(inner) is dict else None)
             self.usage = later(any_usage(counted), self.usage)
         if error or name == b"error":
             self._failure = broken(error, data)
-        elif type(said) is dict:
-            self.finish = "stop" if str(said.get("type")).endswith(_LAST) else ""
+        elif type(parsed) is dict:
+            self.finish = "stop" if str(parsed.get("type")).endswith(_LAST) else ""
 
     def eof(self) -> None:
-        """Raises StreamBroken when the stream failed or ends inside an event, BackendGarbage when there was none."""
+        """Raises StreamBroken if the stream failed or ends inside an event, and BackendGarbage if it had no event."""
         if self._failure:
             raise self._failure
         if self._framer.rest():

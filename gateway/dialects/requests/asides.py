@@ -1,4 +1,4 @@
-"""Marks messages that have strings beside text, calls and files: the model reads and the vendor bills them."""
+"""Detects text in messages outside the usual fields. Models read it and vendors bill it, so it must be counted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OF_TEXTS = frozenset({"text", "cache_control", "prompt_cache_breakpoint"})
 
 
 def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
-    """Is there anything in `message` beside labels and what is `counted` by other means? Empty values are nothing."""
+    """Whether `message` has non-empty fields other than short labels and those `counted` elsewhere."""
     for name in message.keys() - counted:
         value = message[name]
         if value and not (name in LABELS and type(value) is str and len(value) <= MOST_LABEL):
@@ -20,8 +20,8 @@ def has_asides(message: Mapping[str, Any], counted: Set[str]) -> bool:
 
 
 def in_parts(parts: Any, texts: Set[str], image_is: str) -> bool:
-    """Has a content part anything beside text, unless it is an image or a file? `texts`: types of which the `text` is
-    counted."""
+    """Whether a content part, other than an image or a file, has text outside its `text` field. `texts`: part types
+    whose `text` is counted elsewhere."""
     if type(parts) is not list:
         return False
     for part in parts:

@@ -1,4 +1,4 @@
-"""Counts objects, arrays, keys and values of a JSON body in its bytes, before it is parsed."""
+"""Counts objects, arrays, keys and values in the bytes of a JSON body, before it is parsed."""
 
 from __future__ import annotations
 
@@ -6,34 +6,35 @@ from gateway.errors import BodyTooLarge
 
 KEYS_PER_ITEM = 5
 VALUES_PER_ITEM = 20
-"""Numbers and strings of flat lists are many and cheap: an array of tokens may have hundreds of thousands."""
+"""Values may outnumber objects, because flat lists are cheap: a token array may have hundreds of thousands of
+numbers."""
 _SLICE = 2**17
-"""Bytes that are looked at in one call: a thread that counts lets the event loop run in between."""
+"""Bytes counted per call, so that other threads can run in between."""
 
 
 def check_extent(body: bytes, most_items: int) -> None:
-    """Raises BodyTooLarge for a body with more objects and arrays than `most_items`, or with more keys or values than
-    go with so many.
+    """Raises BodyTooLarge if the body has more than `most_items` objects and arrays, or too many keys or values for
+    that number.
 
-    What is no JSON may be counted wrongly; as far as it is valid, the count is right.
+    Counts are exact for valid JSON only.
     """
-    if len(body) <= 2 * most_items:  # an object takes two bytes, a key five, a value and its comma two
+    if len(body) <= 2 * most_items:  # an object needs at least two bytes, a key five, a value with its comma two
         return
     whole = _Extent(most_items)
-    if not whole.exceeded_by(body):  # so it is even if they all stand outside of strings
+    if not whole.exceeded_by(body):  # within the limit even if all of them were outside of strings
         return
     _count(body, most_items)
 
 
 class _Extent:
-    """What has been counted so far."""
+    """The counts so far."""
 
     def __init__(self, most_items: int) -> None:
         self._most_items = most_items
         self._items = self._keys = self._values = 0
 
     def exceeded_by(self, outside: bytes) -> str:
-        """Count a piece in which nothing stands in a string. What there is too much of; empty when nothing is."""
+        """Count a piece of the body without strings. Returns a description of the exceeded limit; empty if none is."""
         self._items += outside.count(b"{") + outside.count(b"[")
         if self._items > self._most_items:
             return f"{self._most_items} objects and arrays"
@@ -45,7 +46,7 @@ class _Extent:
 
 
 def _count(body: bytes, most_items: int) -> None:
-    """Slice by slice, without what stands in strings."""
+    """Count the body slice by slice, leaving out the contents of strings."""
     counted, inside, at = _Extent(most_items), False, 0
     while at < len(body):
         end = _whole_escapes(body, at, at + _SLICE)
@@ -57,7 +58,7 @@ def _count(body: bytes, most_items: int) -> None:
 
 
 def _whole_escapes(body: bytes, start: int, end: int) -> int:
-    """`end`, or a byte further where it would cut an escape in two."""
+    """`end`, or one byte later if an escape sequence would be split there."""
     if end >= len(body):
         return len(body)
     piece = body[start:end]

@@ -1,6 +1,6 @@
-"""Checks that all media of a chat body are embedded, for backends whose library would fetch URLs in the worker.
+"""Checks that a chat body contains its media as data, for backends whose library would download URLs in the worker.
 
-What a client names would be resolved and fetched next to the operator's own services, past every rule of the network.
+Such a download would run inside the operator's network and could reach internal services.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ from typing import Any
 from gateway.errors import BadRequest
 
 _ADDRESS = re.compile(r"[\s\x00-\x1f]*(?:[a-z][a-z0-9+.-]*:[/\\]|[/\\]{2}|file:)", re.IGNORECASE)
-_SAID = frozenset(
+_HARMLESS = frozenset(
     {
         *("text", "content", "refusal", "reasoning_content", "reasoning", "thinking", "thinking_blocks", "signature"),
         *("tool_calls", "function_call", "annotations", "citations", "cache_control", "provider_specific_fields"),
         *("name", "filename", "title", "type", "role", "id", "tool_call_id", "detail", "format"),
     }
 )
-"""Fields that are read or only noted, whatever they hold; in lists of parts they are looked into."""
+"""Fields in which a URL is never downloaded. Lists of content parts inside them are still checked."""
 
 
 def check_embedded(messages: Any, backend: str) -> None:
-    """Raises BadRequest that names the first place in `messages` that holds an address instead of data."""
+    """Raises BadRequest with the first place in `messages` that contains a URL instead of data."""
     waiting: list[tuple[str, str, Any]] = [("messages", "", messages)]
     while waiting:
         where, name, value = waiting.pop()
         if type(value) is dict:
-            waiting += [(f"{where}.{key}", key, each) for key, each in value.items() if _looked_into(key, each)]
+            waiting += [(f"{where}.{key}", key, each) for key, each in value.items() if _must_check(key, each)]
         elif type(value) is list:
             waiting += [(f"{where}[{at}]", name, each) for at, each in enumerate(value)]
         elif type(value) is str and name and _is_address(name, value):
@@ -38,13 +38,13 @@ def check_embedded(messages: Any, backend: str) -> None:
             )
 
 
-def _looked_into(key: str, value: Any) -> bool:
-    return key not in _SAID or (key == "content" and type(value) is list)
+def _must_check(key: str, value: Any) -> bool:
+    return key not in _HARMLESS or (key == "content" and type(value) is list)
 
 
 def _is_address(name: str, value: str) -> bool:
-    if name == "content":  # a text among the parts
+    if name == "content":  # the text of a content part
         return False
     if value.startswith("data:"):
-        return ":" in value[5:]  # base64 has none
+        return ":" in value[5:]  # base64 contains no colon
     return name.endswith(("url", "uri")) or _ADDRESS.match(value) is not None

@@ -1,4 +1,4 @@
-"""Validates presence and type of fields."""
+"""Checks that fields have the right types and that required fields are present."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.errors import BadRequest
 
 
 class Wanted(NamedTuple):
-    """What a field must be if it is given; null is as good as absent."""
+    """The allowed types and range of an optional field; null counts as absent."""
 
     types: tuple[type, ...]
     words: str
@@ -19,17 +19,17 @@ class Wanted(NamedTuple):
 
 
 def check(fields: Mapping[str, Any], wanted: Mapping[str, Wanted]) -> None:
-    """Raises BadRequest naming the first field that is of a wrong type."""
+    """Raises BadRequest with the name of the first field that has a wrong type or value."""
     for name in fields:
         if name in wanted and (value := fields[name]) is not None:
             types, words, least, most = wanted[name]
-            right = type(value) in types  # also tells true from 1
+            right = type(value) in types  # an exact comparison, because isinstance(True, int) is true
             if not right or (least is not None and value < least) or (most is not None and value > most):
                 raise BadRequest(f"{name} must be {words}.", param=name)
 
 
 def read_model(fields: Mapping[str, Any]) -> str:
-    """Raises BadRequest when there is none, or its name is longer than any model's."""
+    """The requested model. Raises BadRequest if it is missing or its name is too long."""
     model = fields.get("model")
     if not isinstance(model, str) or not model:
         raise BadRequest("model is required: the name of a model that GET /v1/models lists.", param="model")

@@ -1,11 +1,12 @@
-"""Decides whether a request may be forwarded: outside references, provider-run tools, storage at the provider.
+"""Decides whether a request may be forwarded if it contains external references, provider-run tools or provider
+storage.
 
-A provider's account is one for all teams. An id of a file, a vector store, a container or a stored response there is
-nobody's in particular, so whoever knows or guesses one reads what another team keeps; and the address of a remote
-server makes the provider send the prompt there. `data.forward` of a policy opens these one by one.
+All teams share one provider account. Files, vector stores, containers and stored responses there belong to no team,
+so a team that knows or guesses an id can read another team's data. A remote server's URL makes the provider send it
+the prompt. A policy's `data.forward` permits these one by one.
 
-Most requests have none of it. Top-level fields are seen in the parsed body, which no escape hides; those further in by
-their bytes, and only a request that contains these, or escapes that could spell them, is walked.
+Most requests contain none of them. Top-level fields are looked up in the parsed body. Nested fields are searched in
+the bytes first, and the body is walked only if one of them, or an escape that could spell one, occurs.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ _WORDS: dict[str, Forwarded] = {
     **dict.fromkeys(_FILES, "files"),
     **dict.fromkeys(_STORES, "stores"),
 }
-"""Name of a field → what `data.forward` has to allow."""
+"""Field name → the `data.forward` value that permits it."""
 _SEARCHES = frozenset({"web_search_options", "search_parameters", "plugins"})
-"""Fields beside `tools` that have a provider search the web."""
+"""Fields other than `tools` that make a provider search the web."""
 _OFFERS = _SEARCHES | {"tools"}
 _TOP = frozenset({"store", *_TIERS, _GEO, *_WORDS, "tool_resources", "extra_body"})
 _OPAQUE = frozenset(
@@ -49,27 +50,28 @@ _OPAQUE = frozenset(
         *("properties", "metadata", "client_metadata", "annotations", "citations", "results"),
     }
 )
-"""Fields whose insides no provider acts on: schemas, arguments of the client's own tools, notes, and what was said."""
-_SAID = ("code_execution_output", "tool_use")
-"""How types of blocks end in which an answer told of a file it made, or of a call's arguments."""
+"""Fields whose contents no provider acts on: schemas, arguments of the client's own tools, metadata and earlier
+output."""
+_REPORTS = ("code_execution_output", "tool_use")
+"""Endings of the types of blocks that report an earlier result: a file that was created, or a tool call's arguments."""
 _ESCAPED = re.compile(rb"\\u00(?:5[fF]|[46][0-9a-fA-F]|[57][0-9aA])")
-"""An escape of a letter or `_`, which nobody needs, and which could spell any of the names."""
-_SPARED = ("web_search", "web_fetch", "image_generation")
-"""How types of tools begin that a model may do without as long as it has others."""
+"""An escape for a letter or `_`. Clients need none, and one could spell any of the names."""
+_REMOVABLE = ("web_search", "web_fetch", "image_generation")
+"""Beginnings of the types of provider tools that are removed if the request has other tools."""
 _CLIENTS = (
     *("function", "custom", "namespace", "computer", "bash", "text_editor", "memory", "local_shell", "apply_patch"),
     "tool_search",
 )
-"""How types of tools begin that the client runs, or that only choose among those."""
+"""Beginnings of the types of tools that the client runs, or that only select among such tools."""
 
 
 def check_forwarding(request: CompletionRequest, policy: Policy) -> None:
-    """Refuses, or takes out, what the team's policy does not let through.
+    """Reject, or remove from the request, content that the team's policy does not permit.
 
-    Called before stored responses are put into the request: those are the team's own.
+    Called before stored responses are inserted into the request, because those belong to the team.
 
-    Raises Forbidden that names the field and the policy's key, and BadRequest where a body that names one of these has
-    a key twice: the provider might read the other one.
+    Raises Forbidden with the field and the policy key. Raises BadRequest if a body with such content has a duplicate
+    key, because the provider might read the other value.
     """
     body, raw = request.body, request.raw
     offers = not _OFFERS.isdisjoint(body) or request.dialect == "openai_responses"
@@ -107,7 +109,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
         )
     _check_tier(request, policy)
     given = body
-    if request.dialect == "openai_responses":  # the gateway's own id, which the provider never sees
+    if request.dialect == "openai_responses":  # it is the gateway's own id, which the provider never sees
         given = {name: value for name, value in body.items() if name != "previous_response_id"}
     for where, what in _named(given):
         _check_one(where, what, data)
@@ -115,7 +117,7 @@ def _check_named(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _check_once(request: CompletionRequest) -> None:
-    """Raises BadRequest for a key that an object has twice."""
+    """Raises BadRequest if an object has a duplicate key."""
 
     def read(pairs: list[tuple[str, Any]]) -> None:
         names = [name for name, _ in pairs]
@@ -136,13 +138,13 @@ def _check_one(where: str, what: Forwarded, data: DataPolicy) -> None:
         )
     if what not in data.forward:
         raise Forbidden(
-            f"{where} names {_MEANT[what]}, which this team's requests may not do; leave it out, or have "
+            f"{where} names {_DESCRIPTIONS[what]}, which this team's requests may not do; leave it out, or have "
             f"data.forward: [{what}] set in its policy.",
             param=where,
         )
 
 
-_MEANT: dict[Forwarded, str] = {
+_DESCRIPTIONS: dict[Forwarded, str] = {
     "mcp": "a server that the provider would call",
     "files": "a file in the provider's account",
     "stores": "what is stored in the provider's account",
@@ -170,7 +172,7 @@ def _check_tier(request: CompletionRequest, policy: Policy) -> None:
 
 
 def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
-    """Every place that names something outside of the request."""
+    """Yield each place that refers to something outside of the request, and the permission that it needs."""
     waiting: list[tuple[str, Any]] = [("", node)]
     while waiting:
         where, node = waiting.pop()
@@ -180,18 +182,19 @@ def _named(node: Any) -> Iterator[tuple[str, Forwarded]]:
         kind = node.get("type")
         if kind == "mcp" or (kind == "image_generation_call" and not node.get("result")):
             yield where, "mcp" if kind == "mcp" else "stores"
-        said = type(kind) is str and kind.endswith(_SAID)
+        reports = type(kind) is str and kind.endswith(_REPORTS)
         for name, value in node.items():
             place = f"{where}.{name}" if where else name
             what = _WORDS.get(name)
-            if what is not None and not (said and what == "files") and _names(name, value, node):
+            if what is not None and not (reports and what == "files") and _names(name, value, node):
                 yield place, what
-            if type(value) in (dict, list) and name not in _OPAQUE and not (said and name == "input"):
+            if type(value) in (dict, list) and name not in _OPAQUE and not (reports and name == "input"):
                 waiting.append((place, value))
 
 
 def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
-    """Does the field name anything? Empty ones don't, nor the wish for a new container, nor a provider's own skill."""
+    """Whether the field refers to something. Empty values, a request for a new container and Anthropic's own skills
+    do not."""
     if name == "container" and type(value) is dict:
         return value.get("id") is not None
     if name == "skill_id":
@@ -200,13 +203,13 @@ def _names(name: str, value: Any, node: dict[str, Any]) -> bool:
 
 
 def _close_tools(request: CompletionRequest, key: str) -> None:
-    """Takes out the searches that coding agents offer beside their own tools in every request, where the model is free
-    to do without. Raises Forbidden for any other tool that the provider runs."""
+    """Remove the web searches that coding agents add to every request, if the model is free not to use them. Raises
+    Forbidden for any other tool that the provider runs."""
     body = request.body
     _check_once(request)
     where = next((name for name in body if name in _SEARCHES and body[name]), None)
     if where is None:
-        _spare(request)
+        _drop_searches(request)
         where = next((place for tools, place in _offered(request.body) for place in _run_there(tools, place)), None)
     if where is not None:
         raise Forbidden(
@@ -216,7 +219,7 @@ def _close_tools(request: CompletionRequest, key: str) -> None:
         )
 
 
-def _spare(request: CompletionRequest) -> None:
+def _drop_searches(request: CompletionRequest) -> None:
     body, tools = request.body, request.body.get("tools")
     choice = body.get("tool_choice")
     if type(tools) is not list or (choice.get("type") if type(choice) is dict else choice) not in (
@@ -225,7 +228,7 @@ def _spare(request: CompletionRequest) -> None:
         "none",
     ):
         return
-    kept = [tool for tool in tools if not (type(tool) is dict and str(tool.get("type")).startswith(_SPARED))]
+    kept = [tool for tool in tools if not (type(tool) is dict and str(tool.get("type")).startswith(_REMOVABLE))]
     if kept and len(kept) < len(tools):
         request.raw = json_splice.splice(request.raw, body, {"tools": orjson.dumps(kept)})
         request.body = {**body, "tools": kept}

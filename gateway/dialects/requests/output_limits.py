@@ -1,6 +1,6 @@
-"""Reads output limits and numbers of answers in the field names of all known servers.
+"""Reads output limits and numbers of answers under the field names of all known servers.
 
-A local server passes over names that it does not know, and may obey one that the request's own dialect has not.
+A local server ignores unknown names but may follow one that does not belong to the request's dialect.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from gateway.errors import BadRequest
 MAX_ANSWERS = 128
 
 _LEAST = frozenset({"min_tokens", "min_new_tokens", "min_length"})
-"""Fields for the least tokens of an answer, which some servers put above the most."""
+"""Fields for the least number of output tokens. Some servers give them priority over the maximum."""
 LIMITS = _LEAST | {
     *("max_completion_tokens", "max_tokens", "max_output_tokens"),
     *("n_predict", "num_predict", "max_new_tokens", "max_gen_len", "max_length", "max_tokens_to_sample"),
 }
-"""Fields that OpenAI, Anthropic, llama.cpp (which obeys its own before the others), Ollama, TGI, SGLang, vLLM or
-KoboldCpp know for the tokens of an answer."""
+"""Fields for the number of output tokens in OpenAI, Anthropic, llama.cpp (which prefers its own), Ollama, TGI,
+SGLang, vLLM and KoboldCpp."""
 NO_END = 2**40
-"""Tokens; a limit from here on limits nothing, and what is reckoned with it would not fit 64 bits."""
+"""A limit of this many tokens or more counts as no limit; larger values would overflow 64 bits in calculations."""
 _COUNTS = ("n", "best_of", "n_cmpl", "num_beams", "beam_width", "num_return_sequences")
-"""The same for the number of answers, shown or not."""
+"""Fields for the number of answers, including those that are not returned."""
 _HOLDERS = frozenset({"options", "parameters", "sampling_params", "generation_config", "extra_body"})
-"""Objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy have such fields."""
+"""Objects in which Ollama, TGI, SGLang, Transformers and LiteLLM's proxy nest such fields."""
 _CHATS_OWN = frozenset({"max_completion_tokens", "max_tokens"})
 _FOREIGN_COUNTS = _HOLDERS | {*_COUNTS[3:]}
 _SEVERAL = _HOLDERS | {*_COUNTS}
 _FOREIGN = (LIMITS - _CHATS_OWN) | _HOLDERS
-"""Fields of few requests in chat."""
+"""Limit fields that are rare in chat requests."""
 _ALL = LIMITS | _HOLDERS
 _OWN: Mapping[DialectName, tuple[str, ...]] = {
     "openai_chat": ("max_completion_tokens", "max_tokens"),
@@ -42,12 +42,12 @@ _OWN: Mapping[DialectName, tuple[str, ...]] = {
     "openai_responses": ("max_output_tokens",),
     "anthropic_messages": ("max_tokens",),
 }
-"""What every server of a dialect knows."""
+"""The limit fields that every server of a dialect knows."""
 
 
 def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> int | None:
-    """The most tokens that an answer may have. Of several limits the largest: which one a server obeys is its own
-    affair. None: there is none of the dialect's own, or one that means no end."""
+    """The largest output limit of the request, in tokens. Servers differ in which of several limits they follow, so
+    the largest counts. None: the dialect's own limit is missing or unlimited."""
     if dialect == "openai_chat" and _CHATS_OWN.isdisjoint(fields):
         return None
     given: list[Any] = [limit for name in _OWN[dialect] if (limit := fields.get(name)) is not None]
@@ -63,8 +63,8 @@ def longest(fields: Mapping[str, Any], dialect: DialectName = "openai_chat") -> 
 
 
 def answers(fields: Mapping[str, Any]) -> int:
-    """How many a backend may write, in the words of OpenAI, vLLM, llama.cpp and Transformers. `n`, `best_of` and
-    `n_cmpl` of `fields` itself were checked before."""
+    """The number of answers that a backend may generate. `n`, `best_of` and `n_cmpl` of `fields` must have been
+    checked."""
     if _SEVERAL.isdisjoint(fields):
         return 1
     most: int = max(fields.get("n") or 1, fields.get("best_of") or 1, fields.get("n_cmpl") or 1)
@@ -72,7 +72,7 @@ def answers(fields: Mapping[str, Any]) -> int:
 
 
 def foreign_answers(fields: Mapping[str, Any]) -> int:
-    """The same of fields that nobody has checked. Raises BadRequest naming one that is no such number."""
+    """The number of answers according to unchecked fields. Raises BadRequest with the name of an invalid field."""
     most = 1
     for holder in _holders(fields):
         for name in _COUNTS:
@@ -85,20 +85,20 @@ def foreign_answers(fields: Mapping[str, Any]) -> int:
 
 
 def may_have_foreign(request: CompletionRequest) -> bool:
-    """May it have limits that are not its dialect's own?"""
+    """Whether the request may have limit fields from outside its dialect."""
     if request.dialect == "openai_chat":
         return not _FOREIGN.isdisjoint(request.body)
     return request.dialect in _OWN and not _ALL.isdisjoint(request.body)
 
 
 def own_limit(request: CompletionRequest, most: int) -> int:
-    """What its dialect's own field is to say where no field may say more than `most`: not more than the client did."""
+    """The value of the dialect's own limit field if no field may exceed `most`; never above the client's value."""
     given = [limit for name in _OWN[request.dialect] if type(limit := request.body.get(name)) is int]
     return min(most, max(given, default=most))
 
 
 def lowered(raw: bytes, most: int) -> bytes:
-    """The JSON object `raw` with no limit above `most`, by whatever name."""
+    """Return the JSON object `raw` with all output limits, under any name, lowered to `most`."""
     body = orjson.loads(raw)
     changes = {name: orjson.dumps(limit) for name, limit in _changed(body, most).items()}
     for name in _HOLDERS:

@@ -1,8 +1,9 @@
-"""Charges beside the token price that a request may cause: service tier, fees of tools.
+"""Charges beside the token price that a request may cause: service tier and tool fees.
 
-Fees, as vendors charge them per use: web search, code execution (a container) and file search at OpenAI, web search and
-code execution at Anthropic, web and X search at xAI; images that a chat model has made are charged as another model's.
-Fetching pages, computer use, shells of the client's own, MCP servers and tool search cost tokens alone.
+Vendors charge fees per use for: web search, code execution (a container) and file search at OpenAI; web search and
+code execution at Anthropic; web and X search at xAI. Images that a chat model creates are charged as another model's
+output. Page fetches, computer use, client-run shells, MCP servers and tool search cost tokens only.
+
 https://developers.openai.com/api/docs/pricing, https://platform.claude.com/docs/en/about-claude/pricing
 """
 
@@ -22,7 +23,7 @@ WEB_SEARCH, CODE_EXECUTION, FILE_SEARCH, IMAGE_GENERATION = (
     "file_search",
     "image_generation",
 )
-"""Units, as `Usage.fees` names them too."""
+"""Fee units, with the names used in `Usage.fees`."""
 
 _TOOLS = (
     ("web_search", WEB_SEARCH),
@@ -32,36 +33,39 @@ _TOOLS = (
     ("file_search", FILE_SEARCH),
     ("image_generation", IMAGE_GENERATION),
 )
-"""How a tool's type begins: dates and `_preview` follow."""
+"""Beginning of a tool's type → fee unit. Types may end in a date or `_preview`."""
 _SEARCHING = ("-search-preview", "-search-api")
-"""In names of models that search with every answer."""
+"""Parts of the names of models that search the web for every answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surcharges:
+    """The service tier and the fees that a request may cause."""
+
     service_tier: str | None
-    """That the client asks for, as `Usage.service_tier` names it; None: it leaves that to the provider."""
+    """The requested tier, named as in `Usage.service_tier`; None: the provider chooses."""
     fees: tuple[str, ...] = ()
-    """Units that may be charged beside tokens."""
+    """Fee units that may be charged beside tokens."""
     open: bool = False
-    """Though a tier is asked for, the provider may add one of its own choosing, such as a place of processing."""
+    """Whether the provider may add a tier of its own to the requested one, such as a processing region."""
 
     @property
     def tier_may_be_dearer(self) -> bool:
-        """May the tokens cost more than the usual price? A cheaper tier counts too: it may not be served."""
+        """Whether tokens may cost more than the standard price. True for a cheaper tier too, because it may not be
+        available."""
         return self.service_tier != "" or self.open
 
 
 def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surcharges | None:
-    """Of `request` where it goes to a backend of that dialect.
+    """The surcharges of `request` at a backend of that dialect.
 
-    None, as nearly always: it leaves the tier to the provider, and no fee can arise.
+    None in most cases: the provider chooses the tier, and no fee can arise.
     """
     body = request.body
     fees = _fees(body, request.model)
     if backend_dialect == "anthropic_messages":
         tier, is_open = _anthropic(body)
-    elif request.dialect == "anthropic_messages":  # its hints are left out in translation
+    elif request.dialect == "anthropic_messages":  # translation removes its tier fields
         tier, is_open = None, False
     else:
         tier, is_open = _openai(body.get("service_tier")), False
@@ -69,10 +73,11 @@ def surcharges(request: CompletionRequest, backend_dialect: DialectName) -> Surc
 
 
 def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
-    """The price to hold money at: not below what any tier costs that may serve. None: nobody knows the tier asked for.
+    """The price at which to hold money: at least that of any tier that may be used. None: the tier's price is
+    unknown.
 
-    `wanted`: of `surcharges`. A tier cheaper than the standard one is held at the standard price, which is charged
-    where that tier is full.
+    `wanted`: result of `surcharges`. A tier cheaper than the standard one is held at the standard price, which is
+    charged if that tier is full.
     """
     if wanted is None or wanted.service_tier is None:
         return price.unasked()
@@ -87,13 +92,14 @@ def held_price(price: Price, wanted: Surcharges | None) -> Price | None:
 
 
 def _openai(value: Any) -> str | None:
-    """None where the project's own setting holds."""
+    """The tier; None if the project's own setting applies."""
     return None if value is None or value == "auto" else normalised(value)
 
 
 def _anthropic(body: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """The tier, and whether the workspace's place of processing holds beside. Chat may carry these fields too; its own
-    `service_tier` is left out in translation, and Anthropic's asks for capacity that was paid ahead, at no price."""
+    """The tier, and whether the workspace's processing region applies too. Chat requests may have `speed` and
+    `inference_geo`. `service_tier` is ignored: translation removes OpenAI's field, and Anthropic's selects prepaid
+    capacity at no price."""
     speed, geo = body.get("speed"), body.get("inference_geo")
     if speed is None and geo is None:
         return None, False
@@ -105,7 +111,7 @@ def _fees(body: Mapping[str, Any], model: str) -> tuple[str, ...]:
     found = _of_tools(tools) if type(tools := body.get("tools")) is list else set[str]()
     if "web_search_options" in body or "search_parameters" in body or "-search-" in model:
         fields = (body.get("web_search_options"), body.get("search_parameters"))
-        if any(type(said) is dict for said in fields) or any(part in model for part in _SEARCHING):
+        if any(type(field) is dict for field in fields) or any(part in model for part in _SEARCHING):
             found.add(WEB_SEARCH)
     return tuple(sorted(found)) if found else ()
 

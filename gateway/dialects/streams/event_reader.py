@@ -1,4 +1,4 @@
-"""Base of event readers: relays whole events until the stream ends or fails."""
+"""Base of event readers: passes on whole events until the stream ends or fails."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from gateway.errors import BackendError, StreamBroken
 
 
 class EventReader(ABC):
-    """The part of a `StreamReader` that does not depend on what the events say.
+    """The part of a `StreamReader` that does not depend on the events' contents.
 
-    `feed` is each reader's own: it looks for what can be passed on without more ado, and leaves the rest to `_feed`.
+    Each reader implements `feed`: it passes on simple events directly and leaves the rest to `_feed`.
     """
 
     def __init__(self) -> None:
@@ -22,7 +22,8 @@ class EventReader(ABC):
         self.ending = b""
         self._framer = sse.Framer()
         self._smooth = False
-        """Between two events, nothing special pending: what comes may be relayed after one look."""
+        """Whether the stream is between two events without special state, so that the next data may be passed on
+        after a quick check."""
         self._failure: BackendError | None = None
 
     @property
@@ -30,9 +31,9 @@ class EventReader(ABC):
         return self.usage
 
     def _feed(self, data: bytes, taken: int = 0) -> bytes:
-        """What the client gets of `data`, of which `taken` bytes were looked at already.
+        """The events in `data` to send to the client. The first `taken` bytes were already processed.
 
-        A failure is kept until everything before it was handed out.
+        A failure is kept until all events before it were returned.
         """
         if self._failure:
             raise self._failure
@@ -49,14 +50,15 @@ class EventReader(ABC):
 
     @abstractmethod
     def _relay(self, block: bytes) -> bytes:
-        """What the client gets of a block of whole events."""
+        """Return the part of a block of whole events that the client gets."""
 
     @abstractmethod
     def _read(self, event: bytes) -> object:
-        """Take note of what an event says, and of its failure or end."""
+        """Process an event: its content, failure or end."""
 
     def eof(self) -> None:
-        """Whole is only what the backend ended: before, the final usage may be missing. Raises its failure, if any."""
+        """End of the stream. Raises its failure, or StreamBroken if the backend did not terminate the stream; then
+        the final usage may be missing."""
         if self.ended:
             return
         self._read_rest()
@@ -64,7 +66,7 @@ class EventReader(ABC):
             raise StreamBroken("The backend closed its stream before the answer was complete.")
 
     def _read_rest(self) -> None:
-        """The last event may lack its blank line."""
+        """Process the last event, which may lack its blank line."""
         rest = self._framer.rest()
         if not self._failure and sse.lacks_only_its_end(rest):
             self._take_last(rest)

@@ -1,4 +1,4 @@
-"""Framing of server-sent events: whole events from bytes that arrive in any pieces."""
+"""Framing of server-sent events: extracts whole events from bytes that arrive in arbitrary pieces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class Framer:
-    """Holds back the event that is not whole yet. Bytes are never changed, so a split character does not matter."""
+    """Buffers an incomplete event. Bytes are never changed, so a split character does no harm."""
 
     def __init__(self) -> None:
         self._tail: list[bytes] = []
@@ -30,7 +30,7 @@ class Framer:
         return not self._tail
 
     def feed(self, data: bytes) -> bytes:
-        """Everything up to the last blank line. Raises BackendGarbage when this is no event stream."""
+        """Return all whole events. Raises BackendGarbage if the data is not an event stream."""
         if self._head is not None:
             self._check_beginning(data)
         if self._tail and b"\n" not in data and b"\r" not in data:
@@ -49,8 +49,8 @@ class Framer:
         if begins:
             self._head = None
         elif begins is False:
-            said = error_in(self._head)
-            words = f": {said.message}" if said else "."
+            error = error_in(self._head)
+            words = f": {error.message}" if error else "."
             raise BackendGarbage(f"The backend did not answer with an event stream{words}")
 
     def _hold(self, data: bytes) -> None:
@@ -60,14 +60,14 @@ class Framer:
             raise BackendGarbage(f"The backend sent an event of more than {MAX_EVENT_BYTES} bytes.")
 
     def rest(self) -> bytes:
-        """Take what is held back: a last event without its blank line, or nothing."""
+        """Remove and return the buffered bytes: a last event without its blank line, or nothing."""
         rest = b"".join(self._tail)
         self._tail, self._held = [], 0
         return rest
 
 
 def boundary(data: bytes) -> int:
-    """Past the last blank line; 0 when there is none. A carriage return at the very end may yet become CRLF."""
+    """The position after the last blank line; 0 if there is none. A carriage return at the end may be half of CRLF."""
     if b"\r" not in data:
         return data.rfind(b"\n\n") + 2 if b"\n\n" in data else 0
     end = 0
@@ -78,18 +78,19 @@ def boundary(data: bytes) -> int:
 
 
 def sound(block: bytes) -> bool:
-    """Is every event of `block` one JSON object, as far as its ends tell? Others have to be read.
+    """Whether every event of `block` appears to be a single JSON object, judged by its ends. If not, the events must
+    be read.
 
-    Inside a JSON string there is neither a line break nor a quote without its backslash.
+    Inside a JSON string there is no line break and no unescaped quote.
     """
     if block.startswith(b'data: {"') and block.find(b"\n") == len(block) - 2 and block.endswith(b"}\n\n"):
-        return True  # most come alone
+        return True  # the usual case: one event
     ends = block.count(b"\n\n")
     return ends == block.count(b"}\n\n") == block.count(b'data: {"')
 
 
 def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
-    """Might there be something to read? `rfind` is the fastest search that bytes have."""
+    """Whether `block` contains one of `marks`. Uses `rfind`, the fastest search on bytes."""
     find = block.rfind
     for mark in marks:  # noqa: SIM110 - any() with a generator costs more than the searches
         if find(mark) >= 0:
@@ -98,7 +99,8 @@ def has_any(block: bytes, marks: Iterable[bytes]) -> bool:
 
 
 def next_boundary(block: bytes, at: int, returns: bool) -> int:
-    """Past the first blank line after `at`, else the length of `block`. `returns`: it has carriage returns."""
+    """The position after the first blank line from `at` on, else the length of `block`. `returns`: it contains
+    carriage returns."""
     if not returns:
         end = block.find(b"\n\n", at)
         return len(block) if end < 0 else end + 2
@@ -107,7 +109,7 @@ def next_boundary(block: bytes, at: int, returns: bool) -> int:
 
 
 def events(block: bytes, at: int = 0) -> Iterator[bytes]:
-    """Single events with their blank lines, from `at` on."""
+    """Yield single events with their blank lines, from `at` on."""
     returns = b"\r" in block
     while at < len(block):
         end = next_boundary(block, at, returns)
@@ -116,12 +118,12 @@ def events(block: bytes, at: int = 0) -> Iterator[bytes]:
 
 
 def payload(event: bytes) -> bytes:
-    """The event's data, lines joined; empty for a comment."""
+    """The data of an event, with its lines joined; empty for a comment."""
     return fields(event)[1]
 
 
 def fields(event: bytes) -> tuple[bytes, bytes]:
-    """Name and data of an event. A line `error: …`, which some servers send instead, is an event named error."""
+    """Name and data of an event. A line `error: …`, which some servers send instead, becomes an event named `error`."""
     if event.startswith(b"data: ") and event.find(b"\n", 0, -2) < 0 and b"\r" not in event:
         return b"", event[6:].strip()
     name, data = b"", []
@@ -138,7 +140,7 @@ def fields(event: bytes) -> tuple[bytes, bytes]:
 
 
 def lacks_only_its_end(rest: bytes) -> bool:
-    """Is this a whole event but for its blank line? Otherwise it was cut, or is nothing."""
+    """Whether `rest` is a complete event that lacks only its blank line."""
     name, data = fields(rest)
     if data == b"[DONE]" or name == b"error":
         return True
@@ -149,7 +151,7 @@ def lacks_only_its_end(rest: bytes) -> bool:
 
 
 def _begins(head: bytes) -> bool | None:
-    """Is this how an event stream begins? None while there is too little to tell."""
+    """Whether `head` is the beginning of an event stream; None if it is too short to decide."""
     head = head.removeprefix(_BOM).lstrip(b"\r\n")
     if head.startswith(_BEGINNINGS):
         return True

@@ -1,4 +1,4 @@
-"""Reads a run of events that differ only in one text field, without parsing each."""
+"""Reads a sequence of events that differ only in one text field, without parsing each of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from gateway.dialects import json_splice
 
 _FIELDS = ("content", "reasoning_content", "reasoning")
 _SEPARATOR_BYTES = 12
-"""What a block is split at begins with the text's closing quote; a long needle is searched no faster."""
+"""Number of bytes of the separator at which a block is split. A longer one would not be found faster."""
 _WINDOW = 32 * 1024
-"""Bytes looked at together."""
+"""Bytes processed together."""
 
 
 class RunText(NamedTuple):
-    """Text of a run, as the inside of one JSON string."""
+    """The text of a run, as the inside of one JSON string."""
 
     choice: int
     field: str
@@ -24,15 +24,15 @@ class RunText(NamedTuple):
 
 
 class TextRun:
-    """Events byte for byte equal to a parsed one, but for the text in `field` of choice number `choice`.
+    """A run: events that equal a parsed event byte for byte, except for the text in `field` of one choice.
 
-    So they say nothing else, and each has one delta. An event of which that is not certain does not belong to the run.
+    Each event of a run has one delta. An event for which this is not certain does not belong to the run.
     """
 
     def __init__(self, before: bytes, after: bytes, choice: int, field: str) -> None:
         self._choice, self.field = choice, field
         self.head, self.tail = before, after
-        """What stands around the text of every event, the quotes included."""
+        """The bytes before and after the text of each event, including the quotes."""
         self._joint = after + before
         self._separator = after[:_SEPARATOR_BYTES]
         self._skip = len(self._joint) - len(self._separator)
@@ -40,7 +40,7 @@ class TextRun:
 
     @classmethod
     def after(cls, event: bytes, chunk: Any) -> Self | None:
-        """The run that `event`, parsed as `chunk`, may begin; None if it is more than text."""
+        """The run that may begin with `event`, which was parsed as `chunk`; None if it contains more than text."""
         choices = chunk.get("choices") if type(chunk) is dict and chunk.get("usage") is None else None
         choice = choices[0] if type(choices) is list and len(choices) == 1 else None
         delta = choice.get("delta") if type(choice) is dict else None
@@ -54,7 +54,8 @@ class TextRun:
 
     @classmethod
     def around(cls, event: bytes, choice: dict[str, Any], field: str, text: object) -> Self | None:
-        """The run of events that differ from `event` in nothing but `text`, which is the `field` of its one choice."""
+        """The run of events that differ from `event` only in `text`, the value of `field` in its only choice; None
+        if not certain."""
         index, quoted = choice.get("index", 0), b'"%b"' % field.encode()
         if choice.get("logprobs") or choice.get("finish_reason") or type(index) is not int or type(text) is not str:
             return None
@@ -67,7 +68,8 @@ class TextRun:
         return cls(event[: start + 1], event[end - 1 :], index, field)
 
     def take(self, block: bytes, at: int = 0) -> tuple[int, int]:
-        """Keep the text of the events from `at` on that belong to the run; where the first other begins, how many."""
+        """Store the text of the events from `at` on that belong to the run. Returns the position of the first other
+        event, and the number of events stored."""
         before, after = self.head, self.tail
         if not block.startswith(before, at):
             return at, 0
@@ -93,7 +95,8 @@ class TextRun:
         return end + len(self.tail), 1
 
     def _some(self, block: bytes, at: int) -> tuple[int, int]:
-        """What comes next, if it is all the same, as it mostly is: split, put together again and compared."""
+        """Process the next events as one: split them at the separator, join them again and compare. Succeeds if all
+        of them belong to the run."""
         end = block.rfind(self.tail, at, at + _WINDOW) + len(self.tail)
         texts = block[at + len(self.head) : end].split(self._separator)
         texts.pop()
@@ -107,14 +110,14 @@ class TextRun:
         self._pieces.append(joined)
         return end, len(texts)
 
-    def said(self) -> RunText | None:
-        """Take the text of all events kept; None when there is none."""
+    def take_text(self) -> RunText | None:
+        """Remove and return the text stored so far; None if there is none."""
         text, self._pieces = b"".join(self._pieces), []
         return RunText(self._choice, self.field, text) if text else None
 
 
 def _inside(text: bytes) -> bool:
-    """Is this what may stand between the quotes of one JSON string?"""
+    """Whether `text` is valid between the quotes of one JSON string."""
     if b"\\" in text:
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")
     return not (b'"' in text or b"\n" in text or b"\r" in text or text.endswith(b"\\"))

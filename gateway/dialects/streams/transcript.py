@@ -1,4 +1,4 @@
-"""Keeps the bytes of a stream; parses them only on demand."""
+"""Stores the bytes of a stream, and parses them only on demand."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gateway.dialects.streams import sse
 from gateway.dialects.streams.text_run import RunText, TextRun
 
 _FOLD_BYTES = 64 * 1024
-"""Kept before it is understood, so that a long stream needs little memory."""
+"""Bytes stored before they are parsed, so that a long stream needs little memory."""
 _PARSED_WEIGHT = 4
-"""A parsed event takes so many times the room of its bytes."""
+"""Memory of a parsed event, as a multiple of its bytes."""
 _TRIES = 4
-"""Runs begun in a row that no event followed, before most events are no longer tried."""
+"""Number of runs in a row without a second event, after which most events are no longer tried."""
 _PAUSE = 64
-"""Events until the next one is tried."""
+"""Number of events until the next attempt to begin a run."""
 
 
 class _Parsed(NamedTuple):
@@ -27,20 +27,20 @@ class _Parsed(NamedTuple):
 
 
 class Transcript:
-    """Whole events in OpenAI's chat dialect. Of those that form a run nothing but the text is kept."""
+    """Whole events in OpenAI's chat dialect. Of events that form a run, only the text is stored."""
 
     mark = b'"delta"'
-    """What every event has once for each piece of the answer."""
+    """Occurs in each event once per piece of the answer."""
 
     def __init__(self) -> None:
         self.chunks = 0
-        """Events with a delta, about one token each."""
+        """Events with a delta; about one token each."""
         self.silent = 0
-        """Of these, those known to say nothing: most streams begin with who speaks, and end with why they do."""
+        """How many of these contain no text. Most streams begin with the role and end with the finish reason."""
         self.first: dict[str, Any] | None = None
-        """The first event that was parsed."""
+        """The first parsed event."""
         self.cites = False
-        """Does it name sources on the web?"""
+        """Whether it cites web sources."""
         self._run: TextRun | None = None
         self._alone = 0
         self._pause = 0
@@ -55,7 +55,7 @@ class Transcript:
         return TextRun.after(event, chunk)
 
     def says(self, chunk: dict[str, Any]) -> bool:
-        """Is there anything in a chunk but who speaks and why it ended?"""
+        """Whether a chunk contains more than the role and the finish reason."""
         choices = chunk.get("choices")
         for choice in choices if type(choices) is list else ():
             delta = choice.get("delta") if type(choice) is dict else None
@@ -67,11 +67,11 @@ class Transcript:
 
     @property
     def irregular(self) -> bool:
-        """Do its events differ in more than text? Then a whole block is added as cheaply as one of them."""
+        """Whether its events differ in more than text. Then adding a whole block is as cheap as adding one event."""
         return self._pause > 0
 
     def take(self, block: bytes, at: int = 0) -> int:
-        """Keep the events from `at` on that are more of the same text; returns where the first other one begins."""
+        """Store the events from `at` on that continue the run. Returns the position of the first other event."""
         if self._run is None:
             return at
         end, events = self._run.take(block, at)
@@ -82,7 +82,7 @@ class Transcript:
         return end
 
     def add(self, block: bytes) -> None:
-        """Keep one event, or a block of them, that `take` did not take."""
+        """Store one event or block that `take` did not store."""
         deltas = block.count(self.mark)
         if block.find(CITATION) >= 0:
             self.cites = True
@@ -96,7 +96,7 @@ class Transcript:
         self.chunks += deltas
 
     def add_parsed(self, event: bytes, chunk: dict[str, Any]) -> None:
-        """Keep an event that was read for another reason; those to come will not be like it."""
+        """Store an event that was already parsed. Later events are assumed to differ from it."""
         deltas = event.count(self.mark)
         if self.first is None:
             self.first = chunk
@@ -110,7 +110,7 @@ class Transcript:
         self._hold(len(event) * _PARSED_WEIGHT)
 
     def keep(self, block: bytes) -> None:
-        """Keep whatever events there are."""
+        """Store a block of events of any kind."""
         at, returns = 0, b"\r" in block
         while (at := self.take(block, at)) < len(block):
             end = len(block) if self.irregular else sse.next_boundary(block, at, returns)
@@ -118,7 +118,7 @@ class Transcript:
             at = end
 
     def _begin(self, event: bytes) -> None:
-        """The events to come may be like this one."""
+        """Begin a run with this event, because later events may be similar."""
         self._end_run()
         try:
             chunk = orjson.loads(sse.payload(event))
@@ -139,8 +139,8 @@ class Transcript:
             self._pause = _PAUSE
 
     def _end_run(self) -> None:
-        if self._run is not None and (said := self._run.said()):
-            self._kept.append(said)
+        if self._run is not None and (text := self._run.take_text()):
+            self._kept.append(text)
 
     def _hold(self, size: int) -> None:
         self._held += size
@@ -148,13 +148,13 @@ class Transcript:
             self.read()
 
     def read(self) -> Assembly:
-        """Everything kept so far, understood."""
+        """Parse everything stored so far and return the assembled answer."""
         self._end_run()
         for kept in self._kept:
             if type(kept) is bytes:
                 self._assembly.add(kept)
             elif type(kept) is RunText:
-                self._assembly.say(*kept)
+                self._assembly.add_text(*kept)
             else:
                 self._assembly.add_parsed(*kept)
         self._kept.clear()

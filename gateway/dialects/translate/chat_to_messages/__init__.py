@@ -1,1 +1,1 @@
-"""OpenAI chat clients over backends that speak Anthropic's messages."""
+"""OpenAI chat clients with backends of Anthropic's messages API."""

@@ -1,4 +1,4 @@
-"""Writes a chat request as a messages request."""
+"""Converts a chat request to a messages request."""
 
 from __future__ import annotations
 
@@ -26,40 +26,41 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("prediction", "verbosity", "prompt_cache_key", "prompt_cache_retention", "prompt_cache_options"),
     }
 )
-"""Hints that Anthropic's own OpenAI endpoint ignores too. Fields nobody has heard of are carried."""
+"""Optional fields that Anthropic's own OpenAI endpoint ignores too. Unknown fields are sent on."""
 _PERSONAL = re.compile(r"@.+\.|^\+?[\d\s()-]{7,}$")
-"""Mail addresses and telephone numbers: Anthropic refuses to be told them."""
+"""E-mail addresses and telephone numbers, which Anthropic rejects as a user id."""
 _ONLY_JSON = "Answer with one JSON object and nothing else: no code fence, no words before or after it."
 
 
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, limit: int | None
 ) -> dict[str, Any]:
-    """`messages`: those of `body` that are to be sent; `limit`: most tokens of the answer, if somebody set one.
+    """Convert a chat body. `messages`: the messages of `body` to send; `limit`: output limit in tokens, or None.
 
-    The result is for orjson: it may hold fragments. Raises BadRequest naming what Anthropic cannot do.
+    The result may contain orjson fragments. Raises BadRequest with the name of a field that Anthropic does not
+    support.
     """
     _refuse_impossible(body)
     can = abilities(model)
     system, turns = conversation(messages)
-    said: dict[str, Any] = {"model": model, "max_tokens": limit or can.usual_output, "messages": turns}
+    translated: dict[str, Any] = {"model": model, "max_tokens": limit or can.usual_output, "messages": turns}
     if system := _with_form(system, body.get("response_format")):
-        said["system"] = system
+        translated["system"] = system
     if stream:
-        said["stream"] = True
+        translated["stream"] = True
     if stop := _stop_sequences(body.get("stop")):
-        said["stop_sequences"] = stop
-    said |= offer(body, turns)
-    said |= {name: body[name] for name in ("thinking", "output_config") if type(body.get(name)) is dict}
+        translated["stop_sequences"] = stop
+    translated |= offer(body, turns)
+    translated |= {name: body[name] for name in ("thinking", "output_config") if type(body.get(name)) is dict}
     if form := _output_format(body.get("response_format")):
-        said["output_config"] = {"format": form, **said.get("output_config", {})}
-    reason(body, said, can, limit)
-    sample(body, said, can)
+        translated["output_config"] = {"format": form, **translated.get("output_config", {})}
+    reason(body, translated, can, limit)
+    sample(body, translated, can)
     user = body.get("safety_identifier") or body.get("user")
     if user and not _PERSONAL.search(str(user)):
-        said["metadata"] = {"user_id": user}
+        translated["metadata"] = {"user_id": user}
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
-    return said | {name: value for name, value in body.items() if name not in known and value is not None}
+    return translated | {name: value for name, value in body.items() if name not in known and value is not None}
 
 
 def _refuse_impossible(body: dict[str, Any]) -> None:
@@ -85,7 +86,7 @@ def _stop_sequences(stop: Any) -> list[str]:
 
 
 def _with_form(system: str | list[Block], form: Any) -> str | list[Block]:
-    """Any JSON object at all is nothing that Anthropic could enforce, so it is asked for."""
+    """Add an instruction to answer in JSON, because Anthropic cannot enforce JSON without a schema."""
     if type(form) is not dict or form.get("type") != "json_object":
         return system
     if not system:

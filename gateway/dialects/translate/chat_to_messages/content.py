@@ -1,4 +1,4 @@
-"""Writes chat messages as Anthropic's system prompt and alternating turns of content blocks."""
+"""Converts chat messages to Anthropic's system prompt and alternating turns of content blocks."""
 
 from __future__ import annotations
 
@@ -13,43 +13,45 @@ from gateway.errors import BadRequest
 _ID = re.compile(r"[^A-Za-z0-9_-]")
 _EPHEMERAL = {"type": "ephemeral"}
 _THOUGHTS = {"thinking": ("thinking", "signature"), "redacted_thinking": ("data",)}
-"""What blocks of thought consist of; they have to come back exactly as they were given."""
+"""Type of a thinking block → its fields. Anthropic requires them back exactly as it sent them."""
 
 Block = dict[str, Any]
 Numbered = tuple[int, dict[str, Any]]
-"""A message and its place in the client's request."""
+"""A message and its index in the client's request."""
 
 
 def conversation(messages: list[Numbered]) -> tuple[str | list[Block], list[Block]]:
-    """System prompt (every system message, in order) and turns. Raises BadRequest naming what cannot be said."""
+    """The system prompt (all system messages, in order) and the turns. Raises BadRequest with the location of
+    content that Anthropic cannot take."""
     system: list[Block] = []
     turns: list[Block] = []
-    heard = 0  # blocks of the system prompt that somebody has spoken after
+    followed = 0  # blocks of the system prompt that other messages follow
     for index, message in messages:
         role, where = message["role"], f"messages[{index}]"
         if role in ("system", "developer"):
             system += _marked(message, _blocks(message.get("content"), where))
             continue
-        heard = len(system)
+        followed = len(system)
         if role in ("tool", "function"):
             _append(turns, "user", [_result(message, where)])
         elif role == "assistant":
-            _append(turns, "assistant", _said(message, where))
+            _append(turns, "assistant", _assistant_blocks(message, where))
         else:
             _append(turns, "user", _marked(message, _blocks(message.get("content"), where)))
-    if not turns or turns[-1]["role"] == "assistant":  # Anthropic wants a turn, and would go on with an assistant's.
-        heard = heard if turns else 0
-        _append(turns, "user", system[heard:])
-        del system[heard:]
+    # Anthropic needs at least one turn, and would continue a final assistant turn
+    if not turns or turns[-1]["role"] == "assistant":
+        followed = followed if turns else 0
+        _append(turns, "user", system[followed:])
+        del system[followed:]
     _check_end(messages, turns)
     for turn in turns[1:]:
-        if turn["role"] == "user":  # Results come first, whatever was said before they were there.
+        if turn["role"] == "user":  # tool results must come first, whatever the order of the messages
             turn["content"].sort(key=lambda block: block["type"] != "tool_result")
     return _plain_if_possible(system), [{**turn, "content": _plain_if_possible(turn["content"])} for turn in turns]
 
 
 def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
-    """Neighbours of one role become one turn: results of parallel calls must arrive together."""
+    """Add blocks to the last turn if it has the same role, because results of parallel calls must be in one turn."""
     if not blocks:
         return
     if turns and turns[-1]["role"] == role:
@@ -59,8 +61,8 @@ def _append(turns: list[Block], role: str, blocks: list[Block]) -> None:
 
 
 def _check_end(messages: list[Numbered], turns: list[Block]) -> None:
-    """The last word counts: nothing said by the user is no reason to go on speaking, and what the answer is to begin
-    with may not end in white space."""
+    """Check the last message. An empty user message is an error after an assistant turn, because Anthropic would
+    continue that turn. A final assistant turn must not end in white space."""
     if not messages:
         raise BadRequest("messages has nothing that is said to this model: add a message.", param="messages")
     index, last = messages[-1]
@@ -79,8 +81,8 @@ def _plain_if_possible(blocks: list[Block]) -> str | list[Block]:
     return blocks
 
 
-def _said(message: Block, where: str) -> list[Block]:
-    """What an assistant said, in the order in which models do."""
+def _assistant_blocks(message: Block, where: str) -> list[Block]:
+    """The blocks of an assistant message, in the order in which models generate them."""
     if message.get("audio"):
         raise BadRequest(f"{where}.audio cannot be shown to this model.", param=f"{where}.audio")
     texts = _blocks(message.get("content"), where)
@@ -90,7 +92,7 @@ def _said(message: Block, where: str) -> list[Block]:
 
 
 def _thoughts(message: Block) -> list[Block]:
-    """Only those that Anthropic signed: it refuses all others, and `reasoning_content` is signed by nobody."""
+    """The thinking blocks that Anthropic signed. It rejects all others, and `reasoning_content` has no signature."""
     blocks = message.get("thinking_blocks")
     known = [_thought(block) for block in blocks if type(block) is dict] if type(blocks) is list else []
     return [block for block in known if block]
@@ -105,13 +107,13 @@ def _thought(block: Block) -> Block | None:
 
 
 def _marked(message: Block, blocks: list[Block]) -> list[Block]:
-    """The message's own cache mark belongs to its last block."""
+    """Move the message's cache mark to its last block."""
     mark = message.get("cache_control")
     return [*blocks[:-1], {**blocks[-1], "cache_control": mark}] if mark and blocks else blocks
 
 
 def _blocks(content: Any, where: str) -> list[Block]:
-    """Texts without a visible character are left out: Anthropic refuses them."""
+    """The content as blocks, without blank texts, which Anthropic rejects."""
     if type(content) is str:
         return [{"type": "text", "text": content}] if content.strip() else []
     blocks = [_block(part, f"{where}.content[{number}]") for number, part in enumerate(content or ())]
@@ -131,7 +133,7 @@ def _block(part: Block, where: str) -> Block | None:
     elif kind in _THOUGHTS:
         return _thought(part)
     else:
-        return part  # One of Anthropic's own, or one that its API will name in its refusal.
+        return part  # a block in Anthropic's own format, or one that Anthropic will reject
     if mark := part.get("cache_control") or (part.get("prompt_cache_breakpoint") and _EPHEMERAL):
         block["cache_control"] = mark
     return block
@@ -164,7 +166,7 @@ def _use(call: Block, call_id: Any, function: Any, where: str) -> Block:
 
 
 def _input(arguments: Any, where: str) -> Any:
-    """Arguments as they were written: read and written again, a long number would become another."""
+    """Arguments as the client's original bytes, because parsing could change long numbers."""
     text = "{}" if arguments is None else arguments
     if type(text) is str:
         written = text.strip().encode() or b"{}"

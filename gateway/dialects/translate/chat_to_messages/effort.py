@@ -1,4 +1,4 @@
-"""Writes OpenAI's reasoning effort as Anthropic's thinking, and drops parameters that it excludes."""
+"""Converts OpenAI's reasoning effort to Anthropic's thinking, and drops parameters that exclude thinking."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ from gateway.errors import BadRequest
 
 LEAST_BUDGET = 1024
 _BUDGETS = {"minimal": 1024, "low": 1024, "medium": 2048, "high": 4096, "xhigh": 8192, "max": 16384}
-"""Tokens, for models that want to be told how many."""
-_THOUGHTS = ("thinking", "redacted_thinking")
+"""Thinking budgets in tokens, for models that need a budget."""
+_THINKING = ("thinking", "redacted_thinking")
 _HIGHEST_TEMPERATURE = 1.0
 _LEAST_TOP_P = 0.95
-"""While it thinks."""
+"""Smallest `top_p` that Anthropic accepts together with thinking."""
 
 
-def reason(body: dict[str, Any], said: dict[str, Any], can: Abilities, limit: int | None) -> None:
-    """Add to the request `said` what `reasoning_effort` asks for. `limit`: tokens that the answer must not exceed.
+def reason(body: dict[str, Any], translated: dict[str, Any], can: Abilities, limit: int | None) -> None:
+    """Add the effect of `reasoning_effort` to the request `translated`. `limit`: the output limit in tokens, or
+    None.
 
-    `thinking` given by the client in Anthropic's own words stands as it is. Raises BadRequest for an unknown effort.
+    `thinking` in Anthropic's own format is left unchanged. Raises BadRequest for an unknown effort.
     """
     effort = body.get("reasoning_effort")
     if effort is None or effort == "none":
@@ -30,50 +31,53 @@ def reason(body: dict[str, Any], said: dict[str, Any], can: Abilities, limit: in
         raise BadRequest(f"reasoning_effort must be one of none, {known}.", param="reasoning_effort")
     if not can.budget:
         word = {"minimal": "low", "xhigh": can.highest}.get(effort, effort)
-        said["output_config"] = {"effort": word, **said.get("output_config", {})}
-    if "thinking" in said or said.get("tool_choice", {}).get("type") in FORCED:
+        translated["output_config"] = {"effort": word, **translated.get("output_config", {})}
+    if "thinking" in translated or translated.get("tool_choice", {}).get("type") in FORCED:
         return
-    if can.adaptive:  # Left to itself it thinks without showing what.
-        said["thinking"] = {"type": "adaptive", "display": "summarized"}
-    elif can.budget and not _thoughts_missing(said["messages"]):
-        _think(said, _BUDGETS[effort], can, limit)
+    if can.adaptive:  # the default display hides the thinking
+        translated["thinking"] = {"type": "adaptive", "display": "summarized"}
+    elif can.budget and not _lacks_thinking(translated["messages"]):
+        _think(translated, _BUDGETS[effort], can, limit)
 
 
-def _think(said: dict[str, Any], budget: int, can: Abilities, limit: int | None) -> None:
-    """The budget is a part of the answer's tokens, and less than all of them."""
+def _think(translated: dict[str, Any], budget: int, can: Abilities, limit: int | None) -> None:
+    """Add a thinking budget. It counts as part of the output tokens and must be below their limit."""
     if limit is None:
-        said["max_tokens"] = budget + can.usual_output
+        translated["max_tokens"] = budget + can.usual_output
     elif limit <= LEAST_BUDGET:
         return
     else:
         budget = min(budget, limit - 1)
-    said["thinking"] = {"type": "enabled", "budget_tokens": budget}
+    translated["thinking"] = {"type": "enabled", "budget_tokens": budget}
 
 
-def _thoughts_missing(turns: list[dict[str, Any]]) -> bool:
-    """Is it in the middle of using tools, and the thoughts before the last calls did not come back?
+def _lacks_thinking(turns: list[dict[str, Any]]) -> bool:
+    """Whether the last turn is a tool result and the thinking before its call is missing.
 
-    Then it may not think on: its turn must begin with the thoughts that it had, and most of OpenAI's clients drop them.
+    Then thinking must be off: Anthropic requires that turn to begin with its thinking, and most of OpenAI's clients
+    drop it.
     """
     if len(turns) < 2 or "tool_result" not in _kinds(turns[-1]):
         return False
     before = _kinds(turns[-2])
-    return not before or before[0] not in _THOUGHTS
+    return not before or before[0] not in _THINKING
 
 
 def _kinds(turn: dict[str, Any]) -> list[str]:
     return [block["type"] for block in turn["content"]] if type(turn["content"]) is list else []
 
 
-def sample(body: dict[str, Any], said: dict[str, Any], can: Abilities) -> None:
-    """Add `temperature`, `top_p` and `top_k` as far as the model takes them. Raises BadRequest for what is no number.
+def sample(body: dict[str, Any], translated: dict[str, Any], can: Abilities) -> None:
+    """Add `temperature`, `top_p` and `top_k` as far as the model accepts them. Raises BadRequest for a value that is
+    not a number.
 
-    Later models take none, and no model does while it thinks: what an application always sends must not stop it there.
+    Newer models accept none of them, and no model accepts all while it thinks. They are dropped, so that an
+    application's fixed parameters do not make the request fail.
     """
     temperature, top_p, top_k = (_number(body, name) for name in ("temperature", "top_p", "top_k"))
     if not can.sampling:
         return
-    if said.get("thinking", {}).get("type", "disabled") != "disabled":
+    if translated.get("thinking", {}).get("type", "disabled") != "disabled":
         temperature = top_k = None
         top_p = top_p if top_p is not None and top_p >= _LEAST_TOP_P else None
     elif not can.both and temperature is not None and top_p is not None:
@@ -81,7 +85,7 @@ def sample(body: dict[str, Any], said: dict[str, Any], can: Abilities) -> None:
     if temperature is not None:
         temperature = min(temperature, _HIGHEST_TEMPERATURE)
     chosen = {"temperature": temperature, "top_p": top_p, "top_k": top_k}
-    said |= {name: value for name, value in chosen.items() if value is not None}
+    translated |= {name: value for name, value in chosen.items() if value is not None}
 
 
 def _number(body: dict[str, Any], name: str) -> float | None:

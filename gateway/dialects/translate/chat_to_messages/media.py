@@ -1,4 +1,4 @@
-"""Writes images and files as Anthropic's content blocks."""
+"""Converts images and files to Anthropic's content blocks."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+)(?:;[\w=.+-]+)*;base64,", re.AS
 _LINK = ("https://", "http://")
 _PDF = "application/pdf"
 _PDF_BEGINS = "JVBER"
-"""`%PDF` in base64, for files that come without a data URL around them."""
+"""`%PDF` in base64, to detect PDF files without a data URL."""
 _IMAGE_NAMES = {"image/jpg": "image/jpeg"}
 
 Block = dict[str, Any]
 
 
 def image(given: Any, where: str) -> Block:
-    """`given`: what stands in `image_url`. Raises BadRequest when it is no URL, or one that holds no base64."""
+    """The block for `given`, the value of `image_url`. Raises BadRequest if it is not a URL, or a data URL without
+    base64."""
     url = given.get("url") if type(given) is dict else given
     if type(url) is not str:
         raise BadRequest(f"{where}.image_url.url must be a string.", param=f"{where}.image_url.url")
@@ -37,18 +38,18 @@ def _image(media_type: str, data: str) -> Block:
 
 
 def document(given: Any, where: str) -> Block:
-    """`given`: what stands in `file`: a PDF or text in base64, an image, or a link to a PDF.
+    """The block for `given`, the value of `file`: a PDF or text in base64, an image, or a link to a PDF.
 
-    Raises BadRequest for anything else, such as the id of a file that another provider keeps.
+    Raises BadRequest for anything else, such as the id of a file at another provider.
     """
     file = given if type(given) is dict else {}
     link = next((file[name] for name in ("file_url", "file_id") if str(file.get(name)).startswith(_LINK)), None)
-    block = {"type": "document", "source": {"type": "url", "url": link}} if link else _held(file, where)
+    block = {"type": "document", "source": {"type": "url", "url": link}} if link else _embedded(file, where)
     name = file.get("filename")
     return {**block, "title": name} if block["type"] == "document" and type(name) is str and name else block
 
 
-def _held(file: Block, where: str) -> Block:
+def _embedded(file: Block, where: str) -> Block:
     data = file.get("file_data")
     if type(data) is not str:
         raise BadRequest(f"{where}.file.file_data must be a base64 data URL for this model.", param=f"{where}.file")

@@ -1,4 +1,4 @@
-"""Writes OpenAI's tools and tool choice as Anthropic's."""
+"""Converts OpenAI's tools and tool choice to Anthropic's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.dialects.translate.chat_to_messages.schema import enforceable
 from gateway.errors import BadRequest
 
 FORCED = ("any", "tool")
-"""Kinds of choice that leave the model none; nor may it think before such a call."""
+"""Types of tool choice that force a call. The model must not think before such a call."""
 
 _CHOICES = {"auto": "auto", "required": "any", "none": "none"}
 _PLACE = ("city", "country", "region", "timezone")
@@ -18,9 +18,11 @@ Tool = dict[str, Any]
 
 
 def offer(body: dict[str, Any], turns: list[dict[str, Any]]) -> dict[str, Any]:
-    """`tools` and `tool_choice`, where there are any. Raises BadRequest naming what Anthropic does not know.
+    """The fields `tools` and `tool_choice`; empty if there are no tools. Raises BadRequest with the location of an
+    unsupported tool.
 
-    A conversation that shows calls needs its tools even when none may be called any more: then their names do.
+    A conversation that contains calls must declare tools, even if none may be called any more. Then the names of the
+    called tools are declared.
     """
     offered = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(body.get("tools") or ())]
     offered += [_function(tool, f"functions[{index}]") for index, tool in enumerate(body.get("functions") or ())]
@@ -48,7 +50,7 @@ def _tool(tool: Any, where: str) -> Tool:
     if type(tool) is not dict:
         raise BadRequest(f"{where} must be an object.", param=where)
     if "input_schema" in tool or ("function" not in tool and tool.get("type") not in (None, "function", "custom")):
-        return tool  # Written Anthropic's way, or one of its own such as web_search_20250305.
+        return tool  # in Anthropic's format, or one of its own tools such as web_search_20250305
     if "custom" in tool or tool.get("type") == "custom":
         raise BadRequest(f"{where} is a custom tool; this model only takes functions.", param=where)
     named = _function(tool.get("function"), f"{where}.function")
@@ -70,7 +72,7 @@ def _function(function: Any, where: str) -> Tool:
 
 
 def _schema(parameters: Any) -> Any:
-    """Anthropic insists on the type of the whole and OpenAI does not."""
+    """The schema of a tool. Anthropic requires a top-level type, OpenAI does not."""
     if not parameters:
         return {"type": "object", "properties": {}}
     if type(parameters) is dict and "type" not in parameters:
@@ -79,7 +81,7 @@ def _schema(parameters: Any) -> Any:
 
 
 def _web_search(options: dict[str, Any]) -> Tool:
-    """`search_context_size` has no equivalent; it is a hint."""
+    """Anthropic's web search tool. The hint `search_context_size` has no equivalent."""
     tool = {"type": "web_search_20250305", "name": "web_search"}
     location = options.get("user_location")
     place = location.get("approximate") if type(location) is dict else None
@@ -90,7 +92,7 @@ def _web_search(options: dict[str, Any]) -> Tool:
 
 
 def _choice(body: dict[str, Any]) -> tuple[dict[str, Any] | None, set[str] | None]:
-    """Anthropic's tool choice, and the only names allowed if the client gave such a list."""
+    """Anthropic's tool choice, and the names of the allowed tools (None: all) if the client gave a list."""
     choice = body.get("tool_choice")
     field = "function_call" if choice is None else "tool_choice"
     choice = body.get("function_call") if choice is None else choice

@@ -1,4 +1,4 @@
-"""Reads Anthropic's answers as OpenAI's: finish reasons, usage, a whole message."""
+"""Converts Anthropic's answers to OpenAI's: finish reasons, usage, whole messages."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ FINISH = {
     "pause_turn": "length",
     "refusal": "content_filter",
 }
-"""A reason invented tomorrow keeps its own name. A turn that was paused is not finished, and chat cannot take it up."""
+"""Anthropic's stop reason → OpenAI's. Unknown reasons keep their name. A paused turn counts as `length`, because
+chat cannot resume it."""
 
 Block = dict[str, Any]
 
 
 def finish_of(reason: object) -> str:
+    """OpenAI's finish reason for a stop reason; empty if there is none."""
     return FINISH.get(reason, reason) if type(reason) is str else ""
 
 
-def stopped_at(said: dict[str, Any]) -> dict[str, str]:
-    """Which stop sequence was met, under the name that vLLM gave it; OpenAI does not tell."""
-    sequence = said.get("stop_sequence")
+def stopped_at(event: dict[str, Any]) -> dict[str, str]:
+    """The stop sequence that ended the answer, in vLLM's field `stop_reason`. OpenAI has no field for it."""
+    sequence = event.get("stop_sequence")
     return {"stop_reason": sequence} if type(sequence) is str else {}
 
 
-def refused_because(said: dict[str, Any]) -> str | None:
-    """Why the model's provider broke the answer off, if it says so."""
-    details = said.get("stop_details")
+def refused_because(event: dict[str, Any]) -> str | None:
+    """The provider's reason for stopping the answer; None if it gave none."""
+    details = event.get("stop_details")
     explanation = details.get("explanation") if type(details) is dict else None
     return explanation if type(explanation) is str and explanation else None
 
 
 def chat_usage(usage: Usage) -> dict[str, Any]:
-    """An OpenAI usage object, whose prompt includes what was cached and whose completion includes reasoning."""
+    """An OpenAI usage object. Its prompt includes cached tokens, and its completion includes reasoning."""
     written = usage.cache_write_5m_tokens + usage.cache_write_1h_tokens
     return {
         "prompt_tokens": usage.all_input,
@@ -54,9 +56,9 @@ def chat_usage(usage: Usage) -> dict[str, Any]:
 
 
 def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, raw: bytes = b"") -> dict[str, Any]:
-    """A chat completion from a whole Anthropic message. Raises BackendGarbage when it is none.
+    """A chat completion from a whole Anthropic message. Raises BackendGarbage if it is not a message.
 
-    Out of its bytes, if they are given as `raw`, come the arguments of calls as they were written.
+    If the message's bytes are given as `raw`, the arguments of calls are copied from them unchanged.
     """
     content = message.get("content")
     if message.get("type") != "message" or type(content) is not list or not all(type(each) is dict for each in content):
@@ -79,20 +81,20 @@ def chat_completion(message: dict[str, Any], usage: Usage | None, created: int, 
 
 
 def _message(message: dict[str, Any], blocks: list[Block], raw: bytes) -> dict[str, Any]:
-    said: dict[str, Any] = {
+    chat_message: dict[str, Any] = {
         "role": "assistant",
         "content": _joined(blocks, "text"),
         "refusal": refused_because(message),
     }
     if thought := _joined(blocks, "thinking"):
-        said["reasoning_content"] = thought
-    if thoughts := [kept for block in blocks if (kept := kept_thought(block))]:
-        said["thinking_blocks"] = thoughts
+        chat_message["reasoning_content"] = thought
+    if thoughts := [kept for block in blocks if (kept := returnable_thinking(block))]:
+        chat_message["thinking_blocks"] = thoughts
     uses = [(place, block) for place, block in enumerate(blocks) if block.get("type") == "tool_use"]
     if uses:
         inputs = _inputs(uses, raw)
-        said["tool_calls"] = [tool_call(block, given) for (_, block), given in zip(uses, inputs, strict=True)]
-    return said
+        chat_message["tool_calls"] = [tool_call(block, given) for (_, block), given in zip(uses, inputs, strict=True)]
+    return chat_message
 
 
 def _joined(blocks: list[Block], kind: str) -> str | None:
@@ -100,8 +102,8 @@ def _joined(blocks: list[Block], kind: str) -> str | None:
     return "".join(texts) if texts else None
 
 
-def kept_thought(block: Block) -> Block | None:
-    """A block of thought that Anthropic would take back: signed, or redacted."""
+def returnable_thinking(block: Block) -> Block | None:
+    """The thinking block in the form that Anthropic accepts back (signed or redacted); None if it accepts it not."""
     if block.get("type") == "thinking" and block.get("signature"):
         return {"type": "thinking", "thinking": block.get("thinking") or "", "signature": block["signature"]}
     if block.get("type") == "redacted_thinking" and block.get("data"):
@@ -110,10 +112,11 @@ def kept_thought(block: Block) -> Block | None:
 
 
 def _inputs(uses: list[tuple[int, Block]], raw: bytes) -> list[bytes]:
-    """The `input` of each of the `uses` (place and block) as it was written; empty where there is none."""
+    """The `input` of each tool call in `uses` (index and block) as its original bytes; empty if it has none."""
     compact = [orjson.dumps(block.get("input")) for _, block in uses]
     for each in compact:
-        if raw and raw.find(b'"input":' + each) < 0:  # written with spaces, or with numbers that do not fit
+        # the original has spaces, or numbers that orjson writes differently
+        if raw and raw.find(b'"input":' + each) < 0:
             written = _written(raw)
             return [written[place] for place, _ in uses]
     return compact
@@ -129,7 +132,7 @@ def _written(raw: bytes) -> list[bytes]:
 
 
 def tool_call(block: Block, given: bytes) -> dict[str, Any]:
-    """A `tool_use` block as a call of a function; `given`: its input as JSON."""
+    """A `tool_use` block as a function call. `given`: its input as JSON."""
     arguments = given.decode() if given.startswith(b"{") else "{}"
     return {
         "id": block.get("id"),

@@ -1,4 +1,4 @@
-"""Translates a run of Anthropic events that differ only in one text field, without parsing each."""
+"""Translates a sequence of Anthropic events that differ only in one text field, without parsing each of them."""
 
 from __future__ import annotations
 
@@ -12,33 +12,34 @@ _QUOTE = b'"'
 
 
 class DeltaRun:
-    """Events like one already read, and the chat chunk that says the same, each as what stands around the text.
+    """Events similar to one that was parsed, and the chat chunk for them, each stored as the bytes around the text.
 
-    Anthropic pads its events with blanks before the last braces, so that their length betrays nothing.
+    Anthropic pads its events with blanks before the last braces, to hide their length.
     """
 
     def __init__(self, event: tuple[bytes, bytes], chunk: tuple[bytes, bytes], kept: list[bytes] | None) -> None:
-        """`event`, `chunk`: what stands around the text. `kept`: takes the text, each the inside of a JSON string."""
+        """`event`, `chunk`: the bytes around the text. `kept`: list that collects the texts, each as the inside of a
+        JSON string."""
         self._before, self._after = event
         self._opening, self._closing = chunk
         self._kept = kept
         self._unpadded = self._after.replace(b" ", b"")
         self._last = self._after.count(_QUOTE) == 1
-        """Is the text the last string of an event? Then its end can be told however it is padded."""
+        """Whether the text is the last string of the event. Then its end is found whatever the padding."""
 
     @classmethod
     def after(
         cls, event: bytes, key: str, chunk: bytes, field: str, text: str, kept: list[bytes] | None = None
     ) -> Self | None:
-        """The run that `event` may begin, with `text` under `key`, where `chunk` has it under `field`.
+        """The run that may begin with `event`, which has `text` under `key`; `chunk` has it under `field`.
 
-        None if it is written in an unusual way.
+        None if the event or the chunk is written in an unusual way.
         """
-        around, said = _around(event, key, text), _around(chunk, field, text)
-        return cls(around, said, kept) if around and said else None
+        in_event, in_chunk = _around(event, key, text), _around(chunk, field, text)
+        return cls(in_event, in_chunk, kept) if in_event and in_chunk else None
 
-    def said(self, event: bytes) -> bytes | None:
-        """The chunk that says what `event` says; None if it is not one event of this run, and of proper JSON."""
+    def chunk_for(self, event: bytes) -> bytes | None:
+        """The chunk for `event`; None if `event` is not exactly one event of this run, or not valid JSON."""
         before = self._before
         if not event.startswith(before):
             return None
@@ -58,7 +59,7 @@ class DeltaRun:
 
 
 def _is_string(text: bytes) -> bool:
-    """May it stand between the quotes of a JSON string? So it has no line breaks either."""
+    """Whether `text` is valid between the quotes of a JSON string. Then it contains no line break."""
     try:
         orjson.loads(b'"%b"' % text)
     except orjson.JSONDecodeError:
@@ -67,7 +68,7 @@ def _is_string(text: bytes) -> bool:
 
 
 def _around(event: bytes, key: str, text: str) -> tuple[bytes, bytes] | None:
-    """What stands before and after `text`, the value of `key`."""
+    """The bytes before and after `text`, the value of `key`; None if they cannot be found."""
     name = b'"%b":' % key.encode()
     if event.count(name) != 1:
         return None

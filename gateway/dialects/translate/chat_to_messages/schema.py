@@ -1,4 +1,4 @@
-"""Reduces JSON schemas to what Anthropic's structured outputs accept; the rest goes into descriptions."""
+"""Reduces JSON schemas to the keywords that Anthropic's structured outputs accept; the rest goes into descriptions."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ _NOT_ENFORCED = frozenset(
         *("dependentRequired", "dependentSchemas", "unevaluatedProperties", "if", "then", "else", "not"),
     }
 )
-"""Keywords with which a schema is refused. Those that mean nothing to Anthropic may stay."""
+"""Keywords for which Anthropic rejects a schema. Unknown keywords are accepted."""
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"})
 _NAMED, _LISTED = ("properties", "$defs", "definitions"), ("anyOf", "allOf", "oneOf")
 
 
 def enforceable(schema: Any) -> Any:
-    """`schema` with the same answers allowed as far as can be enforced; the rest becomes advice.
+    """`schema` without unsupported keywords, which are appended to the description.
 
-    Objects that leave open what else they may have are closed, as they have to be. One that says that it is open, or
-    names no properties, stays as it is: closing it would change what it means, and the refusal says what is wrong.
+    Objects without `additionalProperties` are closed, as Anthropic requires. An object that allows others
+    explicitly, or has no properties, is left unchanged: closing it would change its meaning, so Anthropic's error
+    explains the problem.
     """
     if type(schema) is not dict:
         return schema
-    said = {name: _inside(name, value) for name, value in schema.items() if not _advice(name, value)}
+    reduced = {name: _inside(name, value) for name, value in schema.items() if not _advice(name, value)}
     if advice := {name: value for name, value in schema.items() if _advice(name, value) and value is not False}:
         given = schema.get("description")
         words = orjson.dumps(advice).decode()
-        said["description"] = f"{given}\n\n{words}" if type(given) is str and given else words
-    if "oneOf" in said:
-        said["anyOf"] = [*said.get("anyOf", ()), *said.pop("oneOf")]
-    if said.get("properties") and "additionalProperties" not in said:
-        said["additionalProperties"] = False
-    return said
+        reduced["description"] = f"{given}\n\n{words}" if type(given) is str and given else words
+    if "oneOf" in reduced:
+        reduced["anyOf"] = [*reduced.get("anyOf", ()), *reduced.pop("oneOf")]
+    if reduced.get("properties") and "additionalProperties" not in reduced:
+        reduced["additionalProperties"] = False
+    return reduced
 
 
 def _advice(name: str, value: Any) -> bool:

@@ -16,8 +16,8 @@ from gateway.dialects.streams import sse
 from gateway.dialects.translate.chat_to_messages.reply import (
     chat_usage,
     finish_of,
-    kept_thought,
     refused_because,
+    returnable_thinking,
     stopped_at,
 )
 from gateway.dialects.translate.chat_to_messages.run import DeltaRun
@@ -25,14 +25,15 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendError, BackendGarbage
 
 _FIELDS = {"text": "content", "thinking": "reasoning_content"}
-"""Signatures come with their thoughts; citations and the work of server tools have no place in a chat completion."""
+"""Block type → chat field. Signatures are sent with their thinking block. Citations and server tools' work are
+dropped."""
 
 
 class MessagesStream(ChunkMaker):
-    """StreamReader for OpenAI chat → Anthropic messages. `message_stop` becomes `[DONE]`.
+    """Implements `StreamReader` from Anthropic messages to OpenAI chat. `message_stop` becomes `[DONE]`.
 
-    `usage` stays None until the final counts came: the first event knows the input but next to nothing of the output.
-    Events like the one before them, but for their text, are not parsed.
+    `usage` is None until the final counts arrive, because the first event has no usable output count. Events that
+    differ from the one before only in their text are not parsed.
     """
 
     def __init__(self, *, wants_usage: bool, created: int) -> None:
@@ -41,7 +42,7 @@ class MessagesStream(ChunkMaker):
         self.confidence: float | None = None
         self._raw_usage: dict[str, Any] = {}
         self._open: dict[int, _Call | _Thought] = {}
-        """Content blocks under way that are more than their text, by their number."""
+        """Open tool calls and thinking blocks, by block index."""
         self._calls = self._thoughts = 0
         self._run: DeltaRun | None = None
         self._readers: dict[str, Callable[[dict[str, Any], bytes], bytes]] = {
@@ -59,14 +60,14 @@ class MessagesStream(ChunkMaker):
         return self.usage or messages_usage(self._raw_usage)
 
     def feed(self, data: bytes) -> bytes:
-        if self._run is not None and self._framer.empty and (said := self._run.said(data)) is not None:
-            self._transcript.keep(said)
-            return said
+        if self._run is not None and self._framer.empty and (chunk := self._run.chunk_for(data)) is not None:
+            self._transcript.keep(chunk)
+            return chunk
         return self._feed(data)
 
     def _read(self, event: bytes) -> bytes:
-        if self._run is not None and (said := self._run.said(event)) is not None:
-            return said
+        if self._run is not None and (chunk := self._run.chunk_for(event)) is not None:
+            return chunk
         data = sse.payload(event)
         if not data or self.ended or self._failure:
             return b""
@@ -81,14 +82,14 @@ class MessagesStream(ChunkMaker):
         self._failure, self._run = failure, None
         return b""
 
-    def _message_start(self, said: dict[str, Any], event: bytes) -> bytes:
-        message = said["message"]
+    def _message_start(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        message = parsed["message"]
         self._shared |= {"id": message.get("id") or "", "model": message.get("model") or ""}
         self._count(message.get("usage"))
-        return self._chunk({"content": None, "refusal": None})  # there may be calls alone
+        return self._chunk({"content": None, "refusal": None})  # a message may contain only calls
 
-    def _block_start(self, said: dict[str, Any], event: bytes) -> bytes:
-        block, index = said["content_block"], said["index"]
+    def _block_start(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        block, index = parsed["content_block"], parsed["index"]
         kind = block["type"]
         if kind == "tool_use":
             call = self._open[index] = _Call(self._calls, _input(event) if block.get("input") else b"{}")
@@ -101,9 +102,9 @@ class MessagesStream(ChunkMaker):
             return self._say(event, kind, block.get(kind), thought.pieces)
         return self._thought(block) if kind == "redacted_thinking" else self._say(event, kind, block.get(kind))
 
-    def _block_delta(self, said: dict[str, Any], event: bytes) -> bytes:
-        delta = said["delta"]
-        kind, block = delta["type"].removesuffix("_delta"), self._open.get(said["index"])
+    def _block_delta(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        delta = parsed["delta"]
+        kind, block = delta["type"].removesuffix("_delta"), self._open.get(parsed["index"])
         if kind == "input_json":
             return self._argue(event, block, delta["partial_json"]) if type(block) is _Call else b""
         if type(block) is not _Thought:
@@ -123,31 +124,33 @@ class MessagesStream(ChunkMaker):
     def _argue(self, event: bytes, call: _Call, piece: str) -> bytes:
         if not piece:
             return b""
-        call.spoken = True
+        call.has_arguments = True
         return self._repeated(event, "partial_json", _arguments(call.number, piece), "arguments", piece)
 
     def _repeated(
         self, event: bytes, key: str, delta: dict[str, Any], field: str, text: str, kept: list[bytes] | None = None
     ) -> bytes:
-        """A chunk whose like may follow, unless it is the first, which says who speaks."""
+        """Write a chunk and begin a run with it. The first chunk begins no run, because it contains the role."""
         first = not self._begun
         chunk = self._chunk(delta)
         self._run = None if first else DeltaRun.after(event, key, chunk, field, text, kept)
         return chunk
 
-    def _block_stop(self, said: dict[str, Any], event: bytes) -> bytes:
-        """A call without arguments streams none; OpenAI's clients parse them all the same."""
+    def _block_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        """Close a block. A call without streamed arguments gets its initial input, because OpenAI's clients parse
+        arguments in any case."""
         self._run = None
-        block = self._open.pop(said["index"], None)
+        block = self._open.pop(parsed["index"], None)
         if type(block) is _Thought:
             return self._thought(block.whole())
-        if type(block) is not _Call or block.spoken:
+        if type(block) is not _Call or block.has_arguments:
             return b""
         return self._chunk(_arguments(block.number, block.given.decode()))
 
     def _thought(self, block: dict[str, Any]) -> bytes:
-        """Whole, as it has to come back. OpenAI's clients put lists together by the numbers of their members."""
-        kept = kept_thought(block)
+        """Write a whole thinking block, as the client has to return it. Blocks are numbered, because OpenAI's
+        clients merge list items by index."""
+        kept = returnable_thinking(block)
         if kept is None:
             return b""
         numbered = {**kept, "index": self._thoughts} if self._thoughts else kept
@@ -155,11 +158,11 @@ class MessagesStream(ChunkMaker):
         self._transcript.silent += 1
         return self._chunk({"thinking_blocks": [numbered]})
 
-    def _message_delta(self, said: dict[str, Any], event: bytes) -> bytes:
-        if type(said.get("usage")) is dict:
-            self._count(said["usage"])
+    def _message_delta(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        if type(parsed.get("usage")) is dict:
+            self._count(parsed["usage"])
             self.usage = messages_usage(self._raw_usage)
-        delta = said["delta"]
+        delta = parsed["delta"]
         finish = finish_of(delta.get("stop_reason"))
         if not finish:
             return b""
@@ -170,32 +173,32 @@ class MessagesStream(ChunkMaker):
         return self._chunk({}, finish, **stopped_at(delta))
 
     def _count(self, usage: Any) -> None:
-        """Counts are cumulative, and the later event may leave out what it does not change."""
+        """Merge a usage object. Counts are cumulative, and a later event may omit unchanged ones."""
         if type(usage) is dict:
             self._raw_usage |= {name: value for name, value in usage.items() if value is not None}
 
-    def _message_stop(self, said: dict[str, Any], event: bytes) -> bytes:
+    def _message_stop(self, parsed: dict[str, Any], event: bytes) -> bytes:
         self.ended, self._run = True, None
         self.ending = DONE
         self._chat_usage = chat_usage(usage) if (usage := shown(self.usage)) else None
         return self._usage_chunk()
 
-    def _error(self, said: dict[str, Any], event: bytes) -> bytes:
-        self._count(said.get("usage"))
-        return self._fail(broken(find_error(said)))
+    def _error(self, parsed: dict[str, Any], event: bytes) -> bytes:
+        self._count(parsed.get("usage"))
+        return self._fail(broken(find_error(parsed)))
 
 
 class _Call:
-    """A tool call under way: its number among the calls, and the input that came with its beginning."""
+    """An open tool call: its index among the calls, and the input in its first event."""
 
     def __init__(self, number: int, given: bytes) -> None:
         self.number = number
         self.given = given
-        self.spoken = False
+        self.has_arguments = False
 
 
 class _Thought:
-    """A thought under way; its text as the inside of a JSON string."""
+    """An open thinking block. Its text pieces are the inside of a JSON string."""
 
     def __init__(self, signature: str) -> None:
         self.pieces: list[bytes] = []
@@ -211,7 +214,7 @@ def _arguments(number: int, piece: str) -> dict[str, Any]:
 
 
 def _input(event: bytes) -> bytes:
-    """The input that came with a call's beginning, as it was written."""
+    """The input in a call's first event, as its original bytes."""
     data = sse.payload(event)
     block, _ = json_splice.find(data, "content_block")[-1]
     start, end = [span for name, span in json_splice.members(data, block) if name == "input"][-1]

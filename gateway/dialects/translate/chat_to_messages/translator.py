@@ -1,4 +1,4 @@
-"""OpenAI chat client over a backend that speaks Anthropic's messages."""
+"""OpenAI chat client with an Anthropic messages backend."""
 
 from __future__ import annotations
 
@@ -33,11 +33,13 @@ _FORWARDED = (b"traceparent", b"tracestate", b"x-client-request-id")
 
 
 class ChatToMessages:
+    """Implements `Translator` from OpenAI chat to Anthropic messages."""
+
     client: DialectName = "openai_chat"
     backend: DialectName = "anthropic_messages"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: Anthropic does not say when an answer was made, and OpenAI's clients expect to be told."""
+        """`clock`: returns Unix seconds for `created`, because Anthropic's answers have no creation time."""
         self._clock = clock
 
     def body(
@@ -49,11 +51,11 @@ class ChatToMessages:
         logprobs: bool = False,
         max_output_tokens: int | None = None,
     ) -> bytes:
-        """`logprobs` is ignored: there are none."""
+        """`logprobs` is ignored, because Anthropic has none."""
         messages = kept_messages(request, plan)
         limit = max_output_tokens or request.max_output_tokens
-        said = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
-        return orjson.dumps(said)
+        translated = messages_body.translate(request.body, messages, model, stream=request.stream, limit=limit)
+        return orjson.dumps(translated)
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         return [*content_headers(request), (b"anthropic-version", VERSION)]
@@ -79,11 +81,12 @@ class ChatToMessages:
 
     def refusal(self, status: int, body: bytes, backend: str) -> BackendRefused:
         error = upstream_error.error_in(body)
-        return upstream_error.refusal(status, error and _said_openais_way(error), backend)
+        return upstream_error.refusal(status, error and _as_openai_error(error), backend)
 
 
-def _said_openais_way(error: UpstreamError) -> UpstreamError:
-    """Anthropic has no codes and names no parameter but at the beginning of its message."""
+def _as_openai_error(error: UpstreamError) -> UpstreamError:
+    """Add OpenAI's error code and parameter. Anthropic has no codes, and names a parameter only at the start of its
+    message."""
     named = _NAMED.match(error.message)
     return replace(
         error,

@@ -1,1 +1,1 @@
-"""OpenAI chat clients over backends that speak OpenAI's Responses."""
+"""OpenAI chat clients with backends of OpenAI's Responses API."""

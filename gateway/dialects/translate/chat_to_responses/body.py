@@ -1,4 +1,4 @@
-"""Writes a chat request as a Responses request."""
+"""Converts a chat request to a Responses request."""
 
 from __future__ import annotations
 
@@ -22,36 +22,37 @@ _WITHOUT_EQUIVALENT = frozenset(
         *("modalities", "audio"),
     }
 )
-"""Refused where it would change the answer; `seed` promises nothing, and `prediction` only hastens. Fields nobody has
-heard of are carried."""
+"""Fields without equivalent. Those that would change the answer are rejected; `seed` and `prediction` are dropped.
+Unknown fields are sent on."""
 _KEPT_THERE = ("previous_response_id", "conversation", "prompt", "background")
-"""Fields of Responses that name what is kept in the backend's account, which is the gateway's and one for all teams."""
+"""Responses fields that refer to data in the gateway's account at the backend, which all teams share."""
 
 
 def translate(
     body: dict[str, Any], messages: list[Numbered], model: str, *, stream: bool, max_tokens: int | None
 ) -> dict[str, Any]:
-    """`messages`: those of `body` that are to be sent. Raises BadRequest naming what Responses cannot do."""
+    """Convert a chat body. `messages`: the messages of `body` to send. Raises BadRequest with the name of an
+    unsupported field."""
     _refuse_impossible(body)
-    # Nothing is stored: the client sends the whole conversation each time.
-    said: dict[str, Any] = {"model": model, "input": items(messages), "store": False}
+    # The backend stores nothing: the client sends the whole conversation each time.
+    translated: dict[str, Any] = {"model": model, "input": items(messages), "store": False}
     if stream:
-        said["stream"] = True
+        translated["stream"] = True
         if (noise := (body.get("stream_options") or {}).get("include_obfuscation")) is not None:
-            said["stream_options"] = {"include_obfuscation": noise}
+            translated["stream_options"] = {"include_obfuscation": noise}
     if max_tokens is not None:
-        said["max_output_tokens"] = max_tokens
-    said |= _tools(body)
+        translated["max_output_tokens"] = max_tokens
+    translated |= _tools(body)
     if text := _text(body):
-        said["text"] = text
+        translated["text"] = text
     if reasoning := _reasoning(body):
-        said["reasoning"] = reasoning
+        translated["reasoning"] = reasoning
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     carried = {name: value for name, value in body.items() if name not in known and value is not None}
     if body.get("logprobs"):
         include = carried.get("include")
         carried["include"] = [*(include if type(include) is list else ()), LOGPROBS]
-    return carried | said
+    return carried | translated
 
 
 def _refuse_impossible(body: dict[str, Any]) -> None:
@@ -69,7 +70,7 @@ def _refuse_impossible(body: dict[str, Any]) -> None:
 
 
 def _reasoning(body: dict[str, Any]) -> Item:
-    """`reasoning_effort`, and beside it what some clients already say in Responses' words."""
+    """The field `reasoning`: the client's own, if any, with the value of `reasoning_effort`."""
     reasoning = body.get("reasoning") or {}
     if type(reasoning) is not dict:
         raise BadRequest("reasoning must be an object.", param="reasoning")
@@ -93,12 +94,12 @@ def _tool(tool: Any, where: str) -> Item:
     if type(tool.get("custom")) is dict:
         return _custom(tool["custom"], f"{where}.custom")
     if "function" not in tool and tool.get("type") not in (None, "function", "custom"):
-        return tool  # One of Responses' own, such as web_search.
+        return tool  # in Responses' format, such as web_search
     return _function(tool.get("function"), f"{where}.function")
 
 
 def _function(function: Any, where: str) -> Item:
-    """`strict` is said in any case: chat takes silence for no, Responses for yes."""
+    """A function tool. `strict` is always set, because its default differs: false in chat, true in Responses."""
     if type(function) is not dict or type(function.get("name")) is not str:
         raise BadRequest(f"{where} must be a function with a name.", param=where)
     tool: Item = {
@@ -146,7 +147,7 @@ def _choice(choice: Any) -> Any:
 
 
 def _named(tool: Any) -> Item | None:
-    """A tool by its name; one of Responses' own as it is."""
+    """A tool choice by name; one in Responses' own format stays unchanged. None if it is invalid."""
     if type(tool) is not dict:
         return None
     kind = tool.get("type", "function")

@@ -1,4 +1,4 @@
-"""Writes chat messages as items of a Responses `input`."""
+"""Converts chat messages to items of a Responses `input`."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from gateway.errors import BadRequest
 
 Item = dict[str, Any]
 Numbered = tuple[int, Item]
-"""A message and its place in the client's request."""
+"""A message and its index in the client's request."""
 
 
 def items(messages: Iterable[Numbered]) -> list[Item]:
-    """In the same order. What an assistant thought is left out: it was never signed for this backend.
+    """Convert messages in order. Thinking is left out, because this backend did not sign it.
 
-    Raises BadRequest naming what Responses cannot say.
+    Raises BadRequest with the location of content that Responses does not support.
     """
-    said: list[Item] = []
+    found: list[Item] = []
     custom: set[str] = set()
     for index, message in messages:
         role, where = message["role"], f"messages[{index}]"
         if role in ("tool", "function"):
-            said.append(_result(message, custom, where))
+            found.append(_result(message, custom, where))
         elif role == "assistant":
-            said += _spoken(message, where)
-            custom |= {call["call_id"] for call in said if call.get("type") == "custom_tool_call"}
+            found += _assistant_items(message, where)
+            custom |= {call["call_id"] for call in found if call.get("type") == "custom_tool_call"}
         else:
             content = message.get("content")
-            said.append({"role": role, "content": "" if content is None else _content(content, f"{where}.content")})
-    return said
+            found.append({"role": role, "content": "" if content is None else _content(content, f"{where}.content")})
+    return found
 
 
-def _spoken(message: Item, where: str) -> list[Item]:
+def _assistant_items(message: Item, where: str) -> list[Item]:
     if message.get("audio"):
         raise BadRequest(f"{where}.audio is what this model cannot be reminded of.", param=f"{where}.audio")
     calls = [
@@ -40,22 +40,23 @@ def _spoken(message: Item, where: str) -> list[Item]:
     ]
     if function := message.get("function_call"):
         calls.append(_function_call(_old_id(function, where), function, f"{where}.function_call"))
-    content = _spoken_content(message, f"{where}.content")
+    content = _assistant_content(message, f"{where}.content")
     return [{"role": "assistant", "content": content}, *calls] if content or not calls else calls
 
 
-def _spoken_content(message: Item, where: str) -> str | list[Item]:
-    """One string, which every server takes; parts only where something was refused."""
+def _assistant_content(message: Item, where: str) -> str | list[Item]:
+    """The content of an assistant message: one string, which every server accepts, or parts if it contains a
+    refusal."""
     content = message.get("content") or ""
     parts = [{"type": "text", "text": content}] if type(content) is str and content else list(content)
     if refusal := message.get("refusal"):
         parts.append({"type": "refusal", "refusal": refusal})
     if all(part["type"] == "text" for part in parts):
         return "".join(part["text"] for part in parts)
-    return [_spoken_part(part, f"{where}[{number}]") for number, part in enumerate(parts)]
+    return [_assistant_part(part, f"{where}[{number}]") for number, part in enumerate(parts)]
 
 
-def _spoken_part(part: Item, where: str) -> Item:
+def _assistant_part(part: Item, where: str) -> Item:
     if part["type"] == "refusal":
         return {"type": "refusal", "refusal": part.get("refusal") or ""}
     if part["type"] == "text":
@@ -76,7 +77,7 @@ def _call(call: Item, where: str) -> Item:
 
 
 def _function_call(call_id: str, function: Any, where: str) -> Item:
-    """The arguments are the very string that the model wrote."""
+    """A function call item. The arguments are the model's original string."""
     if type(function) is not dict or type(function.get("name")) is not str:
         raise BadRequest(f"{where} must be a call of a function with a name.", param=where)
     arguments = function.get("arguments") or "{}"
@@ -97,7 +98,7 @@ def _result(message: Item, custom: set[str], where: str) -> Item:
 
 
 def _old_id(named: Any, where: str) -> str:
-    """Calls of the first kind had no id, and only one at a time was under way."""
+    """An id for a deprecated `function_call`, which has none. There is at most one such call at a time."""
     name = named.get("name") if type(named) is dict else None
     if type(name) is not str:
         raise BadRequest(f"{where} must name its function.", param=where)
@@ -105,7 +106,7 @@ def _old_id(named: Any, where: str) -> str:
 
 
 def _content(content: Any, where: str) -> str | list[Item]:
-    """A single text is a string, which every server takes."""
+    """The content in Responses' format. A single text becomes a string, which every server accepts."""
     if type(content) is str:
         return content
     parts = [_part(part, f"{where}[{number}]") for number, part in enumerate(content)]
@@ -118,17 +119,17 @@ def _content(content: Any, where: str) -> str | list[Item]:
 def _part(part: Item, where: str) -> Item:
     kind = part["type"]
     if kind in ("text", "refusal"):
-        said = {"type": "input_text", "text": part.get(kind) or ""}
+        converted = {"type": "input_text", "text": part.get(kind) or ""}
     elif kind == "image_url":
-        said = _image(part.get("image_url"), where)
+        converted = _image(part.get("image_url"), where)
     elif kind == "file":
-        said = _file(part.get("file"), where)
+        converted = _file(part.get("file"), where)
     elif kind == "input_audio":
         raise BadRequest(f"{where} is audio, which this model does not take.", param=where)
     else:
-        return part  # One of Responses' own, or one that its API will name in its refusal.
+        return part  # in Responses' own format, or one that Responses will reject
     mark = part.get("prompt_cache_breakpoint")
-    return {**said, "prompt_cache_breakpoint": mark} if mark else said
+    return {**converted, "prompt_cache_breakpoint": mark} if mark else converted
 
 
 def _image(image: Any, where: str) -> Item:

@@ -1,4 +1,4 @@
-"""Reads a response as a chat completion: items, finish reasons, usage."""
+"""Converts a response to a chat completion: items, finish reasons, usage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from gateway.dialects.openai_responses.usage import reported
 from gateway.errors import BackendGarbage
 
 BETWEEN_THOUGHTS = "\n\n"
-"""Parts of what was thought are paragraphs; parts of what is said follow each other as they are."""
+"""Separator between parts of thinking. Parts of the answer are joined without one."""
 
 _REASONS = {"max_output_tokens": "length"}
-"""A reason invented tomorrow keeps its own name."""
+"""Responses' reason → chat's finish reason. Unknown reasons keep their name."""
 _OVER = (None, "completed", "incomplete")
 CALL_KINDS = {"function_call": ("function", "arguments"), "custom_tool_call": ("custom", "input")}
-"""Type of an item → what chat calls its kind, and what both call its arguments."""
+"""Item type → the tool call's type in chat, and the field for its arguments in both formats."""
 
 
 def load_response(body: bytes) -> dict[str, Any]:
-    """The response in a 2xx body. Raises BackendGarbage when it is none, or none that came to its end."""
+    """The response in a 2xx body. Raises BackendGarbage if it is not a response, or is unfinished."""
     response = load_reply(body)
     check(response)
     return response
 
 
 def check(response: dict[str, Any]) -> None:
-    """Raises BackendGarbage."""
+    """Raises BackendGarbage if `response` is not a response or is unfinished."""
     if type(response.get("output")) is not list:
         raise BackendGarbage("The backend answered with JSON that is not a response.")
     if response.get("status") not in _OVER:
@@ -36,7 +36,7 @@ def check(response: dict[str, Any]) -> None:
 
 
 def finish_of(response: dict[str, Any]) -> str:
-    """Why it ended, in OpenAI chat's word."""
+    """The finish reason in OpenAI chat's terms."""
     if response.get("status") == "incomplete":
         details = response.get("incomplete_details")
         reason = details.get("reason") if type(details) is dict else None
@@ -45,7 +45,7 @@ def finish_of(response: dict[str, Any]) -> str:
 
 
 def as_chat_usage(value: object) -> dict[str, Any] | None:
-    """A usage object of Responses as one of chat: the same numbers under the older names."""
+    """Convert a Responses usage object to chat's: the same counts under other names. None if it is not an object."""
     if type(value) is not dict:
         return None
     return {
@@ -58,7 +58,7 @@ def as_chat_usage(value: object) -> dict[str, Any] | None:
 
 
 def chat_completion(response: dict[str, Any]) -> dict[str, Any]:
-    """A chat completion from a whole response. Raises BackendGarbage for items that are not those of Responses."""
+    """A chat completion from a whole response. Raises BackendGarbage for unknown item formats."""
     completion: dict[str, Any] = {
         "id": response.get("id"),
         "object": "chat.completion",
@@ -74,7 +74,7 @@ def chat_completion(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def shared_by_chunks(response: dict[str, Any]) -> dict[str, Any]:
-    """What every chunk of a chat stream says."""
+    """The fields that all chunks of a chat stream have in common."""
     return {
         "id": response.get("id", ""),
         "object": "chat.completion.chunk",
@@ -88,7 +88,7 @@ def _seconds(created_at: object) -> int:
 
 
 def choices(response: dict[str, Any]) -> list[dict[str, Any]]:
-    """A response's answer as the only choice of a chat completion. Raises BackendGarbage."""
+    """The response's answer as the only choice of a chat completion. Raises BackendGarbage for unknown item formats."""
     try:
         return [_choice(response)]
     except (TypeError, KeyError, AttributeError) as error:
@@ -125,7 +125,7 @@ def _items(response: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _parts(response: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Kind and content of every part that has text."""
+    """Yield the type and content of each part that has text."""
     for item in _items(response):
         for part in (*(item.get("summary") or ()), *(item.get("content") or ())):
             kind = part.get("type") if type(part) is dict else None
@@ -134,13 +134,13 @@ def _parts(response: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def tool_call(item: dict[str, Any]) -> dict[str, Any]:
-    """A call of a function or of a custom tool; its arguments are the string that the model wrote."""
+    """A function or custom tool call. The arguments are the model's original string."""
     kind, given = CALL_KINDS[item["type"]]
     inner = {"name": item.get("name"), given: item.get(given) or ""}
     return {"id": item.get("call_id") or item.get("id"), "type": kind, kind: inner}
 
 
 def chat_annotation(note: dict[str, Any]) -> dict[str, Any]:
-    """Chat puts a citation one level deeper."""
+    """A citation in chat's format, which nests it one level deeper."""
     kind = str(note["type"])
     return {"type": kind, kind: {name: value for name, value in note.items() if name != "type"}}

@@ -25,14 +25,15 @@ from gateway.domain.money.usage import Usage
 from gateway.errors import BackendGarbage
 
 _TEXT = b"event: response.output_text.delta\n"
-"""How nearly all events begin; then comes a line of data, and an empty one."""
+"""First line of most events; a data line and an empty line follow."""
 _LINES = 3
 
 
 class ResponsesStream(ChunkMaker):
-    """StreamReader for OpenAI chat → Responses. `response.completed` and `response.incomplete` become `[DONE]`.
+    """Implements `StreamReader` from OpenAI Responses to chat. `response.completed` and `response.incomplete` become
+    `[DONE]`.
 
-    Text is not even parsed: its bytes stand in an event as they have to stand in a chunk.
+    Text is copied without parsing, because its JSON bytes are the same in an event and in a chunk.
     """
 
     def __init__(self, *, wants_usage: bool, wants_logprobs: bool = False) -> None:
@@ -40,11 +41,11 @@ class ResponsesStream(ChunkMaker):
         self._wants_logprobs = wants_logprobs
         self._thought = False
         self._calls: dict[int, _Call] = {}
-        self._worked: list[dict[str, Any]] = []
+        self._tool_items: list[dict[str, Any]] = []
         self._latest: dict[str, Any] = {}
-        """The response as an event told it that was not the last of a whole one."""
+        """The latest response object from an event that was not the final one."""
         self._before, self._after = b"", b""
-        """Of the text in a chunk; empty while every event has to be read."""
+        """The bytes around the text in a chunk; empty while every event must be parsed."""
         self._readers: dict[str, Callable[[dict[str, Any]], bytes]] = {
             "response.created": self._created,
             "response.output_item.added": self._item_added,
@@ -69,7 +70,7 @@ class ResponsesStream(ChunkMaker):
 
     @property
     def reported(self) -> Usage | None:
-        return self.usage or so_far(self._latest, self._worked)
+        return self.usage or so_far(self._latest, self._tool_items)
 
     def feed(self, data: bytes) -> bytes:
         if self._smooth and data.startswith(_TEXT) and data.endswith(b"\n\n") and (text := _text_of(data)):
@@ -90,15 +91,15 @@ class ResponsesStream(ChunkMaker):
         if not data or data == b"[DONE]":
             return b""
         try:
-            said = orjson.loads(data)
-            kind = said.get("type") or name.decode()
-            if failure := broken(kind, said, data):
+            parsed = orjson.loads(data)
+            kind = parsed.get("type") or name.decode()
+            if failure := broken(kind, parsed, data):
                 self._failure = failure
-                if type(response := said.get("response")) is dict:
+                if type(response := parsed.get("response")) is dict:
                     self._latest = response
                 return b""
             reader = self._readers.get(kind)
-            return reader(said) if reader else b""
+            return reader(parsed) if reader else b""
         except (ValueError, TypeError, KeyError, AttributeError):
             self._failure = BackendGarbage("The backend sent an event that is not one of Responses'.")
             return b""
@@ -108,65 +109,65 @@ class ResponsesStream(ChunkMaker):
             self._before, self._after = _around_text(self._shared)
         return super()._chunk(delta, finish, **beside)
 
-    def _created(self, said: dict[str, Any]) -> bytes:
-        self._latest = said["response"]
-        self._shared |= shared_by_chunks(said["response"])
+    def _created(self, parsed: dict[str, Any]) -> bytes:
+        self._latest = parsed["response"]
+        self._shared |= shared_by_chunks(parsed["response"])
         return self._chunk({"content": "", "refusal": None})
 
-    def _item_added(self, said: dict[str, Any]) -> bytes:
-        item = said["item"]
+    def _item_added(self, parsed: dict[str, Any]) -> bytes:
+        item = parsed["item"]
         if item.get("type") not in CALL_KINDS:
             return b""
         kind, given = CALL_KINDS[item["type"]]
-        call = self._calls[said["output_index"]] = _Call(len(self._calls), kind, given)
+        call = self._calls[parsed["output_index"]] = _Call(len(self._calls), kind, given)
         inner = {"name": item["name"], given: ""}
         opening = {"index": call.number, "id": item.get("call_id") or item.get("id"), "type": kind, kind: inner}
         return self._chunk({"tool_calls": [opening]})
 
-    def _arguments(self, said: dict[str, Any]) -> bytes:
-        call = self._calls.get(said.get("output_index", -1))
-        if call is None or not said["delta"]:
+    def _arguments(self, parsed: dict[str, Any]) -> bytes:
+        call = self._calls.get(parsed.get("output_index", -1))
+        if call is None or not parsed["delta"]:
             return b""
-        call.spoken = True
-        return self._piece(call, said["delta"])
+        call.has_arguments = True
+        return self._piece(call, parsed["delta"])
 
-    def _item_done(self, said: dict[str, Any]) -> bytes:
-        """Some servers say the arguments only at the end."""
-        if is_charged(said.get("item")):
-            self._worked.append(said["item"])
-        call = self._calls.get(said.get("output_index", -1))
-        if call is None or call.spoken or not said["item"].get(call.given):
+    def _item_done(self, parsed: dict[str, Any]) -> bytes:
+        """Some servers send the arguments only at the end."""
+        if is_charged(parsed.get("item")):
+            self._tool_items.append(parsed["item"])
+        call = self._calls.get(parsed.get("output_index", -1))
+        if call is None or call.has_arguments or not parsed["item"].get(call.given):
             return b""
-        return self._piece(call, said["item"][call.given])
+        return self._piece(call, parsed["item"][call.given])
 
     def _piece(self, call: _Call, text: str) -> bytes:
         return self._chunk({"tool_calls": [{"index": call.number, call.kind: {call.given: text}}]})
 
-    def _part_added(self, said: dict[str, Any]) -> bytes:
-        """Paragraphs of what is thought, which chat has in one piece."""
-        if (said.get("part") or {}).get("type") not in (None, "summary_text", "reasoning_text"):
+    def _part_added(self, parsed: dict[str, Any]) -> bytes:
+        """Separate parts of the thinking, because chat has them in one text."""
+        if (parsed.get("part") or {}).get("type") not in (None, "summary_text", "reasoning_text"):
             return b""
         again, self._thought = self._thought, True
         return self._chunk({"reasoning_content": BETWEEN_THOUGHTS}) if again else b""
 
-    def _reasoning(self, said: dict[str, Any]) -> bytes:
-        return self._chunk({"reasoning_content": said["delta"]}) if said["delta"] else b""
+    def _reasoning(self, parsed: dict[str, Any]) -> bytes:
+        return self._chunk({"reasoning_content": parsed["delta"]}) if parsed["delta"] else b""
 
-    def _content(self, said: dict[str, Any]) -> bytes:
-        rows = said.get("logprobs")
+    def _content(self, parsed: dict[str, Any]) -> bytes:
+        rows = parsed.get("logprobs")
         logprobs = {"content": rows, "refusal": None} if rows and self._wants_logprobs else None
-        return self._chunk({"content": said["delta"]}, logprobs=logprobs) if said["delta"] else b""
+        return self._chunk({"content": parsed["delta"]}, logprobs=logprobs) if parsed["delta"] else b""
 
-    def _refusal(self, said: dict[str, Any]) -> bytes:
-        return self._chunk({"refusal": said["delta"]}) if said["delta"] else b""
+    def _refusal(self, parsed: dict[str, Any]) -> bytes:
+        return self._chunk({"refusal": parsed["delta"]}) if parsed["delta"] else b""
 
-    def _annotation(self, said: dict[str, Any]) -> bytes:
-        return self._chunk({"annotations": [chat_annotation(said["annotation"])]})
+    def _annotation(self, parsed: dict[str, Any]) -> bytes:
+        return self._chunk({"annotations": [chat_annotation(parsed["annotation"])]})
 
-    def _end(self, said: dict[str, Any]) -> bytes:
-        response = said["response"]
-        self.usage, self.finish = reported(response, self._worked), finish_of(response)
-        if self._calls and self.finish == "stop":  # some servers leave the output out of the last event
+    def _end(self, parsed: dict[str, Any]) -> bytes:
+        response = parsed["response"]
+        self.usage, self.finish = reported(response, self._tool_items), finish_of(response)
+        if self._calls and self.finish == "stop":  # some servers omit the output from the last event
             self.finish = "tool_calls"
         self.ended, self.ending = True, DONE
         self._transcript.silent += 1
@@ -176,22 +177,22 @@ class ResponsesStream(ChunkMaker):
 
 
 class _Call:
-    """A tool call under way: its number among the calls, and what its kind and its arguments are called."""
+    """An open tool call: its index among the calls, its type, and the field for its arguments."""
 
     def __init__(self, number: int, kind: str, given: str) -> None:
         self.number, self.kind, self.given = number, kind, given
-        self.spoken = False
+        self.has_arguments = False
 
 
 def _around_text(shared: dict[str, Any]) -> tuple[bytes, bytes]:
-    """What stands before and after the text of a chunk that has nothing else."""
+    """The bytes before and after the text of a chunk that contains only text."""
     choice = {"index": 0, "delta": {"content": ""}, "logprobs": None, "finish_reason": None}
     before, after = event_of({**shared, "choices": [choice]}).split(b'"content":""')
     return before + b'"content":', after
 
 
 def _text_of(event: bytes) -> bytes:
-    """The JSON string that an event of text carries; empty when the event has to be read."""
+    """The JSON string in a text event; empty if the event must be parsed."""
     texts = DELTA.findall(event)
     if len(texts) != 1 or event.count(b"\n") != _LINES:
         return b""

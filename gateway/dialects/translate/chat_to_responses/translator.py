@@ -1,4 +1,4 @@
-"""OpenAI chat client over a backend that speaks OpenAI's Responses."""
+"""OpenAI chat client with an OpenAI Responses backend."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BackendRefused
 
 _CHAT = ChatToChat()
-"""The same vendor's, whose headers these are."""
+"""Chat at the same vendor has the same headers."""
 _FIELDS = {
     "input": "messages",
     "max_output_tokens": "max_completion_tokens",
     "reasoning.effort": "reasoning_effort",
     "text.format": "response_format",
 }
-"""What the backend complains of, as the client called it."""
+"""Name of a field in the backend's errors → the client's name for it."""
 
 
 class ChatToResponses:
+    """Implements `Translator` from OpenAI chat to OpenAI Responses."""
+
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_responses"
 
@@ -48,10 +50,10 @@ class ChatToResponses:
         limit = max_output_tokens if max_output_tokens is not None else request.max_output_tokens
         if logprobs and not request.stream:
             body = {**body, "logprobs": True}
-        said = chat_as_responses.translate(
+        translated = chat_as_responses.translate(
             body, kept_messages(request, plan), model, stream=request.stream, max_tokens=limit
         )
-        return orjson.dumps(said)
+        return orjson.dumps(translated)
 
     def headers(self, request: CompletionRequest) -> list[tuple[bytes, bytes]]:
         return _CHAT.headers(request)

@@ -1,1 +1,1 @@
-"""Clients of Anthropic's messages over backends that speak OpenAI chat."""
+"""Anthropic messages clients with OpenAI chat backends."""

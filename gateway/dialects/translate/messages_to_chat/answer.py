@@ -1,4 +1,4 @@
-"""Writes a chat completion as an Anthropic message: blocks, stop reason, usage."""
+"""Converts a chat completion to an Anthropic message: blocks, stop reason, usage."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ _CHARACTERS_PER_TOKEN = 4
 
 
 def message(request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> dict[str, Any]:
-    """The first choice of `completion`; clients of this dialect cannot ask for more."""
+    """Convert the first choice of `completion`; clients of this dialect cannot ask for more. Missing usage is
+    estimated."""
     choice = completion["choices"][0]
-    said = choice["message"]
-    content = list(_blocks(request, said))
+    reply = choice["message"]
+    content = list(_blocks(request, reply))
     calls = any(block["type"] == "tool_use" for block in content)
     if usage is None:
-        output = max(1, len(generated_text(said)) // _CHARACTERS_PER_TOKEN)
+        output = max(1, len(generated_text(reply)) // _CHARACTERS_PER_TOKEN)
         usage = Usage(input_tokens=expected_input(request), output_tokens=output)
     return {
         **opening(request, completion),
         "content": content,
-        **ending(request, choice, calls=calls, refused=bool(said.get("refusal"))),
+        **ending(request, choice, calls=calls, refused=bool(reply.get("refusal"))),
         "usage": usage_of(usage),
     }
 
 
-def opening(request: CompletionRequest, said: dict[str, Any]) -> dict[str, Any]:
-    """What stands at the beginning of a message, from a completion or a chunk; it has no content and no end yet."""
-    model = said.get("model")
+def opening(request: CompletionRequest, start: dict[str, Any]) -> dict[str, Any]:
+    """A message without content and end, from a completion or a chunk."""
+    model = start.get("model")
     return {
-        "id": _id("msg_", said.get("id") or request.id),
+        "id": _id("msg_", start.get("id") or request.id),
         "type": "message",
         "role": "assistant",
         "model": model if type(model) is str and model else request.model,
@@ -58,7 +59,7 @@ def opening(request: CompletionRequest, said: dict[str, Any]) -> dict[str, Any]:
 
 
 def expected_input(request: CompletionRequest) -> int:
-    """Before the backend says how many tokens there are."""
+    """The estimated input tokens, used until the backend reports them."""
     return max(1, request.estimated_tokens or 1)
 
 
@@ -70,9 +71,10 @@ def _id(prefix: str, given: object) -> str:
 def ending(
     request: CompletionRequest, choice: dict[str, Any], *, calls: bool, refused: bool = False
 ) -> dict[str, str | None]:
-    """`stop_reason` and `stop_sequence`. Some servers say `stop` after a call, and whoever runs it goes by the reason.
+    """The fields `stop_reason` and `stop_sequence`. After a call the reason is `tool_use`, although some servers
+    send `stop`, because clients rely on it.
 
-    Which sequence was met OpenAI does not tell; vLLM does.
+    vLLM reports which stop sequence was met; OpenAI does not.
     """
     finish, sequence = choice.get("finish_reason"), choice.get("stop_reason")
     reason = _REASONS.get(finish, "end_turn") if type(finish) is str else "end_turn"
@@ -84,26 +86,26 @@ def ending(
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
-    """Anthropic's usage object, whose output includes thinking."""
-    said: dict[str, Any] = {
+    """Anthropic's usage object. Its output includes thinking."""
+    written: dict[str, Any] = {
         "input_tokens": usage.input_tokens,
         "cache_creation_input_tokens": usage.cache_write_5m_tokens + usage.cache_write_1h_tokens,
         "cache_read_input_tokens": usage.cached_tokens,
         "output_tokens": usage.all_output,
     }
     if usage.reasoning_tokens:
-        said["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
-    return said
+        written["output_tokens_details"] = {"thinking_tokens": usage.reasoning_tokens}
+    return written
 
 
-def _blocks(request: CompletionRequest, said: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _blocks(request: CompletionRequest, reply: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if thinking.shown(request.body):
-        yield from _thoughts(said)
+        yield from _thinking_blocks(reply)
     for field in ("content", "refusal"):
-        if text := _text(said.get(field)):
+        if text := _text(reply.get(field)):
             yield {"type": "text", "text": text}
     names = long_names(request.body)
-    for number, call in enumerate(objects(said.get("tool_calls"))):
+    for number, call in enumerate(objects(reply.get("tool_calls"))):
         (function,) = objects([call.get("function")]) or [{}]
         name = _text(function.get("name"))
         yield {
@@ -114,30 +116,30 @@ def _blocks(request: CompletionRequest, said: dict[str, Any]) -> Iterator[dict[s
         }
 
 
-def _thoughts(said: dict[str, Any]) -> list[dict[str, Any]]:
-    """Signed ones as they are; what a backend without signatures thought is marked as its."""
-    if blocks := objects(said.get("thinking_blocks")):
+def _thinking_blocks(reply: dict[str, Any]) -> list[dict[str, Any]]:
+    """The thinking blocks. Thinking from a backend without signatures gets a marker as signature."""
+    if blocks := objects(reply.get("thinking_blocks")):
         return [
             {"signature": thinking.UNSIGNED, **block} if block.get("type") == "thinking" else block for block in blocks
         ]
-    thought = _text(said.get("reasoning_content")) or _text(said.get("reasoning"))
+    thought = _text(reply.get("reasoning_content")) or _text(reply.get("reasoning"))
     return [{"type": "thinking", "thinking": thought, "signature": thinking.UNSIGNED}] if thought else []
 
 
 def _text(content: Any) -> str:
-    """Of a string, or of parts as some servers send them."""
+    """The text of a string, or of a list of parts, which some servers send."""
     if type(content) is list:
         return "".join([_text(part.get("text")) for part in objects(content)])
     return content if type(content) is str else ""
 
 
 def objects(value: Any) -> list[dict[str, Any]]:
-    """Those in a list; a backend may send anything."""
+    """The objects in a list; other values are ignored, because a backend may send anything."""
     return [item for item in value if type(item) is dict] if type(value) is list else []
 
 
 def _input(arguments: Any) -> dict[str, Any]:
-    """A model that writes no JSON object has called without arguments, as far as its client can tell."""
+    """The arguments as an object; empty if the model did not write a JSON object."""
     if type(arguments) is dict:
         return arguments
     try:
@@ -148,5 +150,5 @@ def _input(arguments: Any) -> dict[str, Any]:
 
 
 def call_id(request: CompletionRequest, number: int) -> str:
-    """Of a call to which the backend gave none."""
+    """An id for a call to which the backend gave none."""
     return f"toolu_{request.id.removeprefix('req_')}_{number}"

@@ -8,7 +8,7 @@ import orjson
 
 
 class Call:
-    """Its name and id, and those pieces of its arguments that were not taken yet."""
+    """One call: its name, its id, and the pieces of its arguments that were not taken yet."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -18,12 +18,13 @@ class Call:
 
     @property
     def ready(self) -> bool:
-        """May it be told? Its name comes first."""
+        """Whether the call can be announced, which needs its name."""
         return bool(self.name)
 
     @property
     def whole(self) -> bool:
-        """Are the arguments an object from brace to brace? An empty one may be but the beginning, on some servers."""
+        """Whether the arguments are a complete, non-empty JSON object. On some servers an empty one is only the
+        beginning."""
         if not self._taken or not self._taken[-1].rstrip().endswith("}"):
             return False
         try:
@@ -31,10 +32,11 @@ class Call:
         except orjson.JSONDecodeError:
             return False
 
-    def add(self, said: dict[str, Any]) -> None:
-        if type(given := said.get("id")) is str and given:
+    def add(self, piece: dict[str, Any]) -> None:
+        """Add a piece of the call."""
+        if type(given := piece.get("id")) is str and given:
             self.id = self.id or given
-        function = said.get("function")
+        function = piece.get("function")
         if type(function) is not dict:
             return
         if type(name := function.get("name")) is str and name:
@@ -46,14 +48,14 @@ class Call:
             self._pieces.append(arguments)
 
     def take(self) -> list[str]:
-        """The pieces since the last time."""
+        """The pieces since the last call of `take`."""
         pieces, self._pieces = self._pieces, []
         self._taken += pieces
         return pieces
 
 
 class Calls:
-    """In the order in which they began."""
+    """The calls of one stream, in the order in which they began."""
 
     def __init__(self) -> None:
         self._calls: list[Call] = []
@@ -62,30 +64,31 @@ class Calls:
 
     @property
     def current(self) -> Call | None:
-        """Whose turn it is: the first that is not done."""
+        """The first call that is not done; None if all are."""
         return self._calls[self._done] if self._done < len(self._calls) else None
 
     @property
     def whole(self) -> bool:
-        """Has the current one said all, as far as one can tell?"""
+        """Whether the current call appears to be complete, or there is none."""
         return self.current is None or self.current.whole
 
     @property
     def waiting(self) -> bool:
-        """Is there one behind the current one?"""
+        """Whether another call waits behind the current one."""
         return self._done + 1 < len(self._calls)
 
     def done(self) -> None:
-        """The current one is told."""
+        """The current call was written completely; go to the next."""
         self._done += 1
 
-    def add(self, said: dict[str, Any]) -> None:
-        """A piece of a call, as an element of a delta's `tool_calls`."""
-        self._find(said).add(said)
+    def add(self, piece: dict[str, Any]) -> None:
+        """Add a piece of a call, given as an element of a delta's `tool_calls`."""
+        self._find(piece).add(piece)
 
-    def _find(self, said: dict[str, Any]) -> Call:
-        """By its index. Some servers give none, or the same to several whole calls, which have ids of their own."""
-        index, given = said.get("index"), said.get("id")
+    def _find(self, piece: dict[str, Any]) -> Call:
+        """Find or create a call by its index. Some servers send no index, or the same one for several whole calls
+        with different ids."""
+        index, given = piece.get("index"), piece.get("id")
         if type(index) is not int:
             index = len(self._calls) if given or not self._calls else self._calls[-1].number
         known = self._at.get(index)

@@ -1,4 +1,4 @@
-"""Reads Anthropic messages as OpenAI chat messages."""
+"""Converts Anthropic messages to OpenAI chat messages."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ Message = dict[str, Any]
 Part = dict[str, Any]
 
 _SEPARATE = ("image_url", "file")
-"""Parts that the result of a tool cannot hold."""
+"""Types of parts that a tool result in chat cannot contain."""
 
 
 def system_message(system: str | list[Part]) -> Message:
+    """The chat message for the system prompt."""
     content = system if isinstance(system, str) else _plain_if_possible(_parts(system, "system"))
     return {"role": "system", "content": content}
 
 
 def chat_messages(message: Message, where: str) -> Iterator[Message]:
-    """What one message becomes: results of tools are messages of their own. Raises BadRequest naming the place."""
+    """Convert one message; each tool result becomes a message of its own. Raises BadRequest with the location of an
+    error."""
     content, role = message["content"], message["role"]
     if type(content) is str:
         yield {"role": role, "content": content}
@@ -35,35 +37,37 @@ def chat_messages(message: Message, where: str) -> Iterator[Message]:
 
 
 def _user(role: str, content: list[Part], where: str) -> Iterator[Message]:
-    """Results come first, since they answer the message before; then what they could not hold and what was said."""
+    """Tool results come first, because they must follow their calls. Then follow their non-text parts and the user's
+    text."""
     shown: list[Part] = []
-    said: list[Part] = []
+    own: list[Part] = []
     for number, block in enumerate(content):
         place = f"{where}[{number}]"
         if block["type"] == "tool_result":
-            result, beside = _result(block, place)
+            result, separate = _result(block, place)
             yield result
-            shown += beside
+            shown += separate
         else:
-            said += _part(block, place)
-    if parts := shown + said:
+            own += _part(block, place)
+    if parts := shown + own:
         yield {"role": role, "content": _plain_if_possible(parts)}
 
 
 def _result(block: Part, where: str) -> tuple[Message, list[Part]]:
-    """The result as text, and the parts that have to be shown beside it. That it is an error can only be said."""
+    """The result as a text message, and its non-text parts. An error is marked in the text, because chat has no
+    field for it."""
     content = block.get("content")
     parts = _parts(content, f"{where}.content") if type(content) is list else [_text(content or "")]
     texts = [part for part in parts if part["type"] not in _SEPARATE]
-    beside = [part for part in parts if part["type"] in _SEPARATE]
+    separate = [part for part in parts if part["type"] in _SEPARATE]
     call_id = block["tool_use_id"]
-    if beside:
+    if separate:
         texts.append(_text("[What is no text follows in the next message.]"))
-        beside.insert(0, _text(f"From the result of the tool call {call_id}:"))
+        separate.insert(0, _text(f"From the result of the tool call {call_id}:"))
     if block.get("is_error") is True:
         texts.insert(0, _text("Error:"))
-    said = {"role": "tool", "tool_call_id": call_id, "content": "\n".join([part["text"] for part in texts])}
-    return {**said, "cache_control": block["cache_control"]} if block.get("cache_control") else said, beside
+    message = {"role": "tool", "tool_call_id": call_id, "content": "\n".join([part["text"] for part in texts])}
+    return {**message, "cache_control": block["cache_control"]} if block.get("cache_control") else message, separate
 
 
 def _assistant(content: list[Part], where: str) -> Message:
@@ -77,14 +81,14 @@ def _assistant(content: list[Part], where: str) -> Message:
             thoughts.append(block)
         else:
             parts += _part(block, f"{where}[{number}]")
-    said: Message = {"role": "assistant", "content": _plain_if_possible(parts) if parts else None}
+    message: Message = {"role": "assistant", "content": _plain_if_possible(parts) if parts else None}
     if calls:
-        said["tool_calls"] = calls
+        message["tool_calls"] = calls
     if signed := [block for block in thoughts if block.get("signature") != UNSIGNED]:
-        said["thinking_blocks"] = signed
+        message["thinking_blocks"] = signed
     if unsigned := [block for block in thoughts if block.get("signature") == UNSIGNED]:
-        said["reasoning_content"] = "".join([str(block.get("thinking", "")) for block in unsigned])
-    return said if calls or parts else {**said, "content": ""}
+        message["reasoning_content"] = "".join([str(block.get("thinking", "")) for block in unsigned])
+    return message if calls or parts else {**message, "content": ""}
 
 
 def _call(block: Part, where: str) -> Part:
@@ -100,7 +104,7 @@ def _parts(content: list[Part], where: str) -> list[Part]:
 
 
 def _part(block: Part, where: str) -> list[Part]:
-    """A block as parts; the last has its mark for the prompt cache."""
+    """A block as chat parts. The last part gets the block's cache mark."""
     match block.get("type") if type(block) is dict else None:
         case "text" if type(block.get("text")) is str:
             parts = [_text(block["text"])]
@@ -144,7 +148,8 @@ def _image(source: Part, where: str) -> Part:
 
 
 def _document(block: Part, where: str) -> list[Part]:
-    """Text as text, PDF as a file. Nobody but Anthropic cites, fetches URLs or knows the client's uploaded files."""
+    """Convert a document: text to text, PDF to a file. Other vendors' models support no citations, URLs or uploaded
+    files."""
     citations = block.get("citations")
     if type(citations) is dict and citations.get("enabled") is True:
         place = f"{where}.citations"
@@ -174,7 +179,7 @@ def _data_url(source: Part, where: str) -> str:
 
 
 def _plain_if_possible(parts: list[Part]) -> str | list[Part]:
-    """A single text as a string, which every server understands."""
+    """A single text becomes a string, which every server accepts."""
     if len(parts) == 1 and parts[0].keys() == {"type", "text"}:
         text: str = parts[0]["text"]
         return text

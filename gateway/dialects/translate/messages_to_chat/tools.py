@@ -1,4 +1,4 @@
-"""Reads Anthropic's tools as OpenAI's, and shortens names that OpenAI does not allow."""
+"""Converts Anthropic's tools to OpenAI's, and shortens names that are too long for OpenAI."""
 
 from __future__ import annotations
 
@@ -9,37 +9,38 @@ from typing import Any
 from gateway.errors import BadRequest
 
 LONGEST_NAME = 64
-"""Of a function, for OpenAI; Anthropic allows twice as much, and coding agents use it."""
+"""Longest function name that OpenAI accepts. Anthropic accepts twice as many characters, and coding agents use them."""
 _DIGEST = 8
 _ELSEWHERE = ("mcp_servers", "container")
-"""Where more tools would come from."""
-_SPARED = ("web_search_", "web_fetch_")
-"""How Anthropic's own tools are called that a model may do without as long as the client's own remain and none has to
-be called. Any other would be missed in the answer."""
+"""Fields that add tools from elsewhere."""
+_REMOVABLE = ("web_search_", "web_fetch_")
+"""Beginnings of the types of Anthropic's tools that are removed if the request has other tools and does not force a
+call. Any other of Anthropic's tools is an error."""
 _CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
 def chat_tools(body: Mapping[str, Any]) -> dict[str, Any]:
-    """`tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for tools that only Anthropic runs."""
+    """The fields `tools`, `tool_choice` and `parallel_tool_calls`. Raises BadRequest for tools that only Anthropic
+    can run."""
     for name in _ELSEWHERE:
         if body.get(name):
             raise BadRequest(f"{name} is known only to models of Anthropic's; leave it out.", param=name)
     given = body.get("tools") or ()
     free = (body.get("tool_choice") or {}).get("type", "auto") in ("auto", "none")
-    spares = free and any(not _spared(tool) for tool in given)
-    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(given) if not (spares and _spared(tool))]
+    removes = free and any(not _removable(tool) for tool in given)
+    tools = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(given) if not (removes and _removable(tool))]
     if not tools:
         return {}
-    said: dict[str, Any] = {"tools": tools}
+    converted: dict[str, Any] = {"tools": tools}
     if choice := body.get("tool_choice"):
-        said["tool_choice"] = _choice(choice)
+        converted["tool_choice"] = _choice(choice)
         if choice.get("disable_parallel_tool_use") is True:
-            said["parallel_tool_calls"] = False
-    return said
+            converted["parallel_tool_calls"] = False
+    return converted
 
 
-def _spared(tool: Any) -> bool:
-    return type(tool) is dict and str(tool.get("type")).startswith(_SPARED)
+def _removable(tool: Any) -> bool:
+    return type(tool) is dict and str(tool.get("type")).startswith(_REMOVABLE)
 
 
 def _tool(tool: Any, where: str) -> dict[str, Any]:
@@ -59,8 +60,8 @@ def _tool(tool: Any, where: str) -> dict[str, Any]:
     function["parameters"] = tool.get("input_schema") or {"type": "object", "properties": {}}
     if tool.get("strict") is True:
         function["strict"] = True
-    said = {"type": "function", "function": function}
-    return {**said, "cache_control": tool["cache_control"]} if tool.get("cache_control") else said
+    converted = {"type": "function", "function": function}
+    return {**converted, "cache_control": tool["cache_control"]} if tool.get("cache_control") else converted
 
 
 def _choice(choice: dict[str, Any]) -> Any:
@@ -73,13 +74,13 @@ def _choice(choice: dict[str, Any]) -> Any:
 
 
 def short(name: str) -> str:
-    """`name`, if need be cut so that it stays different from others."""
+    """`name`, shortened to `LONGEST_NAME` characters with a hash if it is longer."""
     if len(name) <= LONGEST_NAME:
         return name
     return f"{name[: LONGEST_NAME - _DIGEST - 1]}_{sha256(name.encode()).hexdigest()[:_DIGEST]}"
 
 
 def long_names(body: Mapping[str, Any]) -> dict[str, str]:
-    """Shortened name → the client's, of the tools for which they differ."""
+    """Shortened name → the client's name, for tools whose name was shortened."""
     names = [tool["name"] for tool in body.get("tools") or ()]
     return {short(name): name for name in names if len(name) > LONGEST_NAME}

@@ -1,4 +1,4 @@
-"""Anthropic client over a backend that speaks OpenAI chat."""
+"""Anthropic messages client with an OpenAI chat backend."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from gateway.domain.routing.route import ContextPlan
 from gateway.errors import BadRequest
 
 LONGEST_USER = 64
-"""Characters of a user's name, for OpenAI; coding agents send more."""
+"""Longest user name in characters that OpenAI accepts. Coding agents send longer ones."""
 
 
 class MessagesToChat:
-    """Implements `Translation`.
+    """Implements `Translation` from Anthropic messages to chat.
 
-    `top_k`, `service_tier`, `cache_control` and fields that nobody here has heard of are left out: hints, or features
-    that clients use with models of every kind.
+    `top_k`, `service_tier`, `cache_control` and unknown fields are dropped: they are hints, or features that clients
+    send to models of all vendors.
     """
 
     client: DialectName = "anthropic_messages"
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """Raises BadRequest naming the block, tool or field that chat has no words for."""
+        """Raises BadRequest with the name of a block, tool or field that chat does not support."""
         body = request.body
-        said: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
+        converted: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
         if request.stream:
-            said["stream"] = True
+            converted["stream"] = True
         if body.get("max_tokens") == 0:
             raise BadRequest("max_tokens must be at least 1: this model's cache cannot be warmed.", param="max_tokens")
         if body.get("max_tokens"):
-            said["max_completion_tokens"] = body["max_tokens"]
-        said |= {name: body[name] for name in ("temperature", "top_p") if body.get(name) is not None}
+            converted["max_completion_tokens"] = body["max_tokens"]
+        converted |= {name: body[name] for name in ("temperature", "top_p") if body.get(name) is not None}
         if stop := body.get("stop_sequences"):
-            said["stop"] = stop
-        said |= chat_tools(body)
+            converted["stop"] = stop
+        converted |= chat_tools(body)
         if (effort := thinking.effort(body)) is not None:
-            said["reasoning_effort"] = effort
+            converted["reasoning_effort"] = effort
         if (schema := output_schema(body)) is not None:
-            said["response_format"] = _response_format(schema)
+            converted["response_format"] = _response_format(schema)
         if user := _user(body.get("metadata") or {}):
-            said["user"] = user
-        return said
+            converted["user"] = user
+        return converted
 
     def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
         return orjson.dumps(message(request, completion, usage))
@@ -64,17 +64,17 @@ class MessagesToChat:
 
 def _messages(body: Mapping[str, Any], plan: ContextPlan | None) -> list[dict[str, Any]]:
     found = [system_message(body["system"])] if body.get("system") else []
-    for index, said in enumerate(body["messages"]):
+    for index, given in enumerate(body["messages"]):
         if plan is not None and index in plan.drop:
             continue
         if plan is not None and index in plan.replace:
-            said = shortened(said, plan.replace[index])
-        found += chat_messages(said, f"messages[{index}]")
+            given = shortened(given, plan.replace[index])
+        found += chat_messages(given, f"messages[{index}]")
     return found
 
 
 def _user(metadata: Mapping[str, Any]) -> str | None:
-    """A name that is too long becomes one that is as good at telling users apart."""
+    """The user's name; a name that is too long is replaced by its hash."""
     user = metadata.get("user_id")
     if type(user) is not str or len(user) <= LONGEST_USER:
         return user if type(user) is str else None
@@ -82,7 +82,7 @@ def _user(metadata: Mapping[str, Any]) -> str | None:
 
 
 def _response_format(schema: Any) -> dict[str, Any]:
-    """Anthropic always obeys the schema. OpenAI promises that for schemas of a certain kind, and refuses others."""
+    """Anthropic always enforces the schema. OpenAI does so with `strict`, which it rejects for some schemas."""
     if type(schema) is not dict:
         where = "output_config.format.schema"
         raise BadRequest(f"{where} must be an object.", param=where)
@@ -91,7 +91,7 @@ def _response_format(schema: Any) -> dict[str, Any]:
 
 
 def _strictly_possible(schema: Any) -> bool:
-    """Does every object in it name all its properties as required, and allow no others?"""
+    """Whether every object in the schema requires all its properties and allows no others."""
     if type(schema) is list:
         return all(map(_strictly_possible, schema))
     if type(schema) is not dict:

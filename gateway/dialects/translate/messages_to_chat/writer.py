@@ -21,10 +21,10 @@ from gateway.domain.request import CompletionRequest
 
 
 class MessagesWriter:
-    """Implements `Writer`.
+    """Implements `Writer` for Anthropic messages.
 
-    Chat may speak of several calls in turns, Anthropic finishes one block before it begins the next: what belongs to
-    another call than the open one waits until that is whole.
+    Chat may interleave the pieces of several calls, but Anthropic ends each block before the next begins. So pieces
+    of another call wait until the open call is complete.
     """
 
     def __init__(self, request: CompletionRequest) -> None:
@@ -33,17 +33,17 @@ class MessagesWriter:
         self._names: dict[str, str] | None = None
         self._begun = False
         self._index = -1
-        """Of the last block that was begun."""
+        """Index of the last block."""
         self._open = ""
-        """What kind of block is open: text, thinking or tool_use."""
+        """Type of the open block: text, thinking or tool_use; empty if none is open."""
         self._calls = Calls()
-        self._said = 0
-        """Pieces written, about one token each."""
+        self._pieces = 0
+        """Number of pieces written; about one token each."""
         self._late: list[dict[str, Any]] = []
-        """What was said beside a call that was not whole yet."""
+        """Text that arrived while a call was incomplete. It is written at the end."""
         self._called = self._refused = False
         self._sequence: object = None
-        """The stop sequence that was met, if the backend tells."""
+        """The stop sequence that was met, if the backend reports it."""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
         out: list[bytes] = []
@@ -60,13 +60,13 @@ class MessagesWriter:
         if self._open == "tool_use" and _says_text(delta) and not self._calls.whole:
             self._late.append({**delta, "tool_calls": None})
         else:
-            self._tell(delta, out)
+            self._write_delta(delta, out)
         if calls := objects(delta.get("tool_calls")):
-            for said in calls:
-                self._calls.add(said)
-            self._go_on(out)
+            for piece in calls:
+                self._calls.add(piece)
+            self._write_calls(out)
 
-    def _tell(self, delta: dict[str, Any], out: list[bytes]) -> None:
+    def _write_delta(self, delta: dict[str, Any], out: list[bytes]) -> None:
         if self._shows_thinking:
             self._think(delta, out)
         if type(text := delta.get("content")) is str and text:
@@ -78,14 +78,14 @@ class MessagesWriter:
     def _text(self, text: str, out: list[bytes]) -> None:
         self._become("text", {"type": "text", "text": ""}, out)
         out.append(events.text_delta(self._index, text))
-        self._said += 1
+        self._pieces += 1
 
     def _think(self, delta: dict[str, Any], out: list[bytes]) -> None:
         thought = delta.get("reasoning_content") or delta.get("reasoning")
         if type(thought) is str and thought:
             self._become("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
             out.append(events.thinking_delta(self._index, thought))
-            self._said += 1
+            self._pieces += 1
         for block in objects(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
                 self._begin("", block, out)
@@ -94,15 +94,15 @@ class MessagesWriter:
                 self._sign(block, out)
 
     def _sign(self, block: dict[str, Any], out: list[bytes]) -> None:
-        """The thought is over, and known in full; mostly it was told already, piece by piece."""
+        """End a thinking block with its signature. Its text was usually written before, piece by piece."""
         if self._open != "thinking":
             self._begin("thinking", {"type": "thinking", "thinking": "", "signature": ""}, out)
             out.append(events.thinking_delta(self._index, block.get("thinking") or ""))
         out += (events.signature_delta(self._index, block["signature"]), events.block_stop(self._index))
         self._open = ""
 
-    def _go_on(self, out: list[bytes], *, to_the_end: bool = False) -> None:
-        """Write what calls have said, as far as it is their turn."""
+    def _write_calls(self, out: list[bytes], *, to_the_end: bool = False) -> None:
+        """Write the pieces of the current call, and of the next ones if it is complete."""
         while (call := self._calls.current) is not None:
             if self._open != "tool_use":
                 if not call.ready and to_the_end:
@@ -113,7 +113,7 @@ class MessagesWriter:
                 self._begin("tool_use", self._tool_use(call), out)
             for piece in call.take():
                 out.append(events.input_delta(self._index, piece))
-                self._said += 1
+                self._pieces += 1
             if not (to_the_end or (self._calls.waiting and self._calls.whole)):
                 return
             self._end_block(out)
@@ -148,11 +148,11 @@ class MessagesWriter:
         out: list[bytes] = []
         if not self._begun:
             out.append(events.message_start(opening(self._request, {})))
-        self._go_on(out, to_the_end=True)
+        self._write_calls(out, to_the_end=True)
         for delta in self._late:
-            self._tell(delta, out)
+            self._write_delta(delta, out)
         self._end_block(out)
-        counted = usage or Usage(input_tokens=expected_input(self._request), output_tokens=self._said)
+        counted = usage or Usage(input_tokens=expected_input(self._request), output_tokens=self._pieces)
         why = {"finish_reason": finish, "stop_reason": self._sequence}
         last = ending(self._request, why, calls=self._called, refused=self._refused)
         out += (events.message_delta(last, usage_of(counted)), events.STOP)

@@ -1,1 +1,1 @@
-"""Clients of OpenAI's Responses over backends that speak OpenAI chat."""
+"""OpenAI Responses clients with OpenAI chat backends."""

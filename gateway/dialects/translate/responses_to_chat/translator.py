@@ -1,4 +1,4 @@
-"""Responses client over a backend that speaks OpenAI chat."""
+"""OpenAI Responses client with an OpenAI chat backend."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ _TRANSLATED = frozenset(
 )
 _WITHOUT_EQUIVALENT = frozenset(
     {
-        *("store", "metadata", "background", "client_metadata"),  # the gateway's own business
-        *("truncation", "context_management"),  # it trims by the team's policy
+        *("store", "metadata", "background", "client_metadata"),  # handled by the gateway itself
+        *("truncation", "context_management"),  # the gateway trims by the team's policy
         *("stream_options", "prompt_cache_options"),  # hints
-        "max_tool_calls",  # of built-in tools, of which there are none
+        "max_tool_calls",  # limits built-in tools, which chat does not have
     }
 )
 _IMPOSSIBLE = {
     "previous_response_id": "send the conversation as input",
     "moderation": "leave it out",
 }
-"""What only OpenAI's own servers can do, and what to do instead."""
+"""Fields that only OpenAI's own servers support → the alternative for the client."""
 
 
 _CHATS = frozenset(
@@ -45,36 +45,36 @@ _CHATS = frozenset(
         *("max_tokens", "max_completion_tokens", "modalities", "audio", "prediction", "web_search_options"),
     }
 )
-"""Fields of chat that Responses does not have, or says otherwise."""
+"""Chat fields that Responses does not have, or has in another form."""
 
 
 class ResponsesToChat:
-    """Implements `Translation`."""
+    """Implements `Translation` from OpenAI Responses to chat."""
 
     client: DialectName = "openai_responses"
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        """`clock`: unix seconds, for answers whose backend does not say when they were made."""
+        """`clock`: returns Unix seconds, for answers whose backend sends no creation time."""
         self._clock = clock
 
     def chat(self, request: CompletionRequest, plan: ContextPlan | None) -> dict[str, Any]:
-        """Raises BadRequest naming the field of the client's that chat has no word for."""
+        """Raises BadRequest with the name of a field that chat does not support."""
         body = request.body
         for name, remedy in _IMPOSSIBLE.items():
             if body.get(name) is not None:
                 raise BadRequest(f"This model's provider knows no {name}: {remedy}.", param=name)
-        said: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
+        converted: dict[str, Any] = {"model": request.model, "messages": _messages(body, plan)}
         if request.stream:
-            said["stream"] = True
+            converted["stream"] = True
         if request.max_output_tokens is not None:
-            said["max_completion_tokens"] = request.max_output_tokens
-        said |= {**chat_tools(body), **chat_format(body), **_logprobs(body)}
+            converted["max_completion_tokens"] = request.max_output_tokens
+        converted |= {**chat_tools(body), **chat_format(body), **_logprobs(body)}
         effort = (body.get("reasoning") or {}).get("effort")
         if effort is not None:
             if type(effort) is not str:
                 raise BadRequest("reasoning.effort must be a string such as 'low'.", param="reasoning.effort")
-            said["reasoning_effort"] = effort
-        return said | _others(body)
+            converted["reasoning_effort"] = effort
+        return converted | _others(body)
 
     def plain(self, request: CompletionRequest, completion: dict[str, Any], usage: Usage | None) -> bytes:
         choice, ids = completion["choices"][0], Ids(request.id)
@@ -117,7 +117,7 @@ def _logprobs(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _others(body: Mapping[str, Any]) -> dict[str, Any]:
-    """What is said alike, and fields that nobody has heard of: an open model's server may."""
+    """Fields with the same meaning in both dialects, and unknown fields, which an open model's server may support."""
     known = _TRANSLATED | _WITHOUT_EQUIVALENT
     for name in _CHATS.intersection(body):
         raise BadRequest(f"{name} is a field of chat completions, which Responses does not have.", param=name)

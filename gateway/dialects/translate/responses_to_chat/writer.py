@@ -1,4 +1,4 @@
-"""Writes a chat stream as a Responses stream: opens and closes items."""
+"""Writes a chat stream as a Responses stream: opens and closes output items."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from gateway.domain.request import CompletionRequest
 
 
 class ResponsesWriter:
-    """Implements `Writer`. Thinking and text are one item at a time; calls may be open side by side."""
+    """Implements `Writer` for OpenAI Responses. Thinking and text are one open item at a time; several calls may be
+    open."""
 
     def __init__(self, request: CompletionRequest, clock: Callable[[], float]) -> None:
         self._request, self._clock = request, clock
@@ -35,35 +36,36 @@ class ResponsesWriter:
         self._reasoning: Reasoning | None = None
         self._message: Message | None = None
         self._calls: dict[int, Call] = {}
-        """By the index that chat gives them."""
+        """Open and closed calls by chat's index."""
         self._open: list[Call] = []
         self._unnamed: dict[int, _Beginning] = {}
         self._messages = self._reasonings = 0
         self._whole = b""
 
     def write(self, chunk: dict[str, Any]) -> bytes:
-        said = b"" if self._begun else self._begin(chunk)
+        written = b"" if self._begun else self._begin(chunk)
         for choice in chunk["choices"]:
             delta = choice.get("delta")
             if not delta or choice.get("index"):
                 continue
             if self._message is not None and len(delta) == 1 and "content" in delta and not choice.get("logprobs"):
-                said += self._message.text(delta["content"] or "", ())  # most chunks: more of the same text
+                # the most common chunk: more text for the same item
+                written += self._message.text(delta["content"] or "", ())
             else:
-                said += self._delta(delta, choice)
-        return said
+                written += self._delta(delta, choice)
+        return written
 
     def end(self, finish: str, usage: Usage | None) -> bytes:
-        said = b"" if self._begun else self._begin({})
+        written = b"" if self._begun else self._begin({})
         status = "incomplete" if finish in INCOMPLETE else "completed"
         for index in list(self._unnamed):
-            said += self._name(index, "")
+            written += self._name(index, "")
         if not self._events.output:
-            said += self._spoken() + self._said().text("", [])
-        said += self._hush(status) + self._close_calls(status)
+            written += self._open_message() + self._current_message().text("", [])
+        written += self._close_text(status) + self._close_calls(status)
         whole = ended(self._begun, finish, usage, self._events.output, int(self._clock()))
         self._whole = orjson.dumps(whole)
-        return said + self._events.event(f"response.{status}", response=orjson.Fragment(self._whole))
+        return written + self._events.event(f"response.{status}", response=orjson.Fragment(self._whole))
 
     def whole(self) -> bytes | None:
         return self._whole if 0 < len(self._whole) <= MOST_KEPT_BYTES else None
@@ -83,52 +85,54 @@ class ResponsesWriter:
         )
 
     def _delta(self, delta: dict[str, Any], choice: dict[str, Any]) -> bytes:
-        said = b""
+        written = b""
         thought, blocks = thought_in(delta), delta.get("thinking_blocks") or []
         if thought or blocks:
-            said += self._think(thought, blocks)
+            written += self._think(thought, blocks)
         if text := delta.get("content"):
-            said += self._spoken() + self._said().text(text, logprobs_of(choice) if choice.get("logprobs") else [])
+            written += self._open_message() + self._current_message().text(
+                text, logprobs_of(choice) if choice.get("logprobs") else []
+            )
         if refusal := delta.get("refusal"):
-            said += self._spoken() + self._said().refuse(refusal)
+            written += self._open_message() + self._current_message().refuse(refusal)
         for number, call in enumerate(delta.get("tool_calls") or ()):
-            said += self._call(call, number)
-        return said
+            written += self._call(call, number)
+        return written
 
     def _think(self, thought: str, blocks: list[Item]) -> bytes:
-        said = b""
+        written = b""
         if self._reasoning is None:
-            said = self._hush("completed")
+            written = self._close_text("completed")
             self._reasoning = Reasoning(self._events, self._ids.item("rs", self._reasonings))
             self._reasonings += 1
-            said += self._reasoning.open()
+            written += self._reasoning.open()
         if thought:
-            said += self._reasoning.text(thought)
+            written += self._reasoning.text(thought)
         self._reasoning.sign(blocks)
-        return said
+        return written
 
-    def _spoken(self) -> bytes:
-        """What has to be said before the next piece of text: usually nothing."""
+    def _open_message(self) -> bytes:
+        """Open a message item if none is open. Returns the events for it, which are usually none."""
         if self._message is not None:
             return b""
-        said = self._hush("completed")
+        written = self._close_text("completed")
         self._message = Message(self._events, self._ids.item("msg", self._messages))
         self._messages += 1
-        return said + self._message.open()
+        return written + self._message.open()
 
-    def _said(self) -> Message:
+    def _current_message(self) -> Message:
         assert self._message is not None
         return self._message
 
-    def _hush(self, status: str) -> bytes:
-        """Close what thinks or speaks."""
-        said = b""
+    def _close_text(self, status: str) -> bytes:
+        """Close the open reasoning or message item."""
+        written = b""
         if self._reasoning is not None:
-            said += self._reasoning.close()
+            written += self._reasoning.close()
         if self._message is not None:
-            said += self._message.close(status)
+            written += self._message.close(status)
         self._reasoning = self._message = None
-        return said
+        return written
 
     def _call(self, given: dict[str, Any], number: int) -> bytes:
         index = given.get("index")
@@ -144,20 +148,20 @@ class ResponsesWriter:
         return self._name(index, name) if name else b""
 
     def _name(self, index: int, name: str) -> bytes:
-        """Only with its name can a call be announced."""
+        """Announce a call, once its name is known."""
         beginning = self._unnamed.pop(index)
-        said = self._hush("completed") + self._close_whole()
+        written = self._close_text("completed") + self._close_complete()
         tool = self._known.get(name) or Tool(name)
         kind, prefix = (CustomCall, "ctc") if tool.custom else (Call, "fc")
         number = len(self._calls)
         call_id = beginning.call_id or self._ids.item("call", number)
         call = self._calls[index] = kind(self._events, self._ids.item(prefix, number), call_id, tool)
         self._open.append(call)
-        said += call.open()
-        return said + call.arguments(beginning.arguments) if beginning.arguments else said
+        written += call.open()
+        return written + call.arguments(beginning.arguments) if beginning.arguments else written
 
-    def _close_whole(self) -> bytes:
-        """Close the calls that lack nothing, as OpenAI does; others may be in the middle of theirs."""
+    def _close_complete(self) -> bytes:
+        """Close the calls whose arguments are complete, as OpenAI does. Other calls stay open."""
         whole = [call for call in self._open if call.whole]
         self._open = [call for call in self._open if call not in whole]
         return b"".join(call.close("completed") for call in whole)
@@ -168,7 +172,7 @@ class ResponsesWriter:
 
 
 class _Beginning:
-    """A call whose name has not come yet."""
+    """A call whose name has not arrived yet."""
 
     def __init__(self) -> None:
         self.call_id = self.arguments = ""
