@@ -89,7 +89,8 @@ class Application:
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
 
     def endpoint(self, path: bytes) -> Inference | None:
-        """Who answers a POST there without ASGI in between, for our own protocol."""
+        """The endpoint that answers a POST to `path` without ASGI, for the gateway's own protocol; None: ASGI
+        answers."""
         return self._direct.get(path)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -155,7 +156,7 @@ def _routes(wiring: Wiring) -> list[Route]:
 
 
 def troubles(worker: Worker) -> list[str]:
-    """What the supervisor says about its workers and rolls; it writes it beside the other facts. Reads a small file."""
+    """Problems with workers and restarts, from the file that the supervisor writes. Reads a small file."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
     except (OSError, ValueError):  # no supervisor here

@@ -33,12 +33,12 @@ from collections.abc import Sequence
 from gateway.domain.text.truncation import cut
 
 _LONGEST_MESSAGE = 4000
-"""Characters; a message may repeat what a client or a provider has said."""
+"""Characters of a message; it may repeat text of a client or a provider."""
 _LONGEST_PARAM = 256
 
 
 class GatewayError(Exception):
-    """`message` says what is wrong and what to change; `param` names the field, if one is to blame."""
+    """`message` says what is wrong and what to change; `param` names the field at fault, if there is one."""
 
     status = 500
     code = "internal_error"
@@ -169,7 +169,7 @@ class BackendError(GatewayError):
 
     status, code, retryable = 502, "backend_error", True
     said_retryable: bool | None = None
-    """What the backend itself said of it, if it did."""
+    """The backend's own `x-should-retry`; None without one."""
 
     def __init__(self, message: str, *, backend: str = "", retry_after_s: float | None = None) -> None:
         super().__init__(message, retry_after_s=retry_after_s)
@@ -198,23 +198,23 @@ class BackendFailed(BackendError):
 
 
 class BackendOverloaded(BackendFailed):
-    """The backend says that it has too much to do."""
+    """The backend reports that it is overloaded."""
 
     status, code, kind = 503, "backend_overloaded", "overloaded_error"
 
 
 class NotSpoken(BackendFailed):
-    """The backend has no endpoint for the client's dialect; the same request can be said in another one."""
+    """The backend has no endpoint for the dialect in use; the request can be sent in another dialect."""
 
 
 class BackendRateLimited(BackendError):
     status, code, kind = 429, "backend_rate_limited", "rate_limit_error"
     no_quota = False
-    """It says that there is no money left behind the gateway's key, which no waiting mends."""
+    """The account behind the gateway's key has no quota left; waiting does not help."""
 
 
 class BackendRefused(BackendError):
-    """The backend says that the request itself is wrong; `status` and the error object are the backend's own."""
+    """The backend refuses the request itself; `status` and the error object are the backend's own."""
 
     retryable = False
 
@@ -269,7 +269,7 @@ class AllBackendsFailed(GatewayError):
 
 
 class StateUnavailable(Exception):
-    """The Redis-protocol server is down, slow or frozen. Rooms degrade; the client may never notice."""
+    """The Redis-protocol server is down, slow or frozen. Callers degrade; most requests are still answered."""
 
 
 class EmbedderUnavailable(Exception):

@@ -1,4 +1,4 @@
-"""The page to read first: what one request goes through, from the door to the books."""
+"""Read this first: the steps of one request, from authentication to the ledger."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ LONGEST_FINISH = 64
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """The packages that are told how a paid answer ended."""
+    """The packages that take part in settling a paid answer."""
 
     books: AttemptJournal
     counter: TokenCounter
@@ -121,7 +121,8 @@ class StoredAnswer(Unpaid):
 
 
 class JoinedAnswer(Unpaid):
-    """The answer to an identical request in progress, whose row bears the cost. This one's row costs nothing."""
+    """The answer to an identical request in progress. That request's ledger row has the cost; this one's row costs
+    nothing."""
 
     def __init__(self, settlement: Settlement, record: Record, permit: Permit, join: Join) -> None:
         super().__init__(permit, join.answer)
@@ -226,7 +227,7 @@ class PaidAnswer:
                 log_errors(step)
 
     def _keep(self, answer: Answer) -> None:
-        """For who asks the same, and for who compares."""
+        """Store the answer in the cache and offer it for comparison, unless the budget cut it short."""
         settlement = self._settlement
         if self._record.curtailed:
             return
@@ -286,7 +287,7 @@ def log_errors(step: Callable[..., object], *what: Any) -> None:
 
 
 async def close_quietly(answer: Answer) -> None:
-    """Close the backend's connection; what goes wrong then is no concern of whoever has the answer."""
+    """Close the backend's connection. An error is logged, since the answer does not depend on it."""
     try:
         await answer.aclose()
     except Exception:

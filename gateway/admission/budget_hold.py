@@ -23,19 +23,19 @@ from gateway.domain.routing.route import NOTHING_ATTACHED, Attached
 from gateway.errors import BudgetExhausted, StateUnavailable
 
 PATIENCE_S = 10.0
-"""How long a request waits for the holds of others before it is told that the budget is too small for both."""
+"""Seconds that a request waits for other requests' holds to end, before the budget counts as too small for both."""
 _GENEROUS_PATIENCE_S = 5.0
 """How long it waits for a cap that hardly any answer meets, before it takes a lower one."""
 _LEAST_TOKENS = 16
 """Less is not worth a call, where answers may end at the limit."""
 _STEP_TOKENS = 256
 _MARGIN_TOKENS = 64
-"""An answer whose end is not bounded asks for more before it has used up what is held."""
+"""Tokens before the end of what is held at which an answer without a bound asks for more."""
 _SLACK_TOKENS, _SLACK_SHARE = 16, 2
-"""What was delivered is guessed by its text, so it may be this much more than a cap that the backend was told before
-it is taken for one that passes over caps: six characters a token instead of four."""
+"""The delivered tokens are estimated from the text, at four characters a token. An answer counts as longer than its cap
+only if the estimate exceeds the cap by this much: some texts have six characters a token."""
 _REPORTED_SHARE = 16
-"""A backend's own count may be so much more than what it was told: some count what ends an answer."""
+"""A backend's own count may exceed the cap by this share, since some backends count the token that ends an answer."""
 _CHARGED = frozenset(("service_tier", "speed", "inference_geo", "tools", "web_search_options", "search_parameters"))
 """Fields of requests that may cost more than the usual price of their tokens; so may those of models that search."""
 _EVER_S = 1e9
@@ -132,7 +132,8 @@ class BudgetHold:
         self._calls[max(self._parts)] = call
 
     def _price(self, group: CounterGroup, backend: Backend) -> Price | None:
-        """What to hold at; None: nothing is held. Raises BudgetExhausted where a hard budget wants a price."""
+        """The price to hold at; None: hold nothing. Raises BudgetExhausted if the price is unknown and a hard budget
+        needs it."""
         price = group.price(backend)
         if price is None:
             if not backend.simulated:
@@ -168,7 +169,8 @@ class BudgetHold:
             return  # taking meets it again and applies the budget's rule
 
     async def _open(self, group: CounterGroup, call: CallCost) -> None:
-        """Hold for the longest answer; for a shorter one that the backend is told, where that is too much."""
+        """Hold for the longest possible answer. If that is too much, hold for a shorter one and cap the answer at
+        it."""
         if not group.bounds:
             tokens = min(call.expectation.output_tokens * self._answers, call.most)
             await self._resize(call.cost(tokens), self._patience_s)
@@ -318,7 +320,7 @@ class BudgetHold:
                     self._learn(attempts[place], call)
 
     def _learn(self, attempt: Attempt, call: CallCost) -> None:
-        """An answer that was cut short by its cap says nothing of how long answers are."""
+        """Learn the usual length of answers. An answer that its cap ended is left out."""
         usage = attempt.usage
         if usage is None or usage.estimated or attempt.outcome not in ("ok", "escalated"):
             return

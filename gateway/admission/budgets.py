@@ -32,7 +32,7 @@ __all__ = ["Budgets", "RequestHold"]
 _MOST_WALLETS = 10_000
 _MOST_USERS = 2_000
 _FRESH_S = 5.0
-"""A counter that nobody used for so long is looked at before it is believed."""
+"""Seconds after which an unused counter is read again before its value counts."""
 _EXHAUSTED_FRESH_S = 1.0
 
 
@@ -72,7 +72,7 @@ class Budgets:
         self._wallets: dict[str, _KeyBudgets] = {}
         """By lineage of the key, of the windows of now."""
         self._earlier: dict[str, _KeyBudgets] = {}
-        """Likewise, of the windows before, for requests that began in them."""
+        """Likewise, for the previous windows: requests that began in them still settle there."""
         self._users: dict[tuple[str, str], tuple[CounterGroup, ...]] = {}
         """By team and end user, the least lately used first."""
         self._counts = {"holds": 0, "exhausted": 0}
@@ -98,9 +98,11 @@ class Budgets:
                             yield key_budgets.policy, account
 
     async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
-        """A budget that is used up and whose policy then refuses everything, cache hits included.
+        """An exhausted budget whose policy refuses everything then, also cache hits; None without one. `at`: when the
+        request began (Unix seconds); default: now.
 
-        `at`: when the request began (Unix seconds), else now."""
+        `at`: when the request began (Unix seconds), else now.
+        """
         for group in self._purses(tenant, end_user, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 return account.budget
@@ -177,7 +179,7 @@ class Budgets:
         return _KeyBudgets(tenant.policy, groups, since, until, by_user)
 
     def _of_user(self, tenant: Tenant, end_user: str, at: float) -> tuple[CounterGroup, ...]:
-        """Kept for as long as few others come: a purse without a hold is nothing but a look-up saved."""
+        """The counter groups of an end user. The most recently used ones are kept, to save the look-up."""
         place, policy = (tenant.team, end_user), tenant.policy
         groups = self._users.pop(place, ())
         if not groups or any(one.policy is not policy or not one.since <= at < one.until for one in groups):

@@ -25,9 +25,9 @@ class BudgetWindow:
 
     budget: Budget
     owner: str
-    """Whose it is, as a refusal says it."""
+    """The budget's owner, as messages name it."""
     where: str
-    """The place of its limit in whose file."""
+    """The file and key that set the limit."""
     lease: Lease
     limit: int
     begins: float
@@ -35,12 +35,12 @@ class BudgetWindow:
 
     @property
     def spent(self) -> int:
-        """Settled, as far as this worker knows."""
+        """Units that are settled, as far as this worker knows."""
         return self.lease.limit - self.lease.left
 
 
 class Settled:
-    """Wakes whoever waits for a hold of this worker to end."""
+    """Set when a hold of this worker ends; requests that wait for money wait for it."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -120,7 +120,7 @@ class CounterGroup:
         await self._leases.refresh(self.leases, max_age_s)
 
     def exhausted(self) -> BudgetWindow | None:
-        """A budget that is used up and whose policy then refuses everything."""
+        """An exhausted budget whose policy refuses everything then; None without one."""
         for account in self.refusing:
             if account.lease.generation and account.lease.left <= 0:
                 return account

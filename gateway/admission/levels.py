@@ -20,7 +20,7 @@ from gateway.state.leases.leases import Leases
 _DAY_S = 86_400
 _LONGEST_S = 40 * _DAY_S
 _USER_LIFE_S = 3600
-"""Of an end user's counter after its last use: there may be very many, and the ledger knows them all."""
+"""Seconds that an end user's counter is kept after its last use. There may be very many; the ledger has all sums."""
 
 Known = Callable[[float, float], Awaitable[SpentReader]]
 """What was spent by requests that began in `[since, until)`."""
@@ -28,11 +28,11 @@ Known = Callable[[float, float], Awaitable[SpentReader]]
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """Who shares a budget."""
+    """The levels at which a budget may be shared."""
 
     tag: str
     name: str
-    """Of the level, and who it is, in the names of its counters."""
+    """A level and its owner, as in the names of their counters."""
     owner: str
     where: str
     known: Known
@@ -60,8 +60,8 @@ class Levels:
         self._gatherings: dict[tuple[str, float, float], _Gathering] = {}
 
     def of_key(self, tenant: Tenant, at: float) -> tuple[CounterGroup, ...]:
-        """All but the end users', the team's dollars first: most teams have nothing else. `at` (Unix seconds): in whose
-        windows; those may be over."""
+        """All groups except those of end users, the team's dollars first, because most teams have no other. `at` (Unix
+        seconds) selects the windows, which may be over."""
         team, key, organisation = tenant.team, tenant.key.lineage, tenant.organisation
         budgets, spent = list(enumerate(tenant.policy.budget)), self._spending.spent
         of_team = _Level(
@@ -132,7 +132,7 @@ class Levels:
             yield BudgetWindow(budget, level.owner, level.where, lease, limit, start, end)
 
     async def _of_end_user(self, team: str, since: float, until: float, end_user: str) -> SpentReader:
-        """Asked for together with everyone whose counter is missing at the time."""
+        """Read the sum together with those of all counters that are missing at the time."""
         asked = team, since, until
         gathering = self._gatherings.get(asked)
         if gathering is None:
@@ -150,7 +150,7 @@ async def _base(known: Known, start: float, end: float, meter: Meter) -> int:
 
 
 class _Gathering:
-    """Many who want to know one fact each: those who come while a question is under way go into the next one."""
+    """Batches reads of single values: those that are asked for while a read is in progress go into the next one."""
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[Mapping[str, SpentReader]]]) -> None:
         self._ask = ask

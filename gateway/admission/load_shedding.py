@@ -28,7 +28,9 @@ _MOST_WAIT_S = 30.0
 
 
 def refuses(bound: int, most: int, total: int, mine: int, teams: int, *, batch: bool, batches: int) -> Reason:
-    """Why one more request may not start; empty when it may.
+    """Why one more request may not start; empty if it may. `total` requests are in progress, `mine` of its team and
+    `batches` of class batch, from `teams` teams including this one. The last tenth below `bound` is for teams below
+    their share.
 
     `total` are in progress, `mine` of its team, `batches` of class batch; `teams` have some, the asking one included.
     The last tenth below `bound` is for teams under their share, the tenth before it for interactive requests; a
@@ -56,7 +58,7 @@ class LoadShedder:
         self._most, self._most_lag_s = concurrent, lag_s
         self._bound = concurrent
         self._calm = _calm(concurrent)
-        """Below it nobody is refused."""
+        """Requests in progress below which none is refused."""
         self._total = self._most_lately = self._batches = 0
         self._teams: dict[str, int] = {}
         self._ended = self._refused = 0

@@ -16,11 +16,11 @@ _SPAN = {"hour": "this hour", "day": "today", "week": "this week", "month": "thi
 
 @dataclass(frozen=True, slots=True)
 class NamedBudget:
-    """A budget as a client is told of it."""
+    """A budget, as messages to clients describe it."""
 
     budget: Budget
     owner: str
-    """Whose it is: `team search`."""
+    """The owner: `team search`."""
     where: str
     """Of its limit: `budget` in the team's policy."""
     ends: float

@@ -30,7 +30,7 @@ class Meter(Protocol):
         ...
 
     def of_attempt(self, attempt: Attempt) -> int | None:
-        """What an attempt took; None while nobody knows."""
+        """Units that an attempt used; None while unknown."""
         ...
 
     def of_request(self, cost_pico: int, record: Record) -> int:
@@ -62,8 +62,8 @@ class Dollars:
 
 
 class Tokens:
-    """Input and output of every class. Backends whose price is zero and simulated ones count nothing: they are what an
-    exhausted tenant may still have. Those of unknown price count."""
+    """Input and output tokens of every class. Backends at price zero and simulated ones count nothing, since an
+    exhausted tenant may still use them. Backends of unknown price count."""
 
     name = "tokens"
 

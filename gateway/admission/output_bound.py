@@ -12,12 +12,13 @@ from gateway.domain.money.price import Price
 from gateway.domain.request import MEDIA_MOST_TOKENS, CompletionRequest
 
 ASSUMED_MOST_TOKENS = 131_072
-"""Of an answer where neither the client, nor the backend, nor its window says: no model writes more today."""
+"""Most output tokens of an answer if neither the client nor the backend nor its window limits it; no model of today
+writes more."""
 _GENEROUS = 4
 """Times the learned quantile: an answer that is capped there is hardly ever cut."""
 _LEAST_GENEROUS_TOKENS = 1024
 LEAST_CAP_TOKENS = 256
-"""No answer is capped below this, except where the policy says `truncate`."""
+"""No answer is capped below this many tokens, unless the policy says `truncate`."""
 _FIRST_REASONING_TOKENS = 4096
 """The same for a backend that reasons, until it is known how much."""
 _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
@@ -25,7 +26,8 @@ _WHOLE_OR_NOTHING = frozenset({"tools", "json_schema"})
 _CACHE_MARKS = (b"cache_control", b"prompt_cache_breakpoint")
 """Fields that ask for a prompt to be kept; Responses' own is translated into Anthropic's."""
 _DISGUISED = re.compile(rb"\\u00(?:5[fF]|6[1-9a-fA-F]|7[0-9aA])")
-"""An underscore or a small letter that is escaped, which nobody has to do: a field's name may be written so."""
+"""An escaped underscore or lower-case letter. No client needs such an escape, but a field's name may be written with
+one."""
 
 
 def most_output(backend: Backend, request: CompletionRequest | None, input_tokens: int) -> int:
@@ -68,7 +70,7 @@ def may_be_media(price: Price, request: CompletionRequest | None) -> bool:
 
 
 def can_be_capped(request: CompletionRequest | None) -> bool:
-    """Is an answer that ends early of any use, and can the backend be told to end it?"""
+    """Is a truncated answer usable, and does the backend accept a limit?"""
     if request is None or not FACTS[request.dialect].limits_output or not _WHOLE_OR_NOTHING.isdisjoint(request.needs):
         return False
     form = request.body.get("response_format")

@@ -71,7 +71,7 @@ class _Account:
 
 
 class RateLimits:
-    """Opened once per worker; `workers` is how many share a limit, as far as the supervisor knows."""
+    """Opened once per worker. `workers`: the number of workers that share a limit, as the supervisor reports it."""
 
     def __init__(self, state: State, *, workers: int = 1, leases: Leases | None = None) -> None:
         self._leases = leases or Leases(state, workers=workers)
@@ -88,7 +88,8 @@ class RateLimits:
         return {**self._counts, **{f"leases.{name}": value for name, value in self._leases.stats().items()}}
 
     async def admit(self, tenant: Tenant, tokens: int, record: Record) -> Permit:
-        """Count a request of about `tokens` tokens. Raises LimitExceeded.
+        """Count a request of about `tokens` tokens. Raises LimitExceeded. The caller releases the permit exactly once,
+        however the request ends.
 
         Whoever has what is returned calls its `leave` once, however the request ends.
         """

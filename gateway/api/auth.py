@@ -34,7 +34,8 @@ def json_response(value: Any, status: int = 200) -> Response:
 
 
 def spoken(request: Request) -> ClientDialect:
-    """Whose shape an error has: the path's, and where several vendors have one, that of the client's library."""
+    """The dialect whose shape an error has: the path's; where several vendors share a path, that of the client's
+    SDK."""
     path = request.scope["path"]
     if path not in PATHS and "anthropic-version" in request.headers:
         path = "/v1/messages"
@@ -60,7 +61,7 @@ class Authenticator:
     def knows(
         self, endpoint: Callable[[Request, Tenant | None], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """For what is open to everybody but tells more to a key; a key that is not known is nobody's."""
+        """For routes that are open to all and tell more to a key. An unknown key counts as none."""
 
         async def greeted(request: Request) -> Response:
             try:

@@ -33,7 +33,7 @@ def of_id(request_id: str) -> list[tuple[bytes, bytes]]:
 
 
 def of_record(record: Record) -> list[tuple[bytes, bytes]]:
-    """Ids, `x-thriftgate-*`, limits and what the backend told, as far as they are known now."""
+    """Ids, `x-thriftgate-*`, limits and the backend's headers, as far as they are known now."""
     value = record.request_id.encode()
     found = [(b"x-request-id", value), (b"request-id", value), (b"x-thriftgate-cache", record.cache.encode())]
     if (served := record.served_by) is not None:
@@ -111,7 +111,7 @@ def _of_backend(name: str, model: str) -> tuple[tuple[bytes, bytes], ...]:
 
 
 def of_error(error: GatewayError) -> list[tuple[bytes, bytes]]:
-    """Whether to ask again, and when. Of what nobody expected the client's library may think what it likes."""
+    """Headers that say whether and when to retry. An unexpected error has none, so the client's SDK decides."""
     if error.status == GatewayError.status:
         return []
     found = [(b"x-should-retry", b"true" if error.retryable else b"false")]

@@ -12,7 +12,7 @@ from gateway.domain.record import Attempt
 log = logging.getLogger(__name__)
 
 Sink = Callable[[bytes], bool]
-"""Is handed a piece; returns whether it wants more now."""
+"""Takes a piece of an answer; returns whether it wants more now."""
 
 
 _CHARACTERS_PER_TOKEN = 4
@@ -21,8 +21,8 @@ MOST_PER_CHUNK = 8
 
 
 def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable[[int], int]) -> int:
-    """Tokens of an answer whose backend never said: most stream a token a chunk, of the others `count` tells by the
-    characters that were delivered."""
+    """Output tokens of an answer without reported usage. Most backends stream one token a chunk; for others, `count`
+    estimates the tokens from the delivered `characters`."""
     try:
         said = characters()
         return chunks if said <= chunks * MOST_PER_CHUNK else count(said)
@@ -32,7 +32,7 @@ def delivered_tokens(chunks: int, characters: Callable[[], int], count: Callable
 
 
 def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
-    """Output tokens of an answer under way, for who must not be surprised: few texts have shorter tokens than this."""
+    """Output tokens of an answer in progress, rounded up: few texts have fewer characters a token than assumed here."""
     try:
         return max(attempt.chunks, -(-answer.delivered_characters() // _CHARACTERS_PER_TOKEN))
     except Exception:  # text that cannot be read must not keep the answer from being held for
@@ -41,7 +41,7 @@ def delivered_at_most(answer: Answer, attempt: Attempt) -> int:
 
 
 async def pieces(pipe_to: Callable[[Sink], Awaitable[bool]]) -> AsyncIterator[bytes]:
-    """What `pipe_to` hands on, for whoever would rather iterate: one piece at a time, each when it is asked for."""
+    """The pieces of `pipe_to` as an iterator: each piece is read when it is asked for."""
     poured: list[bytes] = []
 
     def keep(piece: bytes) -> bool:
@@ -90,9 +90,8 @@ class Answer(Protocol):
     def __aiter__(self) -> AsyncIterator[bytes]: ...
 
     async def pipe_to(self, take: Sink) -> bool:
-        """What iterating yields, without a task switch for each piece: `take` is called as it arrives, with
-        `attempt.chunks` already counting it, until it wants no more now (returns True) or all is said (False).
-        """
+        """Hand each piece to `take` as it arrives, without a task switch. `attempt.chunks` already counts the piece.
+        Returns True when `take` wants no more now, False at the end of the answer."""
         ...
 
     def completion(self) -> bytes | None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 LABELS = frozenset({"role", "type", "id", "status", "call_id", "tool_call_id", "tool_use_id"})
-"""Keys of messages and parts whose values a model is not told, unless they are too long to be what they claim."""
+"""Keys of messages and parts whose values do not reach the model, unless they are longer than such values can be."""
 MOST_LABEL = 128
 """Characters of such a value."""
 

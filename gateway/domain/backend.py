@@ -202,20 +202,20 @@ class Backend(Section):
 
     @property
     def why_hosted(self) -> str:
-        """Why prompts to it count as leaving the operator's machines; empty where they do not. The tier is no reason
-        but where the file says `hosted`, which a proxy to a provider at a private address may need."""
+        """Why prompts to this backend leave the operator's machines; empty if they do not. The tier counts only where
+        the file says `hosted`, as for a proxy to a provider at a private address."""
         written = self.tier == "hosted" and self.strength is None and "tier" in self.model_fields_set
         explicit = "hosted" if written else ""
         return _why_hosted(self.kind, self.base_url, self.location, explicit)
 
     @property
     def provider_name(self) -> str:
-        """OpenTelemetry's name of whose it is, read from these settings once."""
+        """The provider's name in OpenTelemetry's conventions."""
         return provider_name(self.kind, self.base_url, self.model)
 
     @property
     def own(self) -> bool:
-        """Does it run on the operator's own machines, so that nobody sends a bill? Names are not resolved."""
+        """Does it run on the operator's own machines, without a bill from a provider? Host names are not resolved."""
         if providers_own(self.base_url) or self.facts.why_hosted:
             return False
         if self.location is not None:

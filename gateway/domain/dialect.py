@@ -15,7 +15,8 @@ class Dialect:
     operation: str = "chat"
     """OpenTelemetry's `gen_ai.operation.name`."""
     text_field: str = ""
-    """The list or text whose last message is the question that a semantic cache compares; empty: never compared."""
+    """The list or text whose last message is compared by the semantic cache; empty: such requests are never
+    compared."""
     image_part: str = ""
     """Type of the content parts that are images, as its parser counts them."""
     system_field: str = ""
@@ -29,4 +30,4 @@ class Dialect:
     opaque: bool = False
     """Passed through: only the model's name and the usage are read, and answers may come in pieces unasked."""
     anthropic_limits: bool = False
-    """Rate limits are told in Anthropic's response headers too."""
+    """Do answers also carry Anthropic's rate-limit headers?"""

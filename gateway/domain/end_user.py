@@ -27,7 +27,7 @@ def named(body: dict[str, Any]) -> str:
 
 
 class Pseudonyms:
-    """The same name always has the same one, which only who has the secret can tell."""
+    """The pseudonym of a name: always the same, and computable only with the secret."""
 
     def __init__(self, secret: bytes) -> None:
         """`secret`: up to 64 bytes."""

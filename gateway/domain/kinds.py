@@ -29,19 +29,19 @@ class KindFacts:
     why_hosted: str = ""
     """Why prompts to it leave the operator's machines wherever its address leads; empty: its address decides."""
     own_machine: bool = False
-    """Does it run on this machine, unless `location` says otherwise?"""
+    """Does it run on this machine unless `location` is set?"""
     requires_max_tokens: bool = False
     """Does its API refuse a request that limits no output?"""
     caches_marked_only: bool = False
     """Does its prompt cache keep only what the client marks, and report how much that was?"""
     limits_per_answer: tuple[str, ...] = ()
-    """Chat's fields for the most tokens of an answer that it knows; empty: its address and model tell."""
+    """The fields of a chat request that limit the output tokens; empty: derived from its address and model."""
     strict: bool = False
-    """Does its API refuse fields of chat messages that only Anthropic's knows? False: its address tells."""
+    """Does its API refuse fields of chat messages that only Anthropic's API has? False: derived from its address."""
     resumable: bool = True
     """May a read of its stream be given up and go on later?"""
     addressed_by: str = "`base_url` and `model`"
-    """The settings to check where its server says that it knows no such path or model."""
+    """The settings to check after a 404 for an unknown path or model."""
     prefix_names_provider: bool = False
     """Does the prefix of a model's name say which provider is called?"""
 

@@ -200,7 +200,7 @@ Budgets = Annotated[
 
 
 class AlertsPolicy(Section):
-    """Who hears of a team's alerts, those of its budgets included."""
+    """Receivers of a team's alerts, also those about its budgets."""
 
     notify: tuple[Notify, ...] = Field((), description="Receivers of all the team's alerts, besides the log.")
     escalate_to: tuple[Notify, ...] = Field((), description="Who hears of a critical one that nobody acknowledged.")
@@ -255,7 +255,7 @@ class TrialsPolicy(Section):
 
 
 class Organisation(Section):
-    """One entry of `organisations:` in gateway.yaml: what all teams whose policies name it share."""
+    """One entry of `organisations:` in gateway.yaml: the settings shared by all teams whose policies name it."""
 
     budget: Budgets = Field((), description="One budget or a list; their level is the organisation.")
 

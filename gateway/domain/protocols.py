@@ -35,7 +35,7 @@ class Embedder(Protocol):
 
     @property
     def ready(self) -> bool:
-        """Loaded; while it is not, whoever needs a vector does without."""
+        """Is the model loaded? Until then, requests are answered without vectors."""
         ...
 
     @property
@@ -48,8 +48,8 @@ class Embedder(Protocol):
         ...
 
     async def embed(self, text: str, owner: str = "") -> Any | None:
-        """The vector, or None when the text is longer than the model reads. What is remembered of one `owner` speeds
-        up nobody else."""
+        """The vector; None if the text is longer than the model reads. Vectors remembered for one `owner` are not used
+        for another."""
         ...
 
 
@@ -86,13 +86,13 @@ class BackendState:
 
 
 class FleetView(Protocol):
-    """The health of backends as their room sees it now."""
+    """The current health of backends."""
 
     def state(self, backend: Backend) -> BackendState: ...
 
 
 class SessionView(Protocol):
-    """What of a conversation its backends still remember."""
+    """How much of a conversation each backend still has in its prompt cache."""
 
     def warm_tokens(self, prefix: Prefix, backend: Backend, input_tokens: int) -> int:
         """Of `input_tokens`, those that `backend` is expected to read from its cache."""
@@ -131,7 +131,7 @@ class Hold(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BudgetChecker:
-    """Whose spend is asked for; what is empty is not looked at."""
+    """The owner whose spend is read; empty parts are ignored."""
 
     organisation: str = ""
     team: str = ""
@@ -147,10 +147,10 @@ class SpentReader:
 
 
 class EndUsers(Protocol):
-    """Whom clients ask for, under pseudonyms."""
+    """Replaces the names of end users by pseudonyms."""
 
     def note(self, body: dict[str, Any], record: Record) -> None:
-        """Set `record.end_user` from what the request's `body` says."""
+        """Set `record.end_user` from the request's `body`."""
         ...
 
 
@@ -165,12 +165,12 @@ class Spending(Protocol):
     def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
     ) -> Awaitable[Mapping[str, SpentReader]]:
-        """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
+        """Likewise, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
         ...
 
 
 class AttemptJournal(Protocol):
-    """The ledger as whoever calls a backend sees it: one entry per attempt."""
+    """The ledger as callers of backends use it: one entry per attempt."""
 
     def open(self, attempt: Attempt, record: Record) -> None:
         """Journal the *opened* entry; the call may start only afterwards. Raises LedgerUnavailable."""
@@ -186,7 +186,7 @@ class AttemptJournal(Protocol):
 
 
 class Archive(Protocol):
-    """What the ledger still knows of a request that nobody else remembers."""
+    """What the ledger has of a request that is in no memory any more."""
 
     async def find(self, request_id: str, team: str) -> dict[str, Any] | None:
         """A flight record as JSON values, shorter than the recorder's own; None: this team has no such request."""
@@ -194,7 +194,7 @@ class Archive(Protocol):
 
 
 class Sampler(Protocol):
-    """The little that lower rooms see of `trials`."""
+    """The settings of `learning` that lower layers need."""
 
     def holdout(self, request: CompletionRequest) -> bool:
         """Serve this request from the reference, to have something to compare with?"""
@@ -210,12 +210,12 @@ class Evidence(Protocol):
     """What a team's own answers have taught about a backend."""
 
     def adjust(self, team: str, backend: str) -> Learned:
-        """From memory; `NOTHING` of what nobody judged."""
+        """From memory; `NOTHING` for a backend without judged answers."""
         ...
 
 
 class NoEvidence:
-    """Implements `Evidence` where nobody learns."""
+    """Implements `Evidence` where nothing is learned."""
 
     def adjust(self, team: str, backend: str) -> Learned:
         return NOTHING
@@ -223,7 +223,7 @@ class NoEvidence:
 
 @dataclass(frozen=True, slots=True)
 class FreshAnswer:
-    """An answer that was bought to compare with; it serves nobody."""
+    """An answer that was paid for to compare with; no client gets it."""
 
     completion: bytes
     """The plain body in the request's dialect."""
@@ -234,6 +234,6 @@ class FreshAnswerSource(Protocol):
     """Buys answers behind the client's back: under the tenant's budget, and a cap of its own."""
 
     async def ask(self, request: CompletionRequest, tenant: Tenant) -> FreshAnswer | None:
-        """What a backend would answer `request` with now, booked as `shadow`; None when it may not be bought, or
-        nobody answers."""
+        """A backend's answer to `request` now, booked as `shadow`; None if it may not be paid for, or if no backend
+        answers."""
         ...

@@ -61,12 +61,12 @@ _PREFIXES = {
 }
 """What litellm writes before a model's name, where OpenTelemetry has another word for it."""
 _OF_KIND = {"local": "local", "simulated": "simulated", "azure": "azure.ai.openai"}
-"""Kinds whose provider is known without an address."""
+"""Kinds whose provider does not depend on the address."""
 _ANY_SERVER = frozenset({"openai", "custom_openai", "openai_like", "text-completion-openai", "anthropic"})
 """Prefixes that, with a base URL, name a dialect: any server may speak it."""
 _PREFIX = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _OWN_NAMES = ((re.compile(r"gpt-(?!oss)|chatgpt-|o\d"), "openai"), (re.compile(r"claude-"), "anthropic"))
-"""Models that litellm knows without a prefix."""
+"""Models that litellm reaches without a prefix."""
 
 
 @lru_cache(maxsize=4096)

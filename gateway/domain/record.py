@@ -76,7 +76,7 @@ class Attempt:
     unpriced: str = ""
     """Units without a price, as `unpriced_units` writes them."""
     kind: str = ""
-    """`hedge`: of two for one answer, the one that was slower; `shadow`: asked to compare, its answer serves nobody."""
+    """`hedge`: the slower of two attempts for one answer. `shadow`: made to compare; no client gets its answer."""
     sent_bytes: int = 0
     """Of the request's body, to the backend."""
     output_cap: int | None = None
@@ -129,7 +129,7 @@ class Attempt:
         self.most_output = None if most is None else most * answers
 
     def look_at_pace(self) -> None:
-        """Of a stream under way, until a whole one of its backend has told more."""
+        """Use the pace of a stream in progress until a whole stream of its backend has been measured."""
         pace, reporter = self.pace, self.reporter
         if pace is None or reporter is None or not pace.wants_look(self.chunks):
             return
@@ -211,19 +211,19 @@ class Record:
     tags: dict[str, str] = field(default_factory=dict)
     session: str = ""
     end_user: str = ""
-    """The pseudonym of whom the client said that it asks for."""
+    """Pseudonym of the end user that the client named."""
     over_budget: tuple[str, ...] = ()
     """Budgets that are spent and not enforced."""
     ratelimit: dict[str, str] = field(default_factory=dict, init=False)
     """`x-ratelimit-*` headers as limits set them."""
     kind: str = ""
-    """Of its attempts: `shadow` where nobody is served."""
+    """Kind of its attempts: `shadow` if no client gets the answer."""
     before: int = 0
     """Attempts that the same request had on another record."""
     answers: Sequence[StrategyAnswer] = ()
     """What a strategy of several backends saw of their answers, in the order in which they were asked."""
     others: Callable[[asyncio.Task[Any]], bool] | None = None
-    """Asked when the client leaves: does somebody else want what the task that serves it brings?"""
+    """Called when the client leaves: do other requests still want the answer of the task that serves it?"""
     trace: Mapping[bytes, bytes] | None = None
     """Headers of the client, `traceparent` and `tracestate` among them where it sent any."""
     notes: list[dict[str, Any]] = field(default_factory=list, init=False)
@@ -246,8 +246,8 @@ class Record:
 
     @property
     def curtailed(self) -> bool:
-        """Did the served answer end because the budget paid for no more? It says nothing about its backend then, and is
-        not what another request deserves."""
+        """Did the served answer end because the budget paid for no more? Such an answer is not cached and says nothing
+        about its backend."""
         if self.finish != "length":
             return False
         served = self.served_by
@@ -255,7 +255,7 @@ class Record:
 
     @property
     def served_by(self) -> Attempt | None:
-        """The attempt whose answer the client gets; the last one when none did answer."""
+        """The attempt whose answer the client gets; the last one if none succeeded."""
         attempts = self.attempts
         if len(attempts) > 1:
             for outcomes in (("ok", "open"), ("interrupted",)):  # a stronger one's may be, and the weak answer serves

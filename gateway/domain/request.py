@@ -55,12 +55,12 @@ class Controls:
     untouched: bool = False
     """`x-thriftgate-context: untouched`: send the context as it is."""
     priority: Literal["", "batch"] = ""
-    """`x-thriftgate-priority: batch`: lower than the policy says, never higher."""
+    """`x-thriftgate-priority: batch`; it can only lower the policy's priority."""
 
 
 @dataclass(slots=True)
 class CompletionRequest:
-    """Parsed once at the door; `raw` goes on untouched where client and backend speak the same dialect."""
+    """A parsed request. `raw` is forwarded unchanged where client and backend use the same dialect."""
 
     id: str
     dialect: DialectName
@@ -81,17 +81,17 @@ class CompletionRequest:
     parallel: int = 1
     """Answers asked for (`n`)."""
     estimated_tokens: int | None = None
-    """Of the whole input; written by the context room so that it is guessed once."""
+    """Estimated tokens of the whole input; set by the context package, so that it is estimated once."""
     estimated_beside: int = 0
     """Of `estimated_tokens`: for images and attachments."""
     asides: Mapping[int, int] | None = None
-    """Index of a turn → bytes of the strings that `Turn.asides` tells of; written by the context room."""
+    """Index of a turn → bytes of the strings that `Turn.asides` stands for; set by the context package."""
     attachments: list[Attachment] | None = None
-    """What `Turn.files` counts; written by the context room, which opens it once."""
+    """The files that `Turn.files` counts; set by the context package, which opens each once."""
     query: bytes = b""
     """As it stood in the URL (`beta=true`); a backend of the same dialect sees it."""
     path: str = ""
-    """Below a backend's base URL, where the client says it: in the dialect `openai_other`."""
+    """Path below the backend's base URL, for the dialect `openai_other`, where the client chooses it."""
     one_context: bool = True
     """Is the input one text, to be measured, trimmed and fitted into a window? Not several prompts, nor tokens."""
     one_model: bool = False
@@ -101,9 +101,9 @@ class CompletionRequest:
     store: bool = False
     """Is its answer to be kept, so that a later request can name it?"""
     vector: Any | None = None
-    """Of what the user last said, by the embedder; written by whoever needs it first, so that it is made once."""
+    """Vector of the last user message, from the embedder; set by its first user and then reused."""
     as_chat: CompletionRequest | None = None
-    """The same in OpenAI's chat dialect; written by the dialect room so that it is translated once."""
+    """The same request in OpenAI's chat dialect; set by the first translation and then reused."""
 
     @property
     def input_field(self) -> str:

@@ -35,7 +35,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """On whose behalf stored files, batches and responses are looked at."""
+    """The owner for whom stored files, batches and responses are looked up."""
 
     team: str
     key: str = ""

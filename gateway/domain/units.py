@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, "w": 604800.0}
 
 LONGEST_S = 10 * 366 * 86400.0
-"""What clocks and the state server's expiry can be told of."""
+"""The longest duration that clocks and the state server's expiry accept."""
 MOST_USD = 10**9
 """Counters are nano-dollars in 64 bits, which end at nine billion dollars."""
 
@@ -90,7 +90,8 @@ def parse_usd(value: Any) -> Decimal:
 
 
 DEAREST_USD = 10_000
-"""Per 1M tokens; nobody asks a tenth of it. A price beyond is one per token or per 1,000 in the wrong place."""
+"""USD per 1M tokens; real prices are below a tenth of it. A higher figure is a price per token or per 1,000 tokens by
+mistake."""
 
 
 def parse_token_usd(value: Any) -> Decimal:

@@ -56,19 +56,20 @@ class Run:
     place: str
     """Its key on the state server."""
     print: bytes
-    """Of the request, so that another one is told apart."""
+    """A digest of the request, which tells requests with the same key apart."""
     recording: Recording = field(default_factory=Recording)
     ends_at: float = 0.0
     """Unix time; 0 while it is under way."""
 
     @property
     def kept(self) -> bool:
-        """Is its answer for whoever asks again? What failed may be tried again."""
+        """May a repeated request get this answer? A failed one may be tried again."""
         return self.recording.good and self.recording.size <= MOST_ANSWER_BYTES
 
 
 class Idempotency:
-    """Without the state server each worker knows only its own: that is told nobody, and no request fails of it."""
+    """Without the state server, each worker knows only its own answers. This is not reported, and no request fails
+    because of it."""
 
     def __init__(self, state: State, *, patience_s: float) -> None:
         """`patience_s`: the longest that a request may take, and so the longest wait for another worker's answer."""

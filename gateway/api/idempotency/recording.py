@@ -68,7 +68,7 @@ class Recording:
             self._tell()
 
     def tear(self) -> None:
-        """Whoever was to write it is gone: unless it is over, it has no end that could be played."""
+        """The writer is gone. Unless the recording is complete, it has no end that could be replayed."""
         if not self.over:
             self._torn = True
             self.end(broken=True)
@@ -82,7 +82,8 @@ class Recording:
     # -- play ------------------------------------------------------------------------------------------------------
 
     async def play(self, caller: Caller, *, again: bool) -> None:
-        """All of it to `caller`, as it comes; `again`: it was somebody else's first. Ends early on a hang-up."""
+        """Replay the recording to `caller` as it is written. `again`: another request was answered with it first. Ends
+        early when the client disconnects."""
         task = asyncio.current_task()
         assert task is not None
         hang_up = HangUp(task)
@@ -134,10 +135,10 @@ class Recorder(Wrapped):
         self._recording = recording
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Whoever asked may leave: the answer is for whoever asks again."""
+        """The client may leave: the recording is kept for the retry."""
 
     def close(self) -> None:
-        """There is nobody who listens."""
+        """There is no client to disconnect."""
 
     async def whole(self, status: int, headers: Headers, body: bytes, *, pause_s: float = 0.0) -> None:
         self._recording.begin(status, headers, stream=False)

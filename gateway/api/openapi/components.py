@@ -50,7 +50,7 @@ RESPONSE_HEADERS: Mapping[str, tuple[str, Schema]] = {
     "x-thriftgate-over-budget": ("Names of budgets that are spent and only warn.", TEXT),
     "x-thriftgate-degraded": ("Parts that were down: state, embedder, grader.", TEXT),
 }
-"""Likewise, of answers to inference requests. All but the first two may be absent."""
+"""Likewise, for answers to inference requests. All but the first two may be absent."""
 
 SECURITY_SCHEMES: Mapping[str, Any] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "A key of the gateway."},

@@ -17,7 +17,7 @@ EVENTS = "text/event-stream"
 READING = (400, 401, 403, 404, 408, 503)
 """Statuses of errors that every route with a key may give."""
 WRITING = (*READING, 413, 415)
-"""Likewise, of routes that take a body."""
+"""Likewise, for routes with a request body."""
 
 
 @dataclass(frozen=True, slots=True)

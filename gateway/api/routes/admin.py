@@ -26,7 +26,7 @@ LONGEST_S = 100 * 365 * 86400
 
 
 class Admin:
-    """What `thriftgate keys` does on the machine, for those who are not on it. Every change is in the audit table."""
+    """The functions of `thriftgate keys` over HTTP. Every change is recorded in the audit table."""
 
     def __init__(
         self, *, authenticator: Authenticator, fleet: Fleet, database: Database, policies: Policies, spend: UsageFigures

@@ -28,7 +28,7 @@ from gateway.errors import BadRequest, NotFound
 PURPOSES = ("batch",)
 KEY_CHARACTERS = 255
 REQUEST_BYTES = 2**17
-"""Of a request for a batch: its metadata may be 9216 characters, each of which may be spelled in twelve."""
+"""Most bytes of a request for a batch: its metadata may have 9216 characters, each written with up to twelve."""
 FEATURES = (b"openai-beta", b"anthropic-beta", b"anthropic-version")
 
 
@@ -82,7 +82,7 @@ def shown_list(found: list[dict[str, Any]], limit: int) -> dict[str, Any]:
 
 
 def asked_expiry(fields: Mapping[str, str]) -> float:
-    """Seconds that an uploaded file is kept: as the form says, else 30 days. Raises BadRequest."""
+    """Seconds that an uploaded file is kept: from the form, else 30 days. Raises BadRequest."""
     anchor, length = fields.get("expires_after[anchor]"), fields.get("expires_after[seconds]")
     if anchor is None and length is None:
         return LONGEST_S

@@ -23,7 +23,7 @@ MOST_WORDS = 200
 
 
 class DrainRoutes:
-    """For whoever is about to stop a machine, and for the machine itself when it hears of its end."""
+    """Routes for an operator who is about to stop a machine, and for the machine itself."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet, database: Database) -> None:
         self._fleet, self._database = fleet, database

@@ -48,7 +48,7 @@ _EVENT_STREAM = "text/event-stream"
 
 
 class Inference:
-    """Authenticate → parse → serve → relay. Whatever goes wrong is told in the caller's dialect."""
+    """Authenticate → parse → serve → relay. Every error is answered in the caller's dialect."""
 
     def __init__(
         self,
@@ -275,7 +275,7 @@ def _of_type(content_type: str) -> Headers:
 
 
 def _told(error: Exception, request_id: str) -> GatewayError:
-    """What a client hears of `error`; one that nobody expected is logged and stays inside."""
+    """The error that a client gets for `error`. An unexpected one is logged, and its text is not shown."""
     if isinstance(error, GatewayError):
         return error
     log.error("request %s failed inside the gateway", request_id, exc_info=error)

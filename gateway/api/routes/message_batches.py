@@ -30,7 +30,7 @@ _MOST = 1000
 
 
 def shown(batch: Batch, base: str) -> dict[str, Any]:
-    """Anthropic's MessageBatch; `base` is the gateway's address as its client knows it."""
+    """Anthropic's MessageBatch; `base` is the gateway's address from the client's view."""
     gone = archived(batch, time.time())
     there = batch.finished_at is not None and not gone
     return {
@@ -67,7 +67,7 @@ def moment(at: float | None) -> str | None:
 
 
 def reached(request: Request) -> str:
-    """The gateway's address as the client knows it, behind a proxy that says so too."""
+    """The gateway's address from the client's view, also behind a proxy that sends `x-forwarded-*`."""
     url = request.base_url
     scheme = request.headers.get("x-forwarded-proto", "").split(",")[0].strip().lower()
     host = request.headers.get("x-forwarded-host", "").split(",")[0].strip()

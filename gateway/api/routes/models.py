@@ -55,7 +55,7 @@ def _openai(name: str, owner: str) -> dict[str, Any]:
 
 
 class ModelRoutes:
-    """`GET /` is open; the models are those of the key. Who sends `anthropic-version` sees them as Anthropic's."""
+    """`GET /` is open; the models are those of the key. Clients that send `anthropic-version` get Anthropic's shape."""
 
     def __init__(self, *, authenticator: Authenticator, fleet: Fleet) -> None:
         self._fleet = fleet

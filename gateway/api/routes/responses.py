@@ -19,7 +19,7 @@ _PAGE, _MOST = 20, 100
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc", "custom_tool_call": "ctc"}
 _TEXTS = {"assistant": "output_text"}
 _WHERE_SILENT: dict[str, Item] = {"output_text": {"annotations": []}, "input_image": {"detail": "auto"}}
-"""What OpenAI says of a part where the client left it out."""
+"""OpenAI's defaults for fields that the client left out."""
 
 
 def shown_items(stored: StoredResponse) -> list[Item]:

@@ -46,8 +46,8 @@ class ServiceRoutes:
         cache_wrong: Callable[[str, str], Awaitable[None]],
         troubles: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """`cache_wrong(request id, team)`: the cached answer that this request got was wrong. `troubles`: what the
-        supervisor says is wrong; may block."""
+        """`cache_wrong(request id, team)` reports that the cached answer to this request was wrong. `troubles`: the
+        supervisor's problems; may block."""
         self._fleet, self._telemetry, self._state, self._spend = fleet, telemetry, state, spend
         self._ring, self._policies, self._drain, self._feedback = ring, policies, drain, feedback
         self._cache_wrong, self._troubles = cache_wrong, troubles
@@ -106,7 +106,8 @@ class ServiceRoutes:
         return json_response({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
     async def health(self, request: Request, tenant: Tenant | None) -> Response:
-        """Parts and a word on each; names no tenant and no address. A key is told why, and of its backends."""
+        """Each part and its state, without tenants and addresses. With a key, also the reasons and the state of its
+        backends."""
         troubles = await asyncio.to_thread(self._troubles)
         parts: dict[str, Any] = {
             "workers": "in trouble" if troubles else "ok",

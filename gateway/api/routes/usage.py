@@ -84,7 +84,7 @@ def _moment(query: Mapping[str, str], name: str, now: float) -> float | None:
 
 
 class UsageFigures:
-    """Reads the ledger, whoever asks; nothing of it changes."""
+    """Reads figures from the ledger; changes nothing."""
 
     def __init__(
         self,

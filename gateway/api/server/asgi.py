@@ -56,7 +56,7 @@ def secret(headers: Mapping[bytes, bytes]) -> bytes:
 
 
 def check_json(headers: Mapping[bytes, bytes]) -> None:
-    """Raises UnsupportedMediaType unless the body says it is JSON."""
+    """Raises UnsupportedMediaType unless the content type is JSON."""
     kind = headers.get(b"content-type", b"")
     if kind == b"application/json":
         return
@@ -67,7 +67,7 @@ def check_json(headers: Mapping[bytes, bytes]) -> None:
 
 
 def check_length(headers: Mapping[bytes, bytes], limit: int) -> None:
-    """Raises BodyTooLarge for a body that says so of itself: it need not be read."""
+    """Raises BodyTooLarge if `content-length` exceeds the limit, before the body is read."""
     declared = headers.get(b"content-length", b"")
     if declared.isdigit() and int(declared) > limit:
         raise too_large(limit)
@@ -119,7 +119,9 @@ async def read_body(receive: Receive, limit: int, pace: Pace, deadlines: Deadlin
 
 
 async def next_message(receive: Receive, until: float, deadlines: Deadlines | None = None) -> Message:
-    """Of a body. Raises RequestTimeout at `until` (loop time), ConnectionResetError when the client left.
+    """Read a body. Raises RequestTimeout at `until` (loop time), ConnectionResetError if the client disconnected.
+    `deadlines`: shared timers, for callers that read often; a timer per body costs half as much as reading a small
+    body.
 
     `deadlines`: for who reads often; a timer of one's own costs half as much as reading a small body.
     """
@@ -167,7 +169,7 @@ def read_coding(header: str) -> Coding | None:
 
 @contextmanager
 def told_garbage(oversized: GatewayError) -> Iterator[None]:
-    """What decoding raises, as what the client is told. Raises `oversized`, BadRequest."""
+    """The client's error for an error of decoding. Raises `oversized`, BadRequest."""
     try:
         yield
     except Oversized:
@@ -186,7 +188,7 @@ def stalled() -> GatewayError:
 
 
 def closing(status: int) -> Headers:
-    """Headers for the answer to a request of which the rest is not waited for."""
+    """Headers of an answer that is sent before the rest of the request was read."""
     return [(b"connection", b"close")] if status == RequestTimeout.status else []
 
 

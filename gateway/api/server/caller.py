@@ -20,7 +20,7 @@ class Listening(Protocol):
     """A line that may go dead."""
 
     def listen(self, react: Callable[[], None]) -> None:
-        """Call `react` when the client hangs up. Call `close` when nobody listens any more."""
+        """Call `react` when the client disconnects. Call `close` when no reaction is wanted any more."""
         ...
 
     def close(self) -> None: ...
@@ -57,7 +57,7 @@ class Caller(Listening, Protocol):
         ...
 
     async def end(self, last: bytes = b"", *, broken: bool = False) -> None:
-        """The end of a stream, together with its last piece. `broken`: the answer is not whole, as `last` says."""
+        """Send the end of a stream together with its last piece. `broken`: the answer is not whole, as `last` says."""
         ...
 
 
@@ -131,8 +131,8 @@ async def unless_gone(caller: Listening, work: Awaitable[T]) -> T:
 
 
 class AsgiLine:
-    """The line to a client behind any ASGI server, of whose request all has been received. A task of its own hears that
-    it hangs up, since ASGI cannot call back."""
+    """The connection to a client behind any ASGI server, after its whole request was received. A task of its own waits
+    for a disconnect, because ASGI has no callback for it."""
 
     def __init__(self, receive: Receive, watchers: Tasks) -> None:
         self._receive, self._watchers = receive, watchers

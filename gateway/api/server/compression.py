@@ -29,12 +29,14 @@ _STOCK = frozenset(
         "gzip, compress, deflate, br",
     )
 )
-"""What httpx, requests, aiohttp, undici, axios and browsers send without being told to: no wish of anybody's."""
+"""The `accept-encoding` that httpx, requests, aiohttp, undici, axios and browsers send by default; it does not express
+a wish."""
 
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding for an answer; None: as it is.
+    """The coding of an answer; None: none. `auto` encodes only for clients that asked for it themselves: the gateway is
+    mostly near its clients, where encoding costs time on both sides and saves nothing.
 
     `auto` does what somebody asked for, not what a library offers by itself: the gateway is mostly next door, where
     encoding costs time on both sides and saves nothing.

@@ -15,7 +15,7 @@ from gateway.domain.record import new_request_id
 from gateway.runtime.codings import Coding, Encoder, encoder
 
 REQUEST_ID = "thriftgate.request_id"
-"""In the scope, for whoever tells it in a body."""
+"""Key of the ASGI scope with the request's id, for error bodies."""
 
 
 class Envelope:
@@ -57,7 +57,7 @@ class Envelope:
 
 
 class Shared(Wrapped):
-    """A caller whose browser is told which page may read the answer."""
+    """A caller that adds the CORS headers for its browser."""
 
     def __init__(self, caller: Caller, more: Headers) -> None:
         super().__init__(caller)

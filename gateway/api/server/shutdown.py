@@ -18,7 +18,8 @@ LAST_ANSWER: Headers = [(b"connection", b"close")]
 
 @dataclass(slots=True)
 class ShutdownFlag:
-    """Shared by readiness and shutdown. Requests are served all the same: whoever did not hear yet is no worse off."""
+    """Shared by readiness and shutdown. Requests are still served, so that clients which do not know yet are not
+    refused."""
 
     draining: bool = False
 

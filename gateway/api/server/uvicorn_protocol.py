@@ -49,7 +49,7 @@ class Application(Protocol):
     """The ASGI application that uvicorn was given, as this protocol needs it."""
 
     def endpoint(self, path: bytes) -> Endpoint | None:
-        """Who answers a POST there on the short way; None: nobody."""
+        """Finds the endpoint that answers a POST without ASGI; None: there is none."""
         ...
 
 
@@ -135,7 +135,7 @@ class InferenceProtocol(BoundedProtocol):
             self.pipeline.appendleft((call, self.app))
 
     def refuse(self, error: GatewayError) -> None:
-        """Answer what did not become a request, and close: nobody can tell where the next one would begin."""
+        """Answer bytes that are no request, and close: the next request's start is unknown."""
         self.outgoing.flush()
         cycle = self.cycle
         if cycle is not None and not cycle.response_complete:
@@ -226,10 +226,10 @@ class InferenceProtocol(BoundedProtocol):
 
 
 class Call(RequestResponseCycle):
-    """Implements `Caller`. To the protocol it looks like uvicorn's own cycle, whose attributes it uses."""
+    """Implements `Caller`. Has the attributes of uvicorn's own cycle that the protocol uses."""
 
     _continued = False
-    """Was it told to send its body?"""
+    """Was the client asked to send its body (100 Continue)?"""
 
     def __init__(self, protocol: InferenceProtocol, endpoint: Endpoint, path: str, query: bytes) -> None:
         # Not uvicorn's own: that makes an event and keeps a scope, which nobody would use.

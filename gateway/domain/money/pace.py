@@ -11,11 +11,11 @@ _SPREADS = 2
 _EVERY = 16
 """Of plain answers, one in so many is learned from once the rate is known: they are many, and alike."""
 SILENT_EVENTS = 3
-"""A stream has so many that carry no text: who speaks, why it ended, what was used."""
+"""Events of a stream without text: the role, the finish reason, the usage."""
 BEGUN_EVENTS = 1
 """Of them have come when text comes."""
 BEGUN_BYTES = 40
-"""The first says who speaks, in so many bytes more than others have (`"role":"assistant","refusal":null,`)."""
+"""Extra bytes of a stream's first event, which carries the role (`"role":"assistant","refusal":null,`)."""
 FIRST_FRAME_BYTES = 320.0
 """Of a streamed event is wire format, until it is known: OpenAI's with fingerprint and empty usage, the longest."""
 _FEW_EVENTS, _ENOUGH_EVENTS = 4, 32
@@ -31,7 +31,7 @@ class Pace:
     __slots__ = ("_looked_at", "_whole_seen", "frame_bytes", "hides", "plain", "rest", "spread", "tokens_per_second")
 
     def __init__(self, *, plain: bool = False, hides: bool = False) -> None:
-        """`hides`: may tokens of its streams be generated that nobody sees? Those of plain answers always are."""
+        """`hides`: streams may have generated tokens that no event carries. Plain answers always may."""
         self.plain, self.hides = plain, plain or hides
         self.tokens_per_second = 0.0
         """Of what is not seen; 0 until it is known: then nothing is charged for it."""
@@ -58,7 +58,8 @@ class Pace:
         self.tokens_per_second += _WEIGHT * (rate - known)
 
     def learn_frame(self, tokens: int, hidden: int, events: int, stream_bytes: int) -> None:
-        """A whole stream had `tokens`, of which `hidden` may have come in no event, in `events` with text."""
+        """Learn from a whole stream: it had `tokens`, of which at most `hidden` came in no event, in `events` with
+        text."""
         if not events:
             return
         frame = _frame(tokens, events, stream_bytes)
@@ -99,7 +100,8 @@ def _frame(tokens: int, events: int, stream_bytes: int) -> float:
 def streamed_tokens(
     events: int, stream_bytes: int, frame_bytes: float = FIRST_FRAME_BYTES, *, begun: bool = False
 ) -> int:
-    """An estimate for a stream that nobody saw the end of: a token an event, more where events carry much text.
+    """Estimate the tokens of a stream whose end is unknown: one an event, more where events carry much text. `begun`:
+    text has arrived and the end certainly has not.
 
     `begun`: text came, and it is certain that the end did not.
     """

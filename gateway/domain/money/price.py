@@ -19,7 +19,7 @@ PARENTS = {
     "image_input": "input",
     "image": "output",
 }
-"""Class of tokens → the class whose price holds where it has none of its own."""
+"""Token class → the class whose price applies where it has none of its own."""
 CLASSES = ("input", "output", *PARENTS)
 
 
@@ -76,7 +76,7 @@ class Price:
         )
 
     def at(self, service_tier: str) -> Price | None:
-        """The price at a tier named as in `Usage.service_tier`; None where nobody knows it. Standard tier: ""."""
+        """The price at a tier named as in `Usage.service_tier`; None if unknown. Standard tier: ""."""
         return self if not service_tier or self.every_tier else self.tiers.get(service_tier)
 
     def dearest(self) -> Price:
@@ -88,7 +88,7 @@ class Price:
         return self if self._unasked is None else self._unasked
 
     def at_least(self, service_tier: str) -> Price | None:
-        """A price not below that of the tier, nor below the standard one; None where nobody knows the tier."""
+        """The highest of the tier's and the standard price; None if the tier's is unknown."""
         return self if not service_tier or self.every_tier else self._at_least.get(service_tier)
 
     def without_tiers(self) -> Price:
@@ -142,7 +142,7 @@ class Price:
         return price
 
     def plain(self, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars where no token is cached, reasoned or heard: `cost` without a Usage."""
+        """Pico-dollars of a call without cached, reasoning or audio tokens: `cost` without a Usage."""
         if self.beyond is not None and input_tokens > self.beyond[0]:
             return self.beyond[1].plain(input_tokens, output_tokens)
         return input_tokens * self.input + output_tokens * self.output

@@ -113,7 +113,7 @@ def rounded_up(pico: Decimal) -> int:
 
 
 def _own(price: Price, said: TierClasses) -> Price:
-    """The tier's prices, completed from the standard ones; long calls too, where the tier says nothing of them."""
+    """The tier's prices, completed from the standard ones, also for long calls."""
     flat = _completed(price, said)
     if said.beyond is not None:
         usual = price if price.beyond is None else price.beyond[1]

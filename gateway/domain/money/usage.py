@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(slots=True)
 class Usage:
-    """Disjoint token counts: `input_tokens` excludes cached and cache writes, `output_tokens` excludes reasoning.
+    """Disjoint token counts: `input_tokens` excludes cached tokens and cache writes, `output_tokens` excludes
+    reasoning. Treat it as immutable; it is not frozen, because a frozen one costs four times as much to create, several
+    times per request.
 
     Nobody changes one; it is not frozen because several are made for each request, at four times the cost if frozen.
     """
@@ -36,7 +38,7 @@ class Usage:
     all_output: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Added up once: half a dozen rooms ask for the sums of each."""
+        """Computed once, since several packages read each sum."""
         written = self.cache_write_5m_tokens + self.cache_write_1h_tokens
         heard_and_seen = self.audio_input_tokens + self.image_input_tokens
         self.all_input = self.input_tokens + self.cached_tokens + written + heard_and_seen

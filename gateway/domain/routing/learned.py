@@ -39,7 +39,7 @@ class Learned:
 
 
 NOTHING = Learned()
-"""Of a backend that nobody judged."""
+"""For a backend without judged answers."""
 
 
 def logit(probability: float) -> float:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)  # not frozen, at four times the cost, though nobody changes one: several are made a request
 class Load:
-    """`running` and `waiting` are requests, of everybody who uses the server."""
+    """`running` and `waiting` count the requests of all clients of the server."""
 
     running: float
     waiting: float = 0.0
     capacity: float | None = None
-    """Requests that it works on at a time; None while nobody knows."""
+    """Requests that it processes at a time; None while unknown."""
     kv_used: float | None = None
     """Of its memory for contexts, 0..1."""
     tokens_per_second: float | None = None

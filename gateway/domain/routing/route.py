@@ -19,7 +19,7 @@ class Grade:
 
     difficulty: float
     abstained: bool = False
-    """The prompt lies outside what the classifier knows: use the reference."""
+    """The prompt lies outside the classifier's domain: use the reference."""
 
 
 @dataclass(slots=True)
@@ -50,7 +50,8 @@ class Decision:
     """What routing decided where something else serves: observing, outside the share, held out to compare."""
 
     calls: tuple[tuple[Backend, float], ...]
-    """Whom it would have asked, the first one first, and how often per request: 1, or the chance of it."""
+    """The backends that it would have called, the first one first, each with the expected calls per request: 1, or a
+    probability."""
     adequacy: float
     """Expected, 0..1."""
 
@@ -79,13 +80,14 @@ class Route:
     pressure: float = 0.0
     """0..1: how far the team's budgets, ahead of their plan, have lowered `quality`."""
     asking: RunningStrategy | None = None
-    """Whom of `backends` to ask in which order until it is settled; None: the first serves, the rest stand by."""
+    """The order in which to call `backends` until one answer is good enough; None: the first serves, the rest are
+    fallbacks."""
     strategy: str = ""
     """A short description of the strategy, for the flight record."""
     prefix: Prefix | None = None
     """Which conversation it is part of, for what is learned from its answer."""
     what_if: Callable[[], tuple[str, ...]] | None = field(default=None, compare=False, repr=False)
-    """Says what would have changed the choice, a sentence each. It holds no prompt; worked out when it is asked."""
+    """Explains what would have changed the choice, a sentence each. Holds no prompt; computed when it is asked for."""
 
 
 class ContextEstimate:
@@ -94,8 +96,8 @@ class ContextEstimate:
     __slots__ = ("_least", "tokens")
 
     def __init__(self, tokens: int, least: int | Callable[[], int]) -> None:
-        """`least` may be worked out when it is first asked for: it takes a look at every turn, and most windows have
-        room for all of them."""
+        """`least` may be a function, because it reads every turn and is needed only where the whole request does not
+        fit a window."""
         self.tokens = tokens
         self._least = least
 

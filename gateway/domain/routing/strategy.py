@@ -1,4 +1,5 @@
-"""A running strategy: whom to ask next, when to stop, which answer to serve. Shared by cascade and router."""
+"""A running strategy: which backend to call next, when to stop, and which answer to serve. Used by cascade and
+router."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True, slots=True)
 class StrategyAnswer:
-    """What one backend said, as a strategy sees it."""
+    """One backend's answer, as a strategy sees it."""
 
     backend: str
     """Its name in the strategy: in a replay a model's, in serving a backend's."""
@@ -32,7 +33,7 @@ class RunningStrategy(Protocol):
     """
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
-        """Whom to ask now, normally one; empty when it is settled, or nobody is left to ask."""
+        """The backends to call now, normally one; empty when an answer was chosen or no backend is left."""
         ...
 
     def serves(self, answers: Sequence[StrategyAnswer]) -> int:

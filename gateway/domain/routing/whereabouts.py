@@ -28,8 +28,7 @@ _PROVIDERS = re.compile(
 _LOOPBACK = ("127.0.0.0/8", "0.0.0.0/32", "::1/128", "::/128")
 _PRIVATE = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "fc00::/7", "fe80::/10")
 _OURS = tuple(ip_network(network) for network in (*_LOOPBACK, *_PRIVATE))
-"""Not all of what the standard library calls private, which knows addresses that lead to
-public ones through a translator too."""
+"""Fewer than the standard library calls private: it includes addresses that a translator maps to public ones."""
 
 
 def host_of(url: str) -> str:

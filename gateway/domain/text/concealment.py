@@ -20,7 +20,8 @@ _MASK = re.compile(r"\*+|[•●…]+|\.{2,}|x{4,}|-{4,}|_{4,}")
 
 
 class Concealer:
-    """Knows one key. Takes tens of microseconds per text, so it is for errors and other rare texts."""
+    """Removes one key from texts. Takes tens of microseconds per text, so it is used for errors and other rare
+    texts."""
 
     def __init__(self, key: str) -> None:
         """Empty: nothing is concealed."""

@@ -31,5 +31,5 @@ def declines(text: str) -> bool:
 
 
 def begins_declining(text: str) -> bool:
-    """Likewise, of an answer that may go on."""
+    """Likewise, in an answer that may continue."""
     return _REFUSAL.match(text) is not None

@@ -18,7 +18,7 @@ def visible(text: str, *, lines: bool = False) -> str:
 
 
 def visible_json(text: str) -> str:
-    """The same for JSON, which says the same afterwards."""
+    """The same for JSON; its values stay the same."""
     return _IN_TEXT.sub(_escaped, text)
 
 
