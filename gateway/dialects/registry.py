@@ -56,7 +56,7 @@ def wire(client: DialectName, backend: DialectName) -> Translator:
 
 
 @lru_cache(maxsize=1024)
-def ways(
+def translators(
     client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
 ) -> tuple[Translator, ...]:
     """The translators from `client` to a backend with the dialects `spoken` (hashable), the best one first; empty if
