@@ -51,7 +51,7 @@ def may_write_cache(price: Price, backend: Backend, request: CompletionRequest |
     """May the backend charge for writing its prompt cache? Anthropic does where it is asked to, others as they like."""
     if price.cache_write_5m is None and price.cache_write_1h is None:
         return False
-    if request is None or backend.kind != "anthropic":
+    if request is None or not backend.facts.caches_marked_only:
         return True
     return any(mark in request.raw for mark in _CACHE_MARKS) or _DISGUISED.search(request.raw) is not None
 

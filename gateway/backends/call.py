@@ -10,7 +10,7 @@ import orjson
 
 from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream
-from gateway.backends.providers.hosted import limit_fields
+from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields
 from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
@@ -88,7 +88,7 @@ class BackendCall:
         self._thinks = "reasoning" in backend.capabilities
         self.paces = Pace(plain=True), Pace(hides=self._thinks)
         """The generation speed for plain answers, and for streams."""
-        self._limits = limit_fields(backend)
+        self._limits, self._strict = limit_fields(backend), refuses_foreign_fields(backend)
         chosen = "first_byte_timeout" in backend.model_fields_set
         self._begin_s = (backend.first_byte_timeout if chosen else backend.timeout, backend.first_byte_timeout)
         """Seconds until the first byte, for a plain answer and for a stream. A plain answer begins only when it is
@@ -202,7 +202,8 @@ class BackendCall:
         )
 
     def _translators(self, client: DialectName) -> tuple[Translator, ...]:
-        return translators(client, self.backend.spoken, thinks=self._thinks, limits=self._limits)
+        backend = self.backend
+        return translators(client, backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
 
     async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
         """Send the call and return the answer, which owns `slot` from then on. On an error, updates `slot` and raises

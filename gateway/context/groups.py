@@ -14,7 +14,8 @@ class Group:
 
     turns: tuple[int, ...]
     kept: bool
-    """System prompt, last user turn, or the newest exchange with tools."""
+    """System prompt, last user turn, what the user wrote beside tool results since then, or the newest exchange with
+    tools."""
 
 
 def groups(turns: Sequence[Turn]) -> list[Group]:
@@ -35,7 +36,8 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
         else:
             found.join(anchor, place)
     _join_results(turns, found)
-    never = {place for place, turn in enumerate(turns) if turn.role == "system"} | {asked, max(anchor, asked)}
+    never = {place for place, turn in enumerate(turns) if turn.role == "system" or (turn.instructs and place > asked)}
+    never |= {asked, max(anchor, asked)}
     kept = {found.root(place) for place in never}
     return [Group(tuple(members), root in kept) for root, members in found.sets().items()]
 

@@ -39,9 +39,9 @@ supported first."""
 
 
 @lru_cache(maxsize=16)
-def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, DialectName], Translator]:
+def _table(thinks: bool, limits: tuple[str, ...], strict: bool) -> dict[tuple[DialectName, DialectName], Translator]:
     wires: dict[tuple[DialectName, DialectName], Translator] = {}
-    from_chat: tuple[Translator, ...] = (ChatToChat(limits), ChatToMessages(), ChatToResponses())
+    from_chat: tuple[Translator, ...] = (ChatToChat(limits, strict=strict), ChatToMessages(), ChatToResponses())
     for wire in (*from_chat, *_SAME):
         wires[wire.client, wire.backend] = wire
     for translation in _TRANSLATIONS:
@@ -52,19 +52,25 @@ def _table(thinks: bool, limits: tuple[str, ...]) -> dict[tuple[DialectName, Dia
 
 def wire(client: DialectName, backend: DialectName) -> Translator:
     """The translator from `client` to `backend`. Raises KeyError if there is none for this pair."""
-    return _table(True, LIMITS)[client, backend]
+    return _table(True, LIMITS, False)[client, backend]
 
 
 @lru_cache(maxsize=1024)
 def translators(
-    client: DialectName, spoken: Iterable[DialectName], *, thinks: bool = True, limits: tuple[str, ...] = LIMITS
+    client: DialectName,
+    spoken: Iterable[DialectName],
+    *,
+    thinks: bool = True,
+    limits: tuple[str, ...] = LIMITS,
+    strict: bool = False,
 ) -> tuple[Translator, ...]:
     """The translators from `client` to a backend with the dialects `spoken` (hashable), the best one first; empty if
     there is none.
 
     `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of
-    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit.
+    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects
+    fields of messages and tools that only Anthropic's API has.
     """
-    wires = _table(thinks, limits)
+    wires = _table(thinks, limits, strict)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))
     return tuple(wires[client, dialect] for dialect in order if dialect in spoken and (client, dialect) in wires)

@@ -14,6 +14,7 @@ from gateway.dialects.answers.usage import shown
 from gateway.dialects.base import StreamReader, Translator
 from gateway.dialects.openai_chat.chunks import ChatChunks
 from gateway.dialects.openai_chat.content_parts import flattened
+from gateway.dialects.openai_chat.foreign_fields import plain_chat
 from gateway.dialects.openai_chat.request import WANTED
 from gateway.dialects.requests.fields import check
 from gateway.dialects.streams import sse
@@ -171,26 +172,6 @@ _CLIENTS_FIELDS: Mapping[str, Mapping[str, str]] = {
 _EFFORT = "reasoning_effort"
 _TRACES = frozenset({b"traceparent", b"tracestate", b"x-client-request-id"})
 """Headers with the same meaning in every dialect."""
-_NOT_CHAT = frozenset({"cache_control", "thinking_blocks"})
-
-
-def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """`body` without the fields that only Anthropic's dialect sends on. Chat backends refuse unknown fields in parts
-    and tools."""
-    found = dict(body)
-    for field in ("messages", "tools"):
-        if type(body.get(field)) is list:
-            found[field] = [_without(item) for item in body[field]]
-    return found
-
-
-def _without(item: Any) -> Any:
-    if type(item) is not dict:
-        return item
-    kept = {name: value for name, value in item.items() if name not in _NOT_CHAT}
-    if type(content := kept.get("content")) is list:
-        kept["content"] = [_without(part) for part in content]
-    return kept
 
 
 class Translated:

@@ -36,6 +36,8 @@ class KindFacts:
     """Does its prompt cache keep only what the client marks, and report how much that was?"""
     limits_per_answer: tuple[str, ...] = ()
     """Chat's fields for the most tokens of an answer that it knows; empty: its address and model tell."""
+    strict: bool = False
+    """Does its API refuse fields of chat messages that only Anthropic's knows? False: its address tells."""
     resumable: bool = True
     """May a read of its stream be given up and go on later?"""
     addressed_by: str = "`base_url` and `model`"
@@ -51,6 +53,7 @@ KINDS: Mapping[str, KindFacts] = {
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
+        strict=True,
         addressed_by="`base_url`, `deployment` and `api_version`",
     ),
     "local": KindFacts(_OPENAIS, own_machine=True),

@@ -37,6 +37,9 @@ class Turn:
     """Documents, recordings and videos, and images of kinds that `images` leaves out."""
     asides: bool = False
     """Has it strings beside its text, calls and files, such as a name, a refusal or reasoning?"""
+    instructs: bool = False
+    """Did the user write something beside the results that it holds? A coding agent sends so what the user types while
+    it works."""
 
 
 @dataclass(frozen=True, slots=True)

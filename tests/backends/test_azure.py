@@ -15,6 +15,7 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.backends.fleet import Fleet
 from gateway.backends.providers.azure import Azure as AzureProvider
+from gateway.backends.providers.hosted import refuses_foreign_fields
 from gateway.dialects.anthropic_messages import dialect as anthropic_messages
 from gateway.dialects.openai_embeddings import dialect as openai_embeddings
 from gateway.dialects.openai_responses import dialect as openai_responses
@@ -243,3 +244,35 @@ async def test_the_sdks_errors_are_what_they_are_without_the_gateway(azure: Azur
     async with sdk(azure) as client:
         with pytest.raises(openai.NotFoundError):
             await client.chat.completions.create(model="nobody", messages=[])
+
+
+MARKED = {
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "user", "content": "hello", "thinking_blocks": []},
+    ],
+    "tools": [{"type": "function", "function": {"name": "f"}, "cache_control": {"type": "ephemeral"}}],
+}
+
+
+async def test_anthropics_cache_marks_do_not_reach_an_api_that_refuses_them(azure: Azure, caller_of: CallerOf) -> None:
+    await read(await caller_of(at(azure)).call(chat(**MARKED)))
+    assert azure.last.json["messages"] == [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": "hello"},
+    ]
+    assert azure.last.json["tools"] == [{"type": "function", "function": {"name": "f"}}]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "refuses"),
+    [
+        ("https://api.openai.com/v1", True),
+        ("https://eu.api.openai.com/v1", True),
+        ("https://x.openai.azure.com/openai/v1", True),
+        ("https://openrouter.ai/api/v1", False),
+        ("http://10.0.0.5:4000/v1", False),
+    ],
+)
+async def test_resellers_and_proxies_keep_cache_marks(base_url: str, refuses: bool) -> None:
+    assert refuses_foreign_fields(Backend(name="b", kind="openai", base_url=base_url, model="gpt-4o")) == refuses

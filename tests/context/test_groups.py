@@ -69,3 +69,17 @@ def test_without_any_user_the_last_turn_is_kept() -> None:
 def test_a_system_turn_in_the_middle_stays() -> None:
     turns = [turn("user"), turn("system"), turn("assistant"), turn("user")]
     assert shape(turns) == [((0, 2), False), ((1,), True), ((3,), True)]
+
+
+def test_what_the_user_writes_beside_results_is_kept_while_the_tools_run() -> None:
+    turns = [
+        turn("user"),
+        turn("assistant", calls=["a"]),
+        turn("user", results=["a"]),
+        turn("assistant", calls=["b"]),
+        turn("tool", results=["b"]),
+        turn("assistant", calls=["c"]),
+        turn("tool", results=["c"]),
+    ]
+    turns[2].instructs = True
+    assert shape(turns) == [((0,), True), ((1, 2), True), ((3, 4), False), ((5, 6), True)]

@@ -68,7 +68,7 @@ def test_what_the_gateway_acts_on_is_read() -> None:
         Turn(0, "user", "Look:", images=1),
         Turn(1, "assistant", "", calls=("t1", "t2"), asides=True),
         Turn(2, "tool", "17\n18", results=("t1", "t2")),
-        Turn(3, "user", "And?", results=("t3",)),
+        Turn(3, "user", "And?", results=("t3",), instructs=True),
         Turn(4, "user", "?"),
     ]
     assert (request.model, request.max_output_tokens, request.temperature, request.stream) == ("claude", 9, 0.5, True)

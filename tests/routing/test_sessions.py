@@ -144,6 +144,15 @@ def test_a_tool_loop_stays_where_it_is_and_ordinary_turns_do_not(sessions: Sessi
     assert sessions.holder(loop) == ""
 
 
+def test_a_tool_loop_stays_where_it_is_also_when_its_request_was_trimmed(sessions: Sessions) -> None:
+    called = [*FIRST, Turn(2, "assistant", "", calls=("c1",)), Turn(3, "tool", "17 °C", results=("c1",))]
+    before, loop = prefix_of(asked(FIRST), "k"), prefix_of(asked(called), "k")
+    sessions.learn(answered(SMALL, before, Usage(4000), finish="stop"))
+    sessions.learn(answered(HOSTED, before, Usage(2000), finish="tool_calls", trimmed=500))
+    assert sessions.holder(loop) == "hosted"
+    assert sessions.warm_tokens(loop, HOSTED, 2000) == 0  # the next request does not begin with what was sent
+
+
 def test_memory_is_bounded_in_sessions_and_backends(clock: Clock) -> None:
     sessions = Sessions(most=3, monotonic=clock)
     prefixes = [prefix_of(asked(FIRST, controls=Controls(session=str(number))), "k") for number in range(5)]

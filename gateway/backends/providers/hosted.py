@@ -76,5 +76,10 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
     return ("max_tokens",) if _is_one_of(host, _EARLIER_LIMIT) else ("max_completion_tokens", "max_tokens")
 
 
+def refuses_foreign_fields(backend: Backend) -> bool:
+    """Whether this is OpenAI's own API, which rejects `cache_control` in messages. Resellers and proxies accept it."""
+    return backend.facts.strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
+
+
 def _is_one_of(host: str, known: tuple[str, ...]) -> bool:
     return any(host == each or (each[0] == "." and host.endswith(each)) for each in known)

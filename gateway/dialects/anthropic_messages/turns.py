@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,10 @@ _OF_BLOCKS = {
     "tool_use": frozenset({"name", "input", "cache_control"}),
     "tool_result": frozenset({"content", "is_error", "cache_control"}),
 }
+
+
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+"""What Claude Code adds to messages by itself."""
 
 
 def read_turns(system: Any, messages: Any) -> list[Turn]:
@@ -98,7 +103,13 @@ def _turn(index: int, message: Any) -> Turn:
             asides = known is None or has_asides(block, known)
     if results and all(block["type"] == "tool_result" for block in content or ()):
         kind = "tool"
-    return Turn(index, kind, text, tuple(calls), tuple(results), images, files, asides)
+    instructs = bool(results) and kind == "user" and _instructs(content or [])
+    return Turn(index, kind, text, tuple(calls), tuple(results), images, files, asides, instructs)
+
+
+def _instructs(content: list[Block]) -> bool:
+    """Is there a text beside the results that no agent put there?"""
+    return any(block["type"] == "text" and _REMINDER.sub("", block["text"]).strip() for block in content)
 
 
 def _id(block: Block, name: str, where: str) -> str:

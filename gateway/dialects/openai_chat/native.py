@@ -11,6 +11,7 @@ import orjson
 from gateway.dialects import json_splice
 from gateway.dialects.answers import upstream_error
 from gateway.dialects.openai_chat import plain as chat_plain
+from gateway.dialects.openai_chat.foreign_fields import may_have_foreign_fields, plain_chat
 from gateway.dialects.openai_chat.stream import ChatStream
 from gateway.domain.request import CompletionRequest, DialectName
 from gateway.domain.routing.route import ContextPlan
@@ -27,9 +28,12 @@ class ChatToChat:
     client: DialectName = "openai_chat"
     backend: DialectName = "openai_chat"
 
-    def __init__(self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens")) -> None:
-        """`limits`: fields that carry the gateway's output limit, in addition to those that the client used."""
-        self._limits = limits
+    def __init__(
+        self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"), *, strict: bool = False
+    ) -> None:
+        """`limits`: fields that carry the gateway's output limit, in addition to those that the client used.
+        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has."""
+        self._limits, self._strict = limits, strict
 
     def body(
         self,
@@ -43,7 +47,11 @@ class ChatToChat:
         changes = self._changes(request, model, max_output_tokens)
         if logprobs and not request.stream and not request.body.get("logprobs"):
             changes["logprobs"] = b"true"
-        if plan is not None and plan.touched:
+        if self._strict and may_have_foreign_fields(request.raw):
+            messages = [message for _, message in kept_messages(request, plan)]
+            plain = plain_chat({"messages": messages, "tools": request.body.get("tools")})
+            changes |= {name: orjson.dumps(value) for name, value in plain.items() if value is not None}
+        elif plan is not None and plan.touched:
             changes["messages"] = _messages(request, plan)
         return json_splice.splice(request.raw, request.body, changes) if changes else request.raw
 

@@ -92,11 +92,14 @@ class Sessions:
         if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
             return
         usage = attempt.usage
-        if usage is None or attempt.trimmed_tokens or not route.prefix.lengths:
-            return  # what was sent is not what the next request begins with
+        if usage is None or not route.prefix.lengths:
+            return
         prefix, backend, now = route.prefix, attempt.backend, self._monotonic()
-        self._compare(prefix, attempt, usage)
-        warm, keep_s = _kept(backend, usage)
+        if attempt.trimmed_tokens:  # the next request begins with something else, and waits for the same tools
+            warm, keep_s = 0, HOSTED_S if backend.hosted else OWN_S
+        else:
+            self._compare(prefix, attempt, usage)
+            warm, keep_s = _kept(backend, usage)
         if warm == 0 and record.finish != "tool_calls":
             return
         known = self._known.pop(prefix.session, None) or Session({}, backend.name, now)
