@@ -1,4 +1,4 @@
-"""Fields of messages and tools that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects them."""
+"""Message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects them."""
 
 from __future__ import annotations
 
