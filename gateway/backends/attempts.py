@@ -106,30 +106,29 @@ class Attempts:
         ContextTooLong or BudgetExhausted if no backend could be called, Overloaded if all were busy, DeadlineExceeded,
         LedgerUnavailable, and AllBackendsFailed.
         """
-        met = _Failures()
+        errors = _Failures()
         for backend in backends:
-            answer = await self._patiently(self._exchanges[backend.name], call_context, met, backend is unsure)
+            answer = await self._with_retry(self._exchanges[backend.name], call_context, errors, backend is unsure)
             if answer is not None:
                 if backend is not backends[0]:
                     self.totals.fallbacks += 1
                 return answer
-        if not last_resort or met.asked or met.misfits or met.busy or (met.failures and len(backends) > 1):
-            raise met.verdict()
-        now = _Failures()
-        for (
-            backend
-        ) in backends:  # every breaker is open and no other backend exists, so skipping them again would not help
-            if answer := await self._patiently(
-                self._exchanges[backend.name], call_context, now, backend is unsure, True
+        if not last_resort or errors.asked or errors.misfits or errors.busy or (errors.failures and len(backends) > 1):
+            raise errors.verdict()
+        probed = _Failures()
+        # every breaker is open and no other backend exists, so skipping them again would not help
+        for backend in backends:
+            if answer := await self._with_retry(
+                self._exchanges[backend.name], call_context, probed, backend is unsure, True
             ):
                 return answer
-        raise (now if now.failures or now.misfits or now.busy else met).verdict()
+        raise (probed if probed.failures or probed.misfits or probed.busy else errors).verdict()
 
-    async def _patiently(
+    async def _with_retry(
         self,
         backend_call: BackendCall,
         call_context: CallContext,
-        met: _Failures,
+        errors: _Failures,
         logprobs: bool,
         last_resort: bool = False,
     ) -> Relayed | Whole | None:
@@ -137,22 +136,22 @@ class Attempts:
         before = len(call_context.record.attempts)
         for again in (False, True):
             try:
-                return await self._once(backend_call, call_context, logprobs, last_resort)
+                return await self._attempt(backend_call, call_context, logprobs, last_resort)
             except (BadRequest, BudgetExhausted, Overloaded) as obstacle:
                 call_context.record.note("backend skipped", backend=backend_call.backend.name, why=obstacle.code)
                 if isinstance(obstacle, Overloaded):
-                    met.busy += (obstacle,)
+                    errors.busy += (obstacle,)
                 else:
-                    met.misfits += (obstacle,)
+                    errors.misfits += (obstacle,)
                 return None
             except BackendRefused as refused:
                 if refused.code != "context_length_exceeded":
                     raise
-                met.misfits += (refused,)
+                errors.misfits += (refused,)
                 return None
             except BackendError as failure:
-                met.failures += (failure,)
-                met.asked = met.asked or len(call_context.record.attempts) > before
+                errors.failures += (failure,)
+                errors.asked = errors.asked or len(call_context.record.attempts) > before
                 if again or not await self._pause(backend_call, call_context, failure):
                     return None
                 self.totals.retries += 1
@@ -169,7 +168,7 @@ class Attempts:
         await asyncio.sleep(pause_s)
         return True
 
-    async def _once(
+    async def _attempt(
         self, backend_call: BackendCall, call_context: CallContext, logprobs: bool, last_resort: bool
     ) -> Relayed | Whole | None:
         """Make one call. Returns None if the backend's circuit breaker is open."""
@@ -180,12 +179,12 @@ class Attempts:
         if left_s <= 0:
             raise _too_late()
         tenant, turn = call_context.record.tenant, call_context.turn
-        place = backend_call.health.at_once(tenant.team)
-        if place is None:
-            place = await backend_call.health.enter(
+        slot = backend_call.health.try_enter(tenant.team)
+        if slot is None:
+            slot = await backend_call.health.enter(
                 left_s, tenant.team, batch=tenant.batch(call_context.request.controls), last_resort=last_resort
             )
-        if place is None:
+        if slot is None:
             call_context.record.note("backend skipped", backend=backend_call.backend.name, why="resting")
             return None
         try:
@@ -209,15 +208,15 @@ class Attempts:
                 if turn is not None:
                     turn.release()
             try:
-                return await backend_call.ask(call, attempt, place)
+                return await backend_call.ask(call, attempt, slot)
             except BaseException as end:
                 self._unanswered(call_context, call, attempt, end)
                 raise
         except BaseException:
             if call_context.kind == HEDGE:
-                place.outrun()
+                slot.lost_race()
             else:
-                place.left()
+                slot.left()
             raise
 
     def _open(
@@ -280,9 +279,8 @@ class Attempts:
         if isinstance(error, BackendTimeout | StreamBroken):
             self._interrupted(call_context, attempt)
         else:
-            if (
-                reported := attempt.reported
-            ) is not None and reported.total:  # the call failed, but the backend reported usage for it
+            # the call failed, but the backend reported usage for it
+            if (reported := attempt.reported) is not None and reported.total:
                 attempt.estimate_usage(attempt.chunks)
             self.totals.failed += 1
             self.close(call_context, attempt, "failed")
@@ -342,7 +340,7 @@ def _delivered(answer: Relayed | Whole | StreamGate) -> int:
 
 
 class _Failures:
-    """The errors that one request has met so far, by group."""
+    """The errors of one request so far, by group."""
 
     failures: tuple[GatewayError, ...] = ()
     misfits: tuple[GatewayError, ...] = ()
@@ -384,11 +382,7 @@ def pause_after(failure: BackendError) -> float | None:
 
 
 def _jitter() -> float:
-    from tenacity import (
-        AsyncRetrying,
-        RetryCallState,
-        wait_exponential_jitter,
-    )  # imported here because retries are rare
+    from tenacity import AsyncRetrying, RetryCallState, wait_exponential_jitter  # here, because retries are rare
 
     pause = wait_exponential_jitter(multiplier=0.05, max=1.0, jitter=0.2)
     return float(pause(RetryCallState(AsyncRetrying(), None, (), {})))

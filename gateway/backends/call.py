@@ -8,10 +8,10 @@ import re
 
 import orjson
 
-from gateway.backends.plausible import MOST_PER_TOKEN, believed, of_no_answer
+from gateway.backends.plausible import MOST_PER_TOKEN, checked_usage, usage_without_answer
 from gateway.backends.providers.base import Call, Kind, Upstream
 from gateway.backends.providers.hosted import limit_fields, refuses_foreign_fields
-from gateway.backends.relay import MISREAD, Relayed, Whole, garbled
+from gateway.backends.relay import MISREAD, Relayed, Whole, misread
 from gateway.backends.resilience.breaker import SHORT_PAUSE_S, Health, Slot
 from gateway.backends.resilience.drain import BackendDrains
 from gateway.dialects.answers import upstream_error
@@ -19,7 +19,7 @@ from gateway.dialects.answers.upstream_error import UpstreamError
 from gateway.dialects.anthropic_messages import models
 from gateway.dialects.base import StreamReader, Translator
 from gateway.dialects.passthrough.native import Passthrough
-from gateway.dialects.registry import ways
+from gateway.dialects.registry import translators
 from gateway.dialects.requests.embedded_media import check_embedded
 from gateway.dialects.requests.output_limits import lowered, may_have_foreign, own_limit
 from gateway.domain.backend import Backend
@@ -47,7 +47,7 @@ _MOST_ERROR_BYTES = 64 * 2**10
 _CONTENT_TYPE = re.compile(rb"[\x20-\x7e]{1,256}")
 """Pattern for a content type that may be relayed to the client."""
 _ERROR_BODY_S = 2.0
-_OPERATORS = {
+_OPERATOR_ERRORS = {
     401: "does not accept the gateway's key; check its `api_key`",
     402: "wants to be paid first; check the account behind its `api_key`",
     403: "forbids the gateway this call; check what its `api_key` may do",
@@ -56,7 +56,7 @@ _OPERATORS = {
 }
 """Status codes that only the operator can fix. The client's own key, path and model name are never sent to a backend.
 """
-_PASSING = frozenset({408, 409, 425})
+_TEMPORARY = frozenset({408, 409, 425})
 """4xx status codes that report a temporary condition, so another call may succeed."""
 _OVERLOADED = frozenset({503, 529})
 _NO_ENDPOINT = frozenset({404, 405, 501})
@@ -81,7 +81,7 @@ class BackendCall:
         self._clock, self._drains = clock, drains
         self._embeds, self._wants_limit = kind.fetches, backend.facts.requires_max_tokens
         self._model = backend.sent_model
-        self._wires: dict[DialectName, Translator] = {}
+        self._chosen: dict[DialectName, Translator] = {}
         self._unspoken: set[DialectName] = set()
         """The dialects for which the server has no endpoint, until `_relearn_at` (loop time)."""
         self._relearn_at = 0.0
@@ -115,11 +115,11 @@ class BackendCall:
         backend = self.backend
         if written is None:
             written = self.write(request, plan, now=now, logprobs=logprobs, paid_output=paid_output)
-        way, body = written
+        translator, body = written
         ends = now + backend.timeout
         return Call(
             request,
-            way,
+            translator,
             body,
             ends if ends < deadline else deadline,
             self._begin_s[request.stream],
@@ -140,11 +140,11 @@ class BackendCall:
         """Write the body in the backend's dialect. Safe to run in a thread. Raises BadRequest as `call` does."""
         if self._unspoken and now > self._relearn_at:
             self._unspoken.clear()
-            self._wires.clear()
-        way = self._wires.get(request.dialect) or self._way(request.dialect)
+            self._chosen.clear()
+        translator = self._chosen.get(request.dialect) or self._translator(request.dialect)
         most = self._most_output(request, paid_output)
         foreign = most is not None and may_have_foreign(request)
-        body = way.body(
+        body = translator.body(
             request,
             self._model,
             plan if plan.drop or plan.replace else None,
@@ -155,7 +155,7 @@ class BackendCall:
             body = lowered(body, most)
         if self._embeds:
             check_embedded(orjson.loads(body).get("messages"), self.backend.name)
-        return way, body
+        return translator, body
 
     def _most_output(self, request: CompletionRequest, paid: int | None) -> int | None:
         """The output limit to send, in tokens; None keeps the client's own limit.
@@ -174,38 +174,39 @@ class BackendCall:
             asked = models.MOST_USUAL_OUTPUT
         return most if most is not None and asked > most else None
 
-    def _way(self, client: DialectName) -> Translator:
-        found = self._ways(client)
+    def _translator(self, client: DialectName) -> Translator:
+        found = self._translators(client)
         if not found:
             raise BadRequest(f"{self.backend.name} cannot be asked in the dialect of this endpoint.")
-        way = next((each for each in found if each.backend not in self._unspoken), found[-1])
-        self._wires[client] = way
-        return way
+        translator = next((each for each in found if each.backend not in self._unspoken), found[-1])
+        self._chosen[client] = translator
+        return translator
 
-    def _unlearn(self, dialect: DialectName) -> None:
+    def _forget_endpoint(self, dialect: DialectName) -> None:
         self._unspoken.add(dialect)
-        self._wires.clear()
+        self._chosen.clear()
         self._relearn_at = asyncio.get_running_loop().time() + _RELEARN_S
 
     def _lacks(self, wire: Translator, error: UpstreamError | None) -> bool:
         """Whether a 404, 405 or 501 means that the endpoint is missing, as opposed to the model or the resource."""
-        if (
-            wire.backend == self.kind.dialect
-        ):  # OpenAI serves some models over Responses alone, and the error text names that endpoint
+        # OpenAI serves some models over Responses alone, and the error text names that endpoint
+        if wire.backend == self.kind.dialect:
             return error is not None and _OTHER_ENDPOINT in error.message and self._has_other(wire)
         return error is None or (error.code != UnknownModel.code and error.param in (None, "model"))
 
     def _has_other(self, wire: Translator) -> bool:
         """Whether another translator can still be tried for the request that `wire` was used for."""
         return any(
-            each.backend != wire.backend and each.backend not in self._unspoken for each in self._ways(wire.client)
+            each.backend != wire.backend and each.backend not in self._unspoken
+            for each in self._translators(wire.client)
         )
 
-    def _ways(self, client: DialectName) -> tuple[Translator, ...]:
-        return ways(client, self.backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
+    def _translators(self, client: DialectName) -> tuple[Translator, ...]:
+        backend = self.backend
+        return translators(client, backend.spoken, thinks=self._thinks, limits=self._limits, strict=self._strict)
 
-    async def ask(self, call: Call, attempt: Attempt, place: Slot) -> Relayed | Whole:
-        """Send the call and return the answer, which owns `place` from then on. On an error, updates `place` and raises
+    async def ask(self, call: Call, attempt: Attempt, slot: Slot) -> Relayed | Whole:
+        """Send the call and return the answer, which owns `slot` from then on. On an error, updates `slot` and raises
         BackendError."""
         try:
             upstream = await self.kind.send(call)
@@ -214,54 +215,54 @@ class BackendCall:
                 if not 200 <= upstream.status < 300:
                     raise await self._failure(call, upstream)
                 if type(call.wire) is Passthrough:
-                    return await self._whatever(call, call.wire, upstream, attempt, place)
+                    return await self._by_content_type(call, call.wire, upstream, attempt, slot)
                 if call.request.stream:
-                    return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, place)
-                return await self._whole(call, upstream, attempt, place)
+                    return await self._relayed(call, call.wire.reader(call.request), upstream, attempt, slot)
+                return await self._whole(call, upstream, attempt, slot)
             except BaseException:
                 await upstream.aclose()
                 raise
         except BackendError as error:
             error.backend = self.backend.name
             call.conceal(error)
-            self._tell(place, error, call)
+            self._report(slot, error, call)
             raise
 
-    def _tell(self, place: Slot, error: BackendError, call: Call) -> None:
+    def _report(self, slot: Slot, error: BackendError, call: Call) -> None:
         """Update the backend's health according to an error."""
         if isinstance(error, BackendRateLimited):
-            place.limited(error.retry_after_s)
+            slot.limited(error.retry_after_s)
         elif isinstance(error, BackendRefused | NotSpoken):
-            place.succeeded(answered=False)  # the backend works; the request is at fault
+            slot.succeeded(answered=False)  # the backend works; the request is at fault
         elif isinstance(error, BackendTimeout) and call.out_of_time:
-            place.left()  # the request's own deadline was short, which says nothing about the backend
+            slot.left()  # the request's own deadline was short, which says nothing about the backend
         else:
-            place.failed()
+            slot.failed()
             if isinstance(error, BackendOverloaded) and (error.retry_after_s or 0.0) > SHORT_PAUSE_S:
                 self._drains.see(self.backend.name, min(error.retry_after_s or 0.0, _LONGEST_DRAIN_S), "it said 503")
 
-    async def _whatever(
-        self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, place: Slot
+    async def _by_content_type(
+        self, call: Call, wire: Passthrough, upstream: Upstream, attempt: Attempt, slot: Slot
     ) -> Relayed | Whole:
         """Read an answer of a passed-through path. Its content type decides whether it is a stream."""
         header = upstream.header(b"content-type") or b""
         content_type = header.decode("ascii") if _CONTENT_TYPE.fullmatch(header) else "application/octet-stream"
         answer: Relayed | Whole
         if reader := wire.reader_of(content_type):
-            answer = await self._relayed(call, reader, upstream, attempt, place)
+            answer = await self._relayed(call, reader, upstream, attempt, slot)
         else:
-            answer = await self._whole(call, upstream, attempt, place)
+            answer = await self._whole(call, upstream, attempt, slot)
         answer.content_type = Concealer(call.secret)(content_type)
         return answer
 
     async def _relayed(
-        self, call: Call, reader: StreamReader, upstream: Upstream, attempt: Attempt, place: Slot
+        self, call: Call, reader: StreamReader, upstream: Upstream, attempt: Attempt, slot: Slot
     ) -> Relayed:
-        answer = Relayed(upstream, reader, attempt, place, call, time=self._clock.time)
+        answer = Relayed(upstream, reader, attempt, slot, call, time=self._clock.time)
         await answer.begin()
         return answer
 
-    async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, place: Slot) -> Whole:
+    async def _whole(self, call: Call, upstream: Upstream, attempt: Attempt, slot: Slot) -> Whole:
         attempt.first_byte_at = self._clock.time()
         body = b""
         try:
@@ -269,11 +270,11 @@ class BackendCall:
             try:
                 plain = call.wire.plain(call.request, body)
             except MISREAD as error:
-                raise garbled(call.wire) from error
+                raise misread(call.wire) from error
         except BaseException:
-            attempt.usage = of_no_answer(body or upstream.arrived(), call.wire.backend, attempt.input_tokens)
+            attempt.usage = usage_without_answer(body or upstream.arrived(), call.wire.backend, attempt.input_tokens)
             raise
-        place.succeeded()
+        slot.succeeded()
         if not upstream.whole:
             await upstream.aclose()
         attempt.output_bytes = size = len(body)
@@ -282,8 +283,8 @@ class BackendCall:
         attempt.usage = usage = plain.usage
         # most bodies are shorter than their reported tokens allow, and then the text need not be read
         if usage is not None and (size > usage.all_output * MOST_PER_TOKEN or not usage.all_input):
-            wordless = call.request.max_output_tokens == 0 or "echo" in call.request.body
-            attempt.usage = believed(usage, attempt, answer, wordless=wordless)
+            echoed = call.request.max_output_tokens == 0 or "echo" in call.request.body
+            attempt.usage = checked_usage(usage, attempt, answer, echoed=echoed)
         attempt.confidence = plain.confidence
         attempt.outcome, attempt.ended_at = "ok", self._clock.time()
         pace = self.paces[0]
@@ -309,34 +310,34 @@ class BackendCall:
             wait_s = min(wait_s, _MOST_RETRY_AFTER_S)
         if status == 429:
             limited = BackendRateLimited(f"{name} is rate-limited", backend=name, retry_after_s=wait_s)
-            error = upstream_error.error_in(await _words(upstream))
+            error = upstream_error.error_in(await _error_body(upstream))
             limited.no_quota = error is not None and BudgetExhausted.code in (error.code, error.kind)
             if limited.no_quota:
                 limited.message = f"{name} has no quota left; its operator must check the account behind its `api_key`"
             return limited
         if status in _NO_ENDPOINT:
-            error = upstream_error.error_in(await _words(upstream))
+            error = upstream_error.error_in(await _error_body(upstream))
             if self._lacks(call.wire, error):
                 path, _, _ = self.kind.url(call.request, call.wire).partition("?")
                 unspoken = NotSpoken(f"{name} has no endpoint {path} (status {status})", backend=name)
                 unspoken.retryable = self._has_other(call.wire)
                 if unspoken.retryable:
-                    self._unlearn(call.wire.backend)
+                    self._forget_endpoint(call.wire.backend)
                 return unspoken
-        if status in _OPERATORS or status < 400:
-            problem = _OPERATORS.get(status, "answers with a redirect; check its `base_url`")
+        if status in _OPERATOR_ERRORS or status < 400:
+            problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)
             failure = BackendFailed(f"{name} {problem} (status {status})", backend=name)
             failure.retryable = False
             return failure
         if status in _OVERLOADED:
             return BackendOverloaded(f"{name} is overloaded (status {status})", backend=name, retry_after_s=wait_s)
-        if status >= 500 or status in _PASSING:
+        if status >= 500 or status in _TEMPORARY:
             return BackendFailed(f"{name} failed (status {status})", backend=name, retry_after_s=wait_s)
-        return call.wire.refusal(status, await _words(upstream), name)
+        return call.wire.refusal(status, await _error_body(upstream), name)
 
 
-async def _words(upstream: Upstream) -> bytes:
+async def _error_body(upstream: Upstream) -> bytes:
     """The body of an error response; empty if it arrives too late or is too long."""
     try:
         async with asyncio.timeout(_ERROR_BODY_S):

@@ -152,5 +152,5 @@ class Fleet:
             figures[f"{name}.available"] = int(state.available and not self.drains.reason(name))
             if state.first_byte_ms is not None:
                 figures[f"{name}.first_byte_ms"] = round(state.first_byte_ms, 3)
-            figures.update((f"{name}.{figure}", value) for figure, value in backend_call.health.places.stats().items())
+            figures.update((f"{name}.{figure}", value) for figure, value in backend_call.health.limiter.stats().items())
         return figures | self._loads.stats()

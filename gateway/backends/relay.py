@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
-from gateway.backends.plausible import believed
+from gateway.backends.plausible import checked_usage
 from gateway.backends.providers.base import Call, Upstream
 from gateway.backends.resilience.breaker import Slot
 from gateway.dialects.base import Plain, StreamReader
@@ -21,12 +21,12 @@ _GRACE_S = 0.1
 """Seconds that a backend has to end the response after its last event. The connection can be reused only if it does."""
 
 
-def told(reader: StreamReader) -> int:
+def content_chunks(reader: StreamReader) -> int:
     """The number of chunks that contain content."""
     return max(0, reader.chunks - reader.silent)
 
 
-def garbled(answer: object) -> BackendGarbage:
+def misread(answer: object) -> BackendGarbage:
     """The error for an answer that the reader could not parse. `answer`: the reader or the translator."""
     return BackendGarbage(f"The backend's answer has values of wrong types ({type(answer).__name__} cannot read it).")
 
@@ -44,7 +44,7 @@ class Relayed:
         upstream: Upstream,
         reader: StreamReader,
         attempt: Attempt,
-        place: Slot,
+        slot: Slot,
         call: Call,
         *,
         time: Callable[[], float],
@@ -54,10 +54,10 @@ class Relayed:
         self.ending = b""
         self.complete = False
         self.finish = ""
-        self._upstream, self._reader, self._place = upstream, reader, place
+        self._upstream, self._reader, self._slot = upstream, reader, slot
         self._read = reader.feed
-        self._first = b""
-        self._patient_until = 0.0
+        self._beginning = b""
+        self._comments_until = 0.0
         self._call = call
         self._time = time
 
@@ -72,35 +72,35 @@ class Relayed:
         Keep-alive comments do not count as a beginning until `first_byte_timeout` has passed.
         """
         attempt = self.attempt
-        self._patient_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
+        self._comments_until = asyncio.get_running_loop().time() + self._call.first_byte_timeout
         if not await self._upstream.pipe_to(self._begins):
             self._end()
-        if not self._first and not self._reader.finish:
+        if not self._beginning and not self._reader.finish:
             raise BackendGarbage(f"{attempt.backend.name} answered with an empty stream", backend=attempt.backend.name)
-        self._place.began()
+        self._slot.began()
 
     def _begins(self, piece: bytes) -> bool:
         """Store the first pieces. Returns True while the answer has not begun."""
         reader, attempt = self._reader, self.attempt
         if attempt.first_byte_at is None:
             attempt.first_byte_at = self._time()
-        self._first += self._understood(piece)
-        attempt.came(len(piece), told(reader))
+        self._beginning += self._parse(piece)
+        attempt.came(len(piece), content_chunks(reader))
         if reader.chunks or reader.finish or reader.ended:
             return False
-        return not self._first or asyncio.get_running_loop().time() < self._patient_until
+        return not self._beginning or asyncio.get_running_loop().time() < self._comments_until
 
-    def _understood(self, piece: bytes) -> bytes:
+    def _parse(self, piece: bytes) -> bytes:
         try:
             return self._read(piece)
         except MISREAD as error:
-            raise garbled(self._reader) from error
+            raise misread(self._reader) from error
 
     def _end(self) -> None:
         try:
             self._reader.eof()
         except MISREAD as error:
-            raise garbled(self._reader) from error
+            raise misread(self._reader) from error
 
     async def pipe_to(self, take: Sink) -> bool:
         """Pass each piece to `take` as it arrives, without a task switch, until `take` returns False.
@@ -110,7 +110,7 @@ class Relayed:
         """
         if self.complete:
             return False
-        first, self._first = self._first, b""
+        first, self._beginning = self._beginning, b""
         if first and not take(first):
             return True
         reader, read, came = self._reader, self._read, self.attempt.came
@@ -121,8 +121,8 @@ class Relayed:
             try:
                 out = read(piece)
             except MISREAD as error:
-                raise garbled(reader) from error
-            came(len(piece), told(reader))
+                raise misread(reader) from error
+            came(len(piece), content_chunks(reader))
             if out:
                 wants = take(out)
             return wants and not reader.ended
@@ -135,13 +135,13 @@ class Relayed:
             self._end()
         except BackendError as error:
             self._broken(error)
-        self._whole()
+        self._complete()
         return False
 
     def __aiter__(self) -> AsyncIterator[bytes]:
         return pieces(self.pipe_to)
 
-    def _whole(self) -> None:
+    def _complete(self) -> None:
         reader, attempt = self._reader, self.attempt
         self.ending, self.finish, self.complete = reader.ending, reader.finish, True
         attempt.usage, attempt.confidence = self._usage(), self.confidence
@@ -149,7 +149,7 @@ class Relayed:
             attempt.reporter = None
         attempt.outcome, attempt.ended_at = "ok", self._time()
         attempt.learn_pace()
-        self._place.succeeded()
+        self._slot.succeeded()
 
     def _broken(self, error: BackendError) -> None:
         """Record the failure in the attempt and raise. Another call is impossible, because the client already has a
@@ -161,12 +161,12 @@ class Relayed:
             attempt.usage = self._usage()
         name = attempt.backend.name
         if self._call.out_of_time:
-            self._place.left()
+            self._slot.left()
             attempt.error = DeadlineExceeded.code
             raise DeadlineExceeded(
                 f"The answer of {name} was still under way at the request's deadline; allow more time, or ask for less."
             ) from error
-        self._place.failed()
+        self._slot.failed()
         attempt.error = error.code
         self._call.conceal(error)
         broken = StreamBroken(f"The stream of {name} broke: {error.message}", backend=name)
@@ -176,8 +176,8 @@ class Relayed:
 
     def _usage(self) -> Usage | None:
         """The usage that the backend reported, corrected where it cannot be true."""
-        wordless = "echo" in self._call.request.body
-        return believed(self._reader.usage, self.attempt, self._reader, wordless=wordless)
+        echoed = "echo" in self._call.request.body
+        return checked_usage(self._reader.usage, self.attempt, self._reader, echoed=echoed)
 
     @property
     def confidence(self) -> float | None:
@@ -210,7 +210,7 @@ class Relayed:
             return False
         self.ending, self.finish = ending, "length"
         try:
-            if self._upstream.part():
+            if self._upstream.half_close():
                 async with asyncio.timeout(_GRACE_S):
                     await self._upstream.pipe_to(self._count)
         except (TimeoutError, BackendError):
@@ -225,14 +225,14 @@ class Relayed:
     def _count(self, piece: bytes) -> bool:
         """Count a piece that the backend sent after the cut. The client does not get it."""
         self._read(piece)
-        self.attempt.came(len(piece), told(self._reader))
+        self.attempt.came(len(piece), content_chunks(self._reader))
         return not self._reader.ended
 
     async def aclose(self) -> None:
         """Close the connection. If the answer is complete, first give the backend time to end the response."""
         if self.attempt.ended_at is None:
             self.attempt.ended_at = self._time()
-        self._place.left()
+        self._slot.left()
         try:
             if self.complete and not self._upstream.whole:
                 async with asyncio.timeout(_GRACE_S):

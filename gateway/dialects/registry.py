@@ -56,7 +56,7 @@ def wire(client: DialectName, backend: DialectName) -> Translator:
 
 
 @lru_cache(maxsize=1024)
-def ways(
+def translators(
     client: DialectName,
     spoken: Iterable[DialectName],
     *,
@@ -68,8 +68,8 @@ def ways(
     there is none.
 
     `thinks`: the backend accepts a reasoning effort; otherwise the field is dropped. `limits`: the fields of
-    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: the
-    backend refuses fields of messages that only Anthropic's API knows.
+    `LIMITS` that it knows; all of them are sent when the gateway lowers a request's limit. `strict`: it rejects
+    fields of messages and tools that only Anthropic's API has.
     """
     wires = _table(thinks, limits, strict)
     order = (client, *(dialect for dialect in _ORDER if dialect != client))

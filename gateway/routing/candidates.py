@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
-from gateway.dialects.registry import ways
+from gateway.dialects.registry import translators
 from gateway.domain.backend import Backend
 from gateway.domain.policy import DataPolicy
 from gateway.domain.protocols import BackendState, FleetView, PriceList, SessionView
@@ -97,7 +97,7 @@ def expected_cost(
 def against(backend: Backend, demand: Demand) -> tuple[Cause, str]:
     """Why it cannot serve, however it fares: a cause and its words, both empty when it can."""
     data = demand.data
-    if not ways(demand.dialect, backend.spoken):
+    if not translators(demand.dialect, backend.spoken):
         return "dialect", f"it cannot be asked in the dialect {demand.dialect}"
     if data.hosted == "forbidden" and (hosted := backend.why_hosted):
         return "data", f"the policy forbids hosted backends: {hosted}"

@@ -178,13 +178,13 @@ async def test_calls_above_the_limit_wait_for_a_place_and_get_it(clock: StoppedC
 
 async def test_a_place_is_had_at_once_while_there_is_nothing_to_wait_for(clock: StoppedClock) -> None:
     subject = health(clock, concurrent=1, failures_in_a_row=1)
-    first = subject.at_once("")
+    first = subject.try_enter("")
     assert first is not None
-    assert (subject.in_flight, subject.at_once("")) == (1, None)
+    assert (subject.in_flight, subject.try_enter("")) == (1, None)
     first.failed()
-    assert (subject.in_flight, subject.at_once("")) == (0, None)  # it rests
+    assert (subject.in_flight, subject.try_enter("")) == (0, None)  # it rests
     clock.pass_(6)
-    assert subject.at_once("") is None  # a probe is not had in passing
+    assert subject.try_enter("") is None  # a probe is not had in passing
     (await entered(subject)).succeeded()  # a plain answer is whole when it begins
     assert not subject.breaker.open
 
@@ -259,12 +259,12 @@ async def test_nearly_all_first_tokens_are_known_once_there_are_enough(clock: St
 
 async def test_a_call_that_was_outrun_counts_with_the_time_that_it_took_in_vain(clock: StoppedClock) -> None:
     subject = health(clock)
-    for pause_s, outrun in ((0.1, False),) * 18 + ((2.0, True),) * 2:
+    for pause_s, lost_race in ((0.1, False),) * 18 + ((2.0, True),) * 2:
         place = await entered(subject)
         clock.pass_(pause_s)
-        if outrun:
-            place.outrun()
-            place.outrun()
+        if lost_race:
+            place.lost_race()
+            place.lost_race()
         else:
             place.began()
             place.succeeded()

@@ -111,13 +111,13 @@ def test_in_a_full_queue_the_longest_line_is_cut_and_batch_gives_way(
     line: str, newcomer: str, goes: str | None
 ) -> None:
     queue = queue_of(line)
-    unlucky = queue.crowded_out_by(newcomer.lower(), batch=newcomer.isupper())
+    unlucky = queue.to_drop_for(newcomer.lower(), batch=newcomer.isupper())
     assert (unlucky and (unlucky.share.upper() if unlucky.batch else unlucky.share)) == goes
 
 
 def test_it_is_the_newest_that_has_to_go() -> None:
     queue = queue_of("a b a c a")
-    unlucky = queue.crowded_out_by("d", batch=False)
+    unlucky = queue.to_drop_for("d", batch=False)
     assert unlucky is not None
     queue.discard(unlucky)
     left = [waiter.number for waiter in iter(lambda: queue.pop({}), None) if waiter.share == "a"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.plausible import believed, of_no_answer
+from gateway.backends.plausible import checked_usage, usage_without_answer
 from gateway.domain.money.usage import Usage, interrupted
 from gateway.domain.record import Attempt
 from tests.backends.conftest import backend_at
@@ -61,15 +61,17 @@ def attempt(text: str) -> Attempt:
     ],
 )
 def test_a_report_is_believed_unless_it_is_impossible(reported: Usage | None, text: str, booked: Usage | None) -> None:
-    assert believed(reported, attempt(text), Said(text)) == booked
+    assert checked_usage(reported, attempt(text), Said(text)) == booked
 
 
 def test_what_cannot_be_read_is_not_checked() -> None:
-    assert believed(Usage(9), attempt(PROSE), Unreadable(PROSE)) == Usage(9)
+    assert checked_usage(Usage(9), attempt(PROSE), Unreadable(PROSE)) == Usage(9)
 
 
 def test_an_echo_is_not_checked() -> None:
-    assert believed(Usage(9, output_tokens=1), attempt(PROSE), Said(PROSE), wordless=True) == Usage(9, output_tokens=1)
+    assert checked_usage(Usage(9, output_tokens=1), attempt(PROSE), Said(PROSE), echoed=True) == Usage(
+        9, output_tokens=1
+    )
 
 
 @pytest.mark.parametrize(
@@ -107,4 +109,4 @@ def test_an_interrupted_answer_is_what_was_reported_and_no_less_than_was_deliver
     ],
 )
 def test_a_body_that_is_no_answer_is_booked_as_it_reports_or_as_it_arrived(body: bytes, booked: Usage | None) -> None:
-    assert of_no_answer(body, "openai_chat", 50) == booked
+    assert usage_without_answer(body, "openai_chat", 50) == booked

@@ -239,7 +239,7 @@ class TestPart:
             return b"t5" not in got
 
         assert await response.pipe_to(some)
-        assert response.part()
+        assert response.half_close()
 
         def rest(piece: bytes) -> bool:
             got.extend(piece)
@@ -255,4 +255,4 @@ class TestPart:
     async def test_where_the_answer_is_over_there_is_nothing_to_part_from(self, provider: Provider, dial: Dial) -> None:
         response = await send(dial(provider), PLAIN)
         await response.read(10**6)
-        assert not response.part()
+        assert not response.half_close()

@@ -38,12 +38,12 @@ class Callers:
 
     async def serve_all(self, first: str) -> list[str]:
         """`first` gives its place back, and so does everybody who gets it, at once."""
-        self.subject.give_back(first)
+        self.subject.release(first)
         seen = 0
         while seen < len(self.served) or not all(task.done() for task in self.tasks):
             for name in self.served[seen:]:
                 seen += 1
-                self.subject.give_back(name.lower())
+                self.subject.release(name.lower())
             await asyncio.sleep(0)
         return self.served
 
@@ -64,14 +64,14 @@ async def test_a_team_with_many_places_waits_for_one_with_none(clock: StoppedClo
     assert all(subject.take("flood") for _ in range(3))
     callers = Callers(subject)
     await callers.come("flood flood polite polite")
-    subject.give_back("flood")
-    subject.give_back("flood")
+    subject.release("flood")
+    subject.release("flood")
     await asyncio.sleep(0)
     assert callers.served == ["polite", "flood"]  # after one each there are as many
-    subject.give_back("flood")
+    subject.release("flood")
     await asyncio.sleep(0)
     assert callers.served == ["polite", "flood", "polite"]
-    subject.give_back("polite")
+    subject.release("polite")
     await asyncio.gather(*callers.tasks)
 
 
@@ -82,12 +82,12 @@ async def test_a_waiter_that_is_cancelled_leaves_no_trace(clock: StoppedClock, w
     callers = Callers(subject)
     await callers.come("b")
     if when == "granted":
-        subject.give_back("a")
+        subject.release("a")
     callers.tasks[0].cancel()
     await asyncio.gather(*callers.tasks, return_exceptions=True)
     if when == "waiting":
         assert subject.stats()["waiting"] == 0
-        subject.give_back("a")
+        subject.release("a")
     assert subject.take("c"), "the place was lost"
     assert not subject.take("c")
 
@@ -98,7 +98,7 @@ async def test_a_place_refused_by_one_that_is_leaving_goes_to_the_next(clock: St
     callers = Callers(subject)
     await callers.come("b c")
     callers.tasks[0].cancel()
-    subject.give_back("a")
+    subject.release("a")
     await asyncio.gather(*callers.tasks, return_exceptions=True)
     assert callers.served == ["c"]
 
@@ -112,7 +112,7 @@ async def test_the_wait_is_bounded(clock: StoppedClock) -> None:
     assert subject.stats() == {
         "waiting": 0, "queued": 1, "timed_out": 1, "refused": 0, "refused_batch": 0, "refused_share": 0,
     }  # fmt: skip
-    subject.give_back("a")
+    subject.release("a")
     assert subject.take("b")
 
 
@@ -150,7 +150,7 @@ async def test_what_is_told_to_wait_follows_how_fast_places_come_free(clock: Sto
     await callers.come("a " * 9)
     for _ in range(5):
         clock.pass_(2.0)
-        subject.give_back("a")
+        subject.release("a")
         await asyncio.sleep(0)
         await callers.come("a")
     with pytest.raises(Overloaded) as caught:

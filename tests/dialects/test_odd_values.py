@@ -12,7 +12,7 @@ import pytest
 from gateway.context.count import Counter
 from gateway.context.plan import Contexts
 from gateway.dialects.clients import PATHS
-from gateway.dialects.registry import ways
+from gateway.dialects.registry import translators
 from gateway.domain.request import CompletionRequest, Controls, DialectName
 from gateway.errors import GatewayError
 
@@ -75,7 +75,7 @@ def say(request: CompletionRequest) -> None:
     """As serving does, to a backend of every dialect."""
     Contexts(Counter()).estimate(request).least  # noqa: B018 - worked out when it is asked for
     for backend in BACKENDS:
-        for way in ways(request.dialect, (backend,)):
+        for way in translators(request.dialect, (backend,)):
             with contextlib.suppress(GatewayError):
                 way.body(request, "m", None, max_output_tokens=3)
 

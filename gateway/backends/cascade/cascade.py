@@ -34,28 +34,28 @@ _LEAST_S = 0.25
 """No further backend is called if less time than this (seconds), plus the backend's usual answer time, is left."""
 _SPARE, _MOST_SPARE_S = 0.1, 1.0
 """Share of the remaining time that is reserved for serving the best answer so far, and its maximum in seconds."""
-_OVER = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
+_FINAL = (BudgetExhausted, DeadlineExceeded, LedgerUnavailable)
 """Errors that also prevent calls to all other backends."""
 
 
-class _Careful:
+class _Guarded:
     """Implements `RunningStrategy` around another strategy. Logs its exceptions, so that they do not fail a request."""
 
-    __slots__ = ("_asking",)
+    __slots__ = ("_strategy",)
 
     def __init__(self, asking: RunningStrategy) -> None:
-        self._asking = asking
+        self._strategy = asking
 
     def next(self, answers: Sequence[StrategyAnswer]) -> tuple[str, ...]:
         try:
-            return self._asking.next(answers)
+            return self._strategy.next(answers)
         except Exception:
             log.exception("a strategy failed to choose the next backend; an answer so far is served")
             return ()
 
     def serves(self, answers: Sequence[StrategyAnswer]) -> int:
         try:
-            return self._asking.serves(answers)
+            return self._strategy.serves(answers)
         except Exception:
             log.exception("a strategy failed to choose an answer; the last one is served")
             return len(answers) - 1
@@ -72,7 +72,12 @@ class Cascade:
 
     def __init__(self, attempts: Attempts, asking: RunningStrategy, route: Route, call_context: CallContext) -> None:
         """If `route.escalate_below` is set, an answer whose mean token probability is below it counts as weak."""
-        self._attempts, self._asking, self._route, self._call_context = attempts, _Careful(asking), route, call_context
+        self._attempts, self._strategy, self._route, self._call_context = (
+            attempts,
+            _Guarded(asking),
+            route,
+            call_context,
+        )
         several = (*route.backends, *filter(None, (route.reference, route.escalate_to)))
         self._backends = {backend.name: backend for backend in several}
         self._reader = Reader(call_context.request)
@@ -87,7 +92,7 @@ class Cascade:
         """Run the strategy and return the answer to serve. If there is none, raises the errors of `first_of`."""
         served: Served | None = None
         try:
-            served = await (self._streamed() if self._call_context.request.stream else self._settled())
+            served = await (self._stream() if self._call_context.request.stream else self._plain())
         finally:
             self._call_context.record.answers = tuple(self._judged)
             left = [answer for answer in self._answers if answer is not None and answer is not served]
@@ -107,7 +112,7 @@ class Cascade:
 
     # plain requests
 
-    async def _settled(self) -> Served:
+    async def _plain(self) -> Served:
         while names := await self._next():
             if obstacle := await self._ask(names, math.inf, math.inf):
                 self._stop(obstacle)
@@ -116,21 +121,21 @@ class Cascade:
 
     # streams
 
-    async def _streamed(self) -> Served:
+    async def _stream(self) -> Served:
         until = self._clock() + self._rules.hold_for
         while names := await self._next():
             if self._is_last(names):
-                if (served := await self._straight(self._backends[names[0]])) is not None:
+                if (served := await self._stream_directly(self._backends[names[0]])) is not None:
                     return served
-            elif self._by_beginnings(names):
+            elif self._needs_beginning_only(names):
                 if obstacle := await self._ask(names, self._rules.hold_tokens, self._rules.hold_for):
                     self._stop(obstacle)
                     break
             elif until - self._clock() <= self._expected_s(names):
-                return await self._reference("it would take too long")
+                return await self._stream_reference("it would take too long")
             elif obstacle := await self._ask(names, math.inf, until - self._clock()):
                 if isinstance(obstacle, TimeoutError):
-                    return await self._reference("it took too long")
+                    return await self._stream_reference("it took too long")
                 self._stop(obstacle)
                 break
         return await self._choice()
@@ -139,37 +144,39 @@ class Cascade:
         """Whether a single backend is left whose answer is served in any case. Its stream need not be held back."""
         if len(names) > 1:
             return False
-        if self._by_beginnings(names) and not (self._rules.hold_tokens and self._rules.hold_for):
+        if self._needs_beginning_only(names) and not (self._rules.hold_tokens and self._rules.hold_for):
             return True
         judged = [*self._judged, StrategyAnswer(names[0], None, "refusal")]
-        return not self._asking.next(judged) and self._asking.serves(judged) == len(self._judged)
+        return not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
 
-    def _by_beginnings(self, names: Sequence[str]) -> bool:
+    def _needs_beginning_only(self, names: Sequence[str]) -> bool:
         """Whether the strategy would end with any answer of this backend that is not weak, whatever its vote."""
         judged = [*self._judged, StrategyAnswer(names[0], None, confidence=1.0)]
-        return len(names) == 1 and not self._asking.next(judged) and self._asking.serves(judged) == len(self._judged)
+        return (
+            len(names) == 1 and not self._strategy.next(judged) and self._strategy.serves(judged) == len(self._judged)
+        )
 
     def _expected_s(self, names: Sequence[str]) -> float:
         """Least expected seconds until the strategy ends, from the usual answer times of its backends."""
         judged = [*self._judged]
         seconds = 0.0
         while names:
-            seconds += max(self._usual_s(name) for name in names)
+            seconds += max(self._usual_answer_s(name) for name in names)
             judged += [StrategyAnswer(name, "agreed", confidence=1.0) for name in names]
-            names = [] if len(judged) > len(self._backends) else self._asking.next(judged)
+            names = [] if len(judged) > len(self._backends) else self._strategy.next(judged)
         return seconds
 
-    async def _straight(self, backend: Backend) -> Served | None:
+    async def _stream_directly(self, backend: Backend) -> Served | None:
         """Stream this backend's answer directly. Returns None if it fails."""
         try:
-            return await self._attempts.first_of((backend,), self._later(), last_resort=False)
+            return await self._attempts.first_of((backend,), self._with_spare_time(), last_resort=False)
         except GatewayError as error:
             if isinstance(error, BackendRefused) and not any(self._answers):
                 raise
             self._failed(backend, error)
             return None
 
-    async def _reference(self, why: str) -> Served:
+    async def _stream_reference(self, why: str) -> Served:
         """Stream the reference backend's answer instead of continuing the strategy. `why` is noted in the record."""
         reference = self._route.reference or self._route.backends[-1]
         self._call_context.record.note("strategy left", why=why, to=reference.name)
@@ -178,20 +185,20 @@ class Cascade:
                 return answer
         if reference.name in {judged.backend for judged in self._judged}:
             return await self._choice()
-        return await self._straight(reference) or await self._choice()
+        return await self._stream_directly(reference) or await self._choice()
 
     # both
 
     async def _next(self) -> tuple[str, ...]:
         """The backends to call next; empty if there is an answer and no time for another."""
-        if self._curtailed:
+        if self._cut_by_budget:
             return ()
         asked = {judged.backend for judged in self._judged}
-        wanted = (name for name in self._asking.next(self._judged) if name in self._backends and name not in asked)
+        wanted = (name for name in self._strategy.next(self._judged) if name in self._backends and name not in asked)
         names = tuple(dict.fromkeys(wanted))
         if not names or all(answer is None for answer in self._answers):
             return names
-        if self._call_context.deadline - self._clock() < _LEAST_S + max(self._usual_s(name) for name in names):
+        if self._call_context.deadline - self._clock() < _LEAST_S + max(self._usual_answer_s(name) for name in names):
             self._call_context.record.note("strategy stopped", why=DeadlineExceeded.code)
             return ()
         judged, answer = self._judged[-1], self._answers[-1]
@@ -204,15 +211,15 @@ class Cascade:
         return names
 
     @property
-    def _curtailed(self) -> bool:
+    def _cut_by_budget(self) -> bool:
         """Whether the budget cut an answer off. Then it pays for no other answer, and the cut says nothing about the
         backend."""
-        return any(answer is not None and _curtailed(answer) for answer in self._answers)
+        return any(answer is not None and _cut_by_budget(answer) for answer in self._answers)
 
-    def _usual_s(self, name: str) -> float:
+    def _usual_answer_s(self, name: str) -> float:
         return self._attempts.health(self._backends[name]).whole_s or 0.0
 
-    def _later(self) -> CallContext:
+    def _with_spare_time(self) -> CallContext:
         """The call context, with time reserved for serving an answer if there is one already."""
         if all(answer is None for answer in self._answers):
             return self._call_context
@@ -222,7 +229,7 @@ class Cascade:
     async def _ask(self, names: Sequence[str], tokens: float, within_s: float) -> Obstacle | None:
         """Call the named backends, in parallel if there are several. Returns the error that prevents further calls, or
         None."""
-        call_context = self._later()
+        call_context = self._with_spare_time()
         if len(names) == 1:
             return await self._one(self._backends[names[0]], call_context, tokens, within_s)
         call_context = replace(call_context, turn=asyncio.Lock())
@@ -234,7 +241,7 @@ class Cascade:
             while asking:
                 done, asking = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
                 obstacle = next((found for task in done if (found := task.result())), obstacle)
-                if asking and (obstacle or not self._asking.next(self._judged)):
+                if asking and (obstacle or not self._strategy.next(self._judged)):
                     for task in asking:
                         task.cancel()
                     break
@@ -255,7 +262,7 @@ class Cascade:
                 answer = await self._attempts.first_of(
                     (backend,), call_context, unsure=backend if has_logprobs else None, last_resort=False
                 )
-                if isinstance(answer, Whole) and _curtailed(answer):
+                if isinstance(answer, Whole) and _cut_by_budget(answer):
                     self._keep(StrategyAnswer(backend.name, None), answer)
                 elif isinstance(answer, Whole):
                     judged = self._reader.answered(backend.name, answer.choices, answer.finish, answer.confidence)
@@ -266,7 +273,7 @@ class Cascade:
                     self._keep(StrategyAnswer(backend.name, None), answer)
         except TimeoutError as late:  # too late to be compared, but the request has time left
             return late
-        except _OVER as obstacle:
+        except _FINAL as obstacle:
             return obstacle
         except GatewayError as error:
             self._failed(backend, error)
@@ -295,7 +302,7 @@ class Cascade:
         if why:
             self._keep(StrategyAnswer(name, None, why, held.confidence), None)
             await self._attempts.drop(self._call_context, held, "escalated", why)
-        elif held.complete and _curtailed(held):
+        elif held.complete and _cut_by_budget(held):
             self._keep(StrategyAnswer(name, None), held)
         elif held.complete and (choices := held.parsed_choices(call_context.request.dialect)):
             self._keep(self._reader.answered(name, choices, held.finish, held.confidence), held)
@@ -326,15 +333,15 @@ class Cascade:
     async def _choice(self) -> Served:
         """The answer to serve. If there is none, calls a remaining backend."""
         if not any(self._answers):
-            return await self._stand_in()
-        chosen = self._answers[self._asking.serves(self._judged)]
+            return await self._fallback()
+        chosen = self._answers[self._strategy.serves(self._judged)]
         if chosen is None:
             given = [(judged, answer) for judged, answer in zip(self._judged, self._answers, strict=True) if answer]
             sound = [answer for judged, answer in given if not judged.weak]
             chosen = sound[-1] if sound else given[-1][1]
         return chosen
 
-    async def _stand_in(self) -> Served:
+    async def _fallback(self) -> Served:
         """No answer of the strategy can be served: call the backends that were not called yet, then those that were
         stopped."""
         asked = {judged.backend for judged in self._judged}
@@ -348,5 +355,5 @@ class Cascade:
         return await self._attempts.first_of(rest, self._call_context)
 
 
-def _curtailed(answer: Served) -> bool:
+def _cut_by_budget(answer: Served) -> bool:
     return answer.attempt.output_cap is not None and answer.finish == "length"

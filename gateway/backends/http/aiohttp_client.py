@@ -123,7 +123,7 @@ class AiohttpResponse:
         """Like `client.Response.arrived`."""
         return b"".join(self._pieces)
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Returns False: aiohttp can only close both directions at once."""
         return False
 

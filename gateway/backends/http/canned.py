@@ -27,7 +27,7 @@ class Canned:
     def arrived(self) -> bytes:
         return self._body
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         return False
 
     async def aclose(self) -> None:

@@ -48,7 +48,7 @@ class Response(Protocol):
         """The part of the body that had arrived when `read` failed."""
         ...
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Close only the sending direction of the connection: the backend sees the end, and the rest of its data still
         arrives. Returns False if that is impossible, because the connection is encrypted or gone."""
         ...

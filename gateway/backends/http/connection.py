@@ -143,7 +143,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
         self._leave()
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Close only the sending direction: the response still arrives, but the connection cannot be reused. Returns
         False if it is encrypted or closing."""
         transport = self._transport

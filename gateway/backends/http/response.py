@@ -27,7 +27,7 @@ class Source(Protocol):
         """End the response with `error` and drop the connection."""
         ...
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Close the sending direction. Returns False if that is impossible."""
         ...
 
@@ -123,10 +123,10 @@ class Response:
         """The part of the body that had arrived when `read` failed."""
         return b"".join(self._ready)
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Close the sending direction: the backend sees the end, and the data it has sent still arrives. Returns False
         if that is impossible."""
-        return self._source is not None and self._source.part()
+        return self._source is not None and self._source.half_close()
 
     async def aclose(self) -> None:
         """Release the connection. If the body is incomplete, drop it at once, so that the backend notices."""

@@ -64,9 +64,7 @@ def read(text: str) -> Reading | None:
 def _samples(text: str) -> dict[str, list[float]]:
     """Metric name → finite, non-negative values. Parses only the needed lines, because vLLM exports thousands of
     others."""
-    from prometheus_client.parser import (
-        text_string_to_metric_families,
-    )  # imported here because few gateways scrape a server
+    from prometheus_client.parser import text_string_to_metric_families  # here, because few gateways scrape
 
     found: dict[str, list[float]] = {}
     for line in _wanted(text):

@@ -86,7 +86,7 @@ def _capacity(backend: Backend) -> int | None:
 
 def own_view(health: Health, capacity: int) -> Load:
     """The load that this worker itself puts on a backend that takes `capacity` calls at a time."""
-    present = health.in_flight + health.places.waiting
+    present = health.in_flight + health.limiter.waiting
     running = min(present, capacity)
     return Load(running, present - running, capacity)
 

@@ -44,8 +44,8 @@ _PATH = "/metrics"
 _NOT_NOW = 503
 """llama.cpp sends it while it loads its model; gateways and load balancers send it for a server that is gone."""
 _GONE = "its server is not there"
-_TOLD = "its machine was told to end"
-_TELLING_KV = 0.05
+_ENDING = "its machine was told to end"
+_LEAST_KV_USED = 0.05
 """Below this share of used KV cache, the capacity is not estimated from it."""
 _NEWEST = 0.3
 """Weight of the newest scrape in the average tokens per second."""
@@ -54,10 +54,10 @@ _NEWEST = 0.3
 def watched(backend: Backend) -> bool:
     """Whether the backend has an HTTP server to check, for load or for a spot notice."""
     reachable = backend.base_url.startswith(("http://", "https://"))
-    return reachable and (tells_load(backend) or backend.spot_notice is not None)
+    return reachable and (reports_load(backend) or backend.spot_notice is not None)
 
 
-def tells_load(backend: Backend) -> bool:
+def reports_load(backend: Backend) -> bool:
     """Whether the backend is a self-hosted server whose metrics may be read."""
     own = (backend.facts.own_machine and not backend.simulated) or (
         backend.price is not None and bool(backend.price.machine_hour_usd)
@@ -113,10 +113,9 @@ class Scrape:
         reading = self._last[1]
         present = max(reading.running + reading.waiting + in_flight - self._in_flight_then, float(in_flight))
         capacity = self._capacity
-        if capacity is None and reading.kv_used is not None and reading.kv_used > _TELLING_KV and reading.running:
-            capacity = (
-                reading.running / reading.kv_used
-            )  # the number of requests of this length that would fill the KV cache
+        if capacity is None and reading.kv_used is not None and reading.kv_used > _LEAST_KV_USED and reading.running:
+            # the number of requests of this length that would fill the KV cache
+            capacity = reading.running / reading.kv_used
         begun = max(0, self._in_flight_then - in_flight)  # waiting requests that started because others ended
         waiting = max(min(reading.waiting - begun, present), 0.0 if capacity is None else present - capacity, 0.0)
         return Load(present - waiting, waiting, capacity, reading.kv_used, self._rate, self._full_rate)
@@ -141,7 +140,7 @@ class Scrape:
     async def look(self, in_flight: int) -> None:
         """Scrape once. No response of the server makes this raise."""
         self.looks += 1
-        if tells_load(self.backend):
+        if reports_load(self.backend):
             await self._look_at_load(in_flight)
         if self.backend.spot_notice is not None:
             await self._look_for_notice(self.backend.spot_notice)
@@ -150,13 +149,13 @@ class Scrape:
         try:
             status, body = await self._get(_PATH)
         except BackendUnreachable:
-            self._nobody_there()
+            self._unreachable()
             return
         except BackendError:
             self._misses = min(self._misses + 1, 6)
             return
         if status == _NOT_NOW:
-            self._nobody_there()
+            self._unreachable()
             return
         self._absent = 0
         reading = await asyncio.to_thread(read, body.decode("utf-8", "replace")) if status == 200 else None
@@ -189,7 +188,7 @@ class Scrape:
         elif now - self._capacity_at > CAPACITY_S:
             self._capacity = None
 
-    def _nobody_there(self) -> None:
+    def _unreachable(self) -> None:
         self._absent += 1
         self._misses = 1  # it may be back soon, so scrape again soon
         if self._absent >= GONE_AFTER:
@@ -207,8 +206,8 @@ class Scrape:
         drained = self._drains.reason(name)
         try:
             if status == 200 and not drained:
-                await self._drains.drain(name, USUAL_S, _TOLD)
-            elif status == 404 and drained.endswith(_TOLD):
+                await self._drains.drain(name, USUAL_S, _ENDING)
+            elif status == 404 and drained.endswith(_ENDING):
                 await self._drains.undrain(name)
         except StateUnavailable:
             log.warning("the notice for %s could not be shared with the other workers", name)

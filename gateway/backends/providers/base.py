@@ -90,7 +90,7 @@ class Upstream(Protocol):
         """The part of the body that had arrived when `read` failed."""
         ...
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         """Tell the backend that the client has disconnected, and keep receiving what it has sent. Returns False if
         that is impossible without losing data."""
         ...

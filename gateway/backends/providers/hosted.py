@@ -77,7 +77,7 @@ def limit_fields(backend: Backend) -> tuple[str, ...]:
 
 
 def refuses_foreign_fields(backend: Backend) -> bool:
-    """Is it OpenAI's own API, which refuses `cache_control` in messages? Resellers and proxies read it."""
+    """Whether this is OpenAI's own API, which rejects `cache_control` in messages. Resellers and proxies accept it."""
     return backend.facts.strict or _is_one_of(urlsplit(backend.base_url).hostname or "", _LATER_LIMIT)
 
 

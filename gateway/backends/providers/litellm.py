@@ -190,7 +190,7 @@ class _Chunks:
         """Returns nothing: chunks are never read as a plain body."""
         return b""
 
-    def part(self) -> bool:
+    def half_close(self) -> bool:
         return False
 
     async def aclose(self) -> None:

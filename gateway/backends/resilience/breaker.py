@@ -44,24 +44,24 @@ class Breaker:
     """
 
     def __init__(self, breaker_settings: BreakerSettings | None = None) -> None:
-        self._tripping = breaker_settings or BreakerSettings()
+        self._settings = breaker_settings or BreakerSettings()
         self._in_a_row = 0
         self._half_window = -1
         self._half_ends = 0.0
         self._calls = self._failures = 0
         self._earlier = (0, 0)
         self.open = False
-        self._rest_s = self._tripping.rest_s
-        self._rests_until = 0.0
+        self._open_s = self._settings.rest_s
+        self._open_until = 0.0
         self.limited_until = 0.0
         self._probing = False
 
-    def closed_to(self, now: float) -> str:
+    def blocked_reason(self, now: float) -> str:
         """Why no call may start now; empty if one may start. Needed only if `open` or `limited_until` is set."""
         if now < self.limited_until:
             return "rate-limited"
         self.limited_until = 0.0
-        if self.open and now < self._rests_until:
+        if self.open and now < self._open_until:
             return "resting after failures"
         if self.open and self._probing:
             return "being probed"
@@ -86,13 +86,13 @@ class Breaker:
         """A probe received its first bytes: close the breaker. The next failure opens it again."""
         self.open = self._probing = False
         self.limited_until = 0.0
-        self._in_a_row = self._tripping.failures_in_a_row - 1
+        self._in_a_row = self._settings.failures_in_a_row - 1
 
     def succeeded(self, now: float) -> None:
         """Count a successful call."""
         if not self.open:
             self._in_a_row = 0
-            self._rest_s = self._tripping.rest_s
+            self._open_s = self._settings.rest_s
             if now >= self._half_ends:
                 self._next_half(now)
             self._calls += 1
@@ -107,7 +107,7 @@ class Breaker:
                 self._next_half(now)
             self._calls += 1
             self._failures += 1
-            if self._in_a_row >= self._tripping.failures_in_a_row or self._too_many():
+            if self._in_a_row >= self._settings.failures_in_a_row or self._too_many():
                 self._trip(now)
 
     def probe_left(self) -> None:
@@ -116,18 +116,18 @@ class Breaker:
 
     def limited(self, now: float, seconds: float) -> None:
         """The backend asked for a pause of `seconds`; at most `longest_rest_s` of it is observed."""
-        self.limited_until = max(self.limited_until, now + min(seconds, self._tripping.longest_rest_s))
+        self.limited_until = max(self.limited_until, now + min(seconds, self._settings.longest_rest_s))
 
     def _trip(self, now: float) -> None:
         self.open, self._probing = True, False
-        self._rests_until = now + self._rest_s
-        self._rest_s = min(self._rest_s * 2, self._tripping.longest_rest_s)
+        self._open_until = now + self._open_s
+        self._open_s = min(self._open_s * 2, self._settings.longest_rest_s)
         self._calls = self._failures = 0
         self._earlier = (0, 0)
 
     def _next_half(self, now: float) -> None:
         """Start the next half of the window. Two halves approximate a sliding window cheaply."""
-        half_s = self._tripping.window_s / 2
+        half_s = self._settings.window_s / 2
         half = max(int(now / half_s), self._half_window + 1)  # the maximum guards against rounding of the quotient
         self._earlier = (self._calls, self._failures) if half == self._half_window + 1 else (0, 0)
         self._calls = self._failures = 0
@@ -136,7 +136,7 @@ class Breaker:
     def _too_many(self) -> bool:
         calls = self._calls + self._earlier[0]
         failures = self._failures + self._earlier[1]
-        return calls >= self._tripping.least_calls and failures >= calls * self._tripping.error_share
+        return calls >= self._settings.least_calls and failures >= calls * self._settings.error_share
 
 
 class Health:
@@ -159,18 +159,18 @@ class Health:
         self._waits: deque[float] = deque(maxlen=_SAMPLES)
         self.breaker = Breaker(breaker_settings)
         self.monotonic = monotonic
-        self.places = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
+        self.limiter = ConcurrencyLimiter(name, concurrent, queue, queue_timeout_s, monotonic)
 
     def state(self) -> BackendState:
         """Whether a call may start now, and this worker's figures for the backend."""
         breaker = self.breaker
-        reason = breaker.closed_to(self.monotonic()) if breaker.open or breaker.limited_until else ""
+        reason = breaker.blocked_reason(self.monotonic()) if breaker.open or breaker.limited_until else ""
         return BackendState(not reason, reason, self.in_flight, self.first_byte_ms)
 
     @property
     def in_flight(self) -> int:
         """Calls of this worker that are in progress."""
-        return self.places.taken
+        return self.limiter.taken
 
     @property
     def slow_after_s(self) -> float | None:
@@ -182,10 +182,10 @@ class Health:
         """Record a wait for a first token, in seconds, whether or not the token arrived."""
         self._waits.append(seconds)
 
-    def at_once(self, share: str) -> Slot | None:
+    def try_enter(self, share: str) -> Slot | None:
         """Take a slot without waiting. Returns None if none is free or the breaker must be asked; call `enter` then."""
         breaker = self.breaker
-        if breaker.open or breaker.limited_until or not self.places.take(share):
+        if breaker.open or breaker.limited_until or not self.limiter.take(share):
             return None
         return Slot(self, False, share)
 
@@ -202,33 +202,33 @@ class Health:
         backend has asked for a pause.
         """
         breaker = self.breaker
-        if (breaker.open or breaker.limited_until) and self._barred(last_resort):
+        if (breaker.open or breaker.limited_until) and self._blocked(last_resort):
             return None
-        if self.places.take(share):
+        if self.limiter.take(share):
             return self._start(share)
-        await self.places.wait(share, batch, wait_s)
-        resting = True
+        await self.limiter.wait(share, batch, wait_s)
+        blocked = True
         try:
-            resting = self._barred(last_resort)  # the breaker may have opened during the wait
+            blocked = self._blocked(last_resort)  # the breaker may have opened during the wait
         finally:
-            if resting:
-                self.places.give_back(share)
-        return None if resting else self._start(share)
+            if blocked:
+                self.limiter.release(share)
+        return None if blocked else self._start(share)
 
     def _start(self, share: str) -> Slot:
         breaker = self.breaker
         return Slot(self, (breaker.open or breaker.limited_until > 0) and breaker.start(), share)
 
-    def _barred(self, last_resort: bool) -> bool:
-        return self.breaker.probing if last_resort else self._resting()
+    def _blocked(self, last_resort: bool) -> bool:
+        return self.breaker.probing if last_resort else self._cannot_start()
 
-    def _resting(self) -> bool:
+    def _cannot_start(self) -> bool:
         now = self.monotonic()
         if wait_s := self.breaker.limited_for(now):
             raise BackendRateLimited(
                 f"{self.name} is rate-limited for another {wait_s:.0f} s", backend=self.name, retry_after_s=wait_s
             )
-        return bool(self.breaker.closed_to(now))
+        return bool(self.breaker.blocked_reason(now))
 
 
 class Slot:
@@ -244,22 +244,22 @@ class Slot:
         """A stream's first bytes arrived. Not called for plain answers: their first byte comes after the last token."""
         health = self._health
         if self._probe:
-            self._proved()
+            self._close_breaker()
         seconds = health.monotonic() - self._started
         health.waited(seconds)
         ms = seconds * 1000
         before = ms if health.first_byte_ms is None else health.first_byte_ms
         health.first_byte_ms = before + (ms - before) * _NEWEST
 
-    def _proved(self) -> None:
+    def _close_breaker(self) -> None:
         self._health.breaker.began()
         self._probe = False
 
     def succeeded(self, *, answered: bool = True) -> None:
         """The whole answer arrived, or (`answered` false) the backend refused the request."""
-        if self._leave():
+        if self._free():
             if self._probe:
-                self._proved()
+                self._close_breaker()
             health = self._health
             now = health.monotonic()
             health.breaker.succeeded(now)
@@ -269,7 +269,7 @@ class Slot:
 
     def failed(self) -> None:
         """The call failed because of the backend."""
-        if self._leave():
+        if self._free():
             self._health.breaker.failed(self._health.monotonic(), self._probe)
 
     def limited(self, seconds: float | None) -> None:
@@ -278,7 +278,7 @@ class Slot:
         if seconds is not None and seconds > SHORT_PAUSE_S:
             self._health.breaker.limited(self._health.monotonic(), seconds)
 
-    def outrun(self) -> None:
+    def lost_race(self) -> None:
         """Another backend answered first. The wait so far is recorded; otherwise only fast calls would be counted."""
         if self._open:
             self._health.waited(self._health.monotonic() - self._started)
@@ -286,12 +286,12 @@ class Slot:
 
     def left(self) -> None:
         """The call ended without success or failure: the client disconnected, or no call was made."""
-        if self._leave() and self._probe:
+        if self._free() and self._probe:
             self._health.breaker.probe_left()
 
-    def _leave(self) -> bool:
+    def _free(self) -> bool:
         if not self._open:
             return False
         self._open = False
-        self._health.places.give_back(self._share)
+        self._health.limiter.release(self._share)
         return True

@@ -72,7 +72,7 @@ class FairQueue(Generic[Waiter]):
             shares[share] = line
         return waiter
 
-    def crowded_out_by(self, share: str, *, batch: bool) -> Waiter | None:
+    def to_drop_for(self, share: str, *, batch: bool) -> Waiter | None:
         """Select the waiting request to drop so that one more of `share` can wait; None: the new request must be
         dropped.
 

@@ -68,7 +68,7 @@ class ConcurrencyLimiter:
     async def wait(self, share: str, batch: bool, wait_s: float) -> None:
         """Wait at most `wait_s` seconds for a slot; the caller holds it on return. A cancelled caller holds none.
         Raises Overloaded, or ShareExceeded if too many of this share already wait."""
-        self._make_room(share, batch)
+        self._drop_one_if_full(share, batch)
         waiter = _Waiter(share, batch, asyncio.get_running_loop().create_future())
         if not self._queue:
             self._freed_at = None  # gaps measure throughput only while all slots are in use
@@ -85,7 +85,7 @@ class ConcurrencyLimiter:
             self._withdraw(waiter)
             raise
 
-    def give_back(self, share: str) -> None:
+    def release(self, share: str) -> None:
         """Free a slot. The next waiting caller gets it, if there is one."""
         held = self._held
         left = held[share] - 1
@@ -109,21 +109,21 @@ class ConcurrencyLimiter:
         self._queue.discard(waiter)
         granted = waiter.granted
         if granted.done() and not granted.cancelled() and granted.exception() is None:
-            self.give_back(waiter.share)
+            self.release(waiter.share)
 
-    def _make_room(self, share: str, batch: bool) -> None:
+    def _drop_one_if_full(self, share: str, batch: bool) -> None:
         """If the queue is full, drop one waiting caller from the longest line. Raises Overloaded if the new caller must
         be dropped."""
         queue = self._queue
         if len(queue) < self._most_waiting:
             return
-        unlucky = queue.crowded_out_by(share, batch=batch)
-        if unlucky is None:
+        dropped = queue.to_drop_for(share, batch=batch)
+        if dropped is None:
             raise self._refusal(batch, crowds=queue.waiting(share) > 0 and queue.shares() > 1)
-        queue.discard(unlucky)
-        if not unlucky.granted.done():
-            refusal = self._refusal(unlucky.batch, crowds=unlucky.batch == batch)
-            unlucky.granted.set_exception(refusal)
+        queue.discard(dropped)
+        if not dropped.granted.done():
+            refusal = self._refusal(dropped.batch, crowds=dropped.batch == batch)
+            dropped.granted.set_exception(refusal)
 
     def _refusal(self, batch: bool, *, crowds: bool) -> Overloaded:
         """The error for a dropped caller. `crowds`: waiting calls of its own share fill the queue, so it is told to

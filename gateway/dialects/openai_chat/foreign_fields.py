@@ -1,4 +1,4 @@
-"""Fields of messages and tools that Anthropic's API reads; chat clients may send them. OpenAI's API refuses them."""
+"""Message and tool fields that only Anthropic's API reads. Chat clients may send them; OpenAI's API rejects them."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def _without(item: Any) -> Any:
 
 
 def may_have_foreign_fields(raw: bytes) -> bool:
-    """May the body `raw` name one of these fields?"""
+    """Whether the body `raw` may contain one of these fields."""
     return raw.rfind(b'"cache_control"') >= 0 or raw.rfind(b'"thinking_blocks"') >= 0

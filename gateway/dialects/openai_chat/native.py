@@ -32,7 +32,7 @@ class ChatToChat:
         self, limits: tuple[str, ...] = ("max_completion_tokens", "max_tokens"), *, strict: bool = False
     ) -> None:
         """`limits`: fields that carry the gateway's output limit, in addition to those that the client used.
-        `strict`: the backend refuses fields of messages and tools that only Anthropic's API knows."""
+        `strict`: the backend rejects fields of messages and tools that only Anthropic's API has."""
         self._limits, self._strict = limits, strict
 
     def body(
