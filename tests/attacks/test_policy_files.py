@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 import orjson
@@ -94,8 +95,14 @@ def replace(file: Path, attack: Callable[[Path], object]) -> None:
     attack(file)
 
 
-def ttl(gateway: GatewayProcess, team: str, key: str) -> float:
-    found: float = orjson.loads(asked(gateway, "/admin/policies", key))["teams"][team]["policy"]["cache"]["ttl"]
+def ttl(gateway: GatewayProcess, team: str, key: str) -> float | None:
+    """In force now; None while a new worker has not read the keys."""
+    try:
+        policies = orjson.loads(asked(gateway, "/admin/policies", key))
+    except HTTPError as error:
+        assert error.code == 503
+        return None
+    found: float = policies["teams"][team]["policy"]["cache"]["ttl"]
     return found
 
 
