@@ -23,7 +23,7 @@ class Alert:
     kind: Kind
     severity: Severity
     payload: dict[str, Any]
-    """What receivers are told, JSON values: `text` for people, the rest for programs."""
+    """The payload for receivers, JSON values: `text` for people, the rest for programs."""
 
     def addressed(self, target: str) -> str:
         """The id of its copy for one receiver."""
@@ -50,6 +50,6 @@ def targets(receivers: Iterable[Notify], severity: Severity) -> list[str]:
 
 
 def receivers(policy: Policy) -> list[Notify]:
-    """Everyone whom a policy names."""
+    """All receivers that a policy names."""
     named = [*policy.alerts.notify, *(each for budget in policy.budget for each in budget.notify)]
     return [*named, *policy.alerts.escalate_to]

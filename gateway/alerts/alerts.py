@@ -123,7 +123,8 @@ class Alerts:
         log.log(level, "alert %s to %s: %s; %s", delivery.id, delivery.target, answer.said, outcome)
 
     async def escalate_once(self) -> int:
-        """Tell others of what nobody acknowledged in time; how many alerts. Raises SQLAlchemyError."""
+        """Send alerts that were not acknowledged in time to the escalation receivers; returns how many. Raises
+        SQLAlchemyError."""
         policies = self._policies()
 
         def policy_of(team: str) -> AlertsPolicy | None:

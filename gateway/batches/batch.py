@@ -59,7 +59,7 @@ class Batch:
 
     @property
     def name(self) -> str:
-        """Its id without what says which vendor's it is."""
+        """Its id without the vendor's prefix."""
         return self.id.partition("_")[2]
 
     @property
@@ -74,10 +74,10 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class BatchFields:
-    """An `Idempotency-Key`: who asks with it again gets the batch that there is already."""
+    """An `Idempotency-Key`: a repeated request with it gets the existing batch."""
 
     idempotency: str | None = None
-    """Digest of whose key it is and which; None: none was sent."""
+    """Digest of the key and its owner; None: none was sent."""
     fingerprint: str | None = None
     """Digest of the request."""
 

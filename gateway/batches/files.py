@@ -22,7 +22,7 @@ from gateway.state.sql.tables import batches, files
 MAX_BYTES = 256 * 10**6
 """Of one upload: the larger of what the vendors take."""
 TEAM_BYTES = 5 * 2**30
-"""Of all files of a team: whoever fills the disk stops the journal, and with it everybody's requests."""
+"""Most bytes of all files of a team: a full disk would stop the journal, and with it all requests."""
 ABANDONED_S = 3600.0
 GONE_S = 3600.0
 """So long after their time the rows of files go, though the bytes are on another host."""
@@ -73,7 +73,7 @@ class Page:
 
 
 class Upload:
-    """Bytes on their way in, under a name that nobody is told."""
+    """An upload in progress, under a name that is not told to anybody."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
@@ -99,7 +99,7 @@ class Upload:
 
 
 class Files:
-    """Files of others do not exist, whatever one knows of them."""
+    """Files of other owners count as not existing, even if their id is known."""
 
     def __init__(self, directory: Path, database: Database) -> None:
         self.directory, self._database = directory, database
@@ -213,7 +213,7 @@ def _reads(file_id: object) -> ColumnElement[bool]:
 
 
 def find(connection: Connection, viewer: Viewer, file_id: str, *, lock: bool = False) -> StoredFile:
-    """With `lock`, nobody deletes it before the transaction ends. Raises NotFound."""
+    """With `lock`, it cannot be deleted before the transaction ends. Raises NotFound."""
     query = select(files).where(files.c.id == file_id, seen_by(files, viewer), *_seen())
     row = connection.execute(query.with_for_update() if lock else query).first()
     if row is None:

@@ -33,7 +33,7 @@ class Line:
 
 
 class Form(Protocol):
-    """What one family of batches writes in its lines. What is wrong with a request itself is told in its result."""
+    """The format of one family of batches. A mistake in a request itself is reported in its result."""
 
     endpoint: str
     prompt: tuple[str, ...]
@@ -54,7 +54,7 @@ class Form(Protocol):
         ...
 
     def refused(self, custom_id: str, request_id: str, error: GatewayError) -> bytes:
-        """A result: what the endpoint would have said."""
+        """A result: the answer that the endpoint would have given."""
         ...
 
     def unanswered(self, custom_id: str, name: str, ending: str) -> bytes:

@@ -34,7 +34,7 @@ class Requests:
         self._depth = self._count = 0
         self._listed = self._quoted = False
         self._held = b""
-        """A backslash whose character has not come yet."""
+        """A backslash whose escaped character has not arrived yet."""
 
     def feed(self, data: bytes) -> None:
         """Raises BadRequest, BodyTooLarge and what the sink raises."""

@@ -23,7 +23,7 @@ from gateway.state.sql.tables import batches
 
 
 class Jobs:
-    """Batches of others do not exist, whatever one knows of them."""
+    """Batches of other owners count as not existing, even if their id is known."""
 
     def __init__(self, database: Database, files: Files, *, max_line_bytes: int, max_line_items: int) -> None:
         self._database, self._files = database, files

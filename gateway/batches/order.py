@@ -36,7 +36,7 @@ class QueuedLine:
     start: int
     length: int
     group: bytes
-    """Equal for lines whose prompts begin alike; empty for those with too little to share."""
+    """Equal for lines whose prompts begin alike; empty for lines with too little in common."""
 
 
 def placed(path: Path, form: Form, done: set[str]) -> list[QueuedLine]:
@@ -95,7 +95,7 @@ class Queue:
         self._file.close()
 
     async def take(self) -> tuple[bytes, Line] | None:
-        """(group, line); None when there is nothing more. Whoever takes a line has to `leave` its group after it."""
+        """(group, line); None when nothing is left. The caller calls `leave` with the group afterwards."""
         async with self._changed:
             while True:
                 if len(self._near) < PAGE // 2 and not self._whole:

@@ -32,7 +32,8 @@ log = logging.getLogger(__name__)
 LINES = 4
 """Under way at a time."""
 TRIES = 4
-"""Of a line whose backends failed. What only has to wait, say for a limit, is tried until the batch expires."""
+"""Attempts of a line whose backends failed. A line that only has to wait, as for a limit, is tried until the batch
+expires."""
 _LONGEST_WAIT_S = 300.0
 """However long a backend or a budget says: what was in the way may end earlier."""
 QUERY = b"?"
@@ -40,7 +41,7 @@ QUERY = b"?"
 
 
 class CacheRecall(Protocol):
-    """Who keeps answers for later requests that name them."""
+    """Stores answers for later requests that name them."""
 
     async def recall(self, request: CompletionRequest, tenant: Tenant) -> None:
         """Make `request` stand alone. Raises GatewayError."""
@@ -91,13 +92,13 @@ class Sender:
 
 
 def wire_headers(batch: Batch) -> dict[bytes, bytes]:
-    """What the client of the batch said about all its lines."""
+    """The client's headers, for all lines of the batch."""
     kept: dict[str, str] = orjson.loads(batch.headers or "{}")
     return {name.encode(): value.encode("latin-1") for name, value in kept.items()}
 
 
 class Run:
-    """A line whose result is written down is never sent again; one in flight when the process is killed is."""
+    """A line with a recorded result is never sent again; one in flight when the process is killed is."""
 
     def __init__(self, batch: Batch, files: Files, sender: Sender, *, wait_s: float) -> None:
         """`wait_s` before a line is tried again, twice that before the next time."""
@@ -110,7 +111,7 @@ class Run:
         self.ending = "completed"
         """The batch's last status; empty: it goes on in another process."""
         self.told = (0, 0)
-        """The counts that SQL knows."""
+        """The counts in the database."""
 
     @property
     def counts(self) -> tuple[int, int]:

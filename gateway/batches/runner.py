@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 
 TICK_S = 0.5
 BATCHES = 4
-"""Under way at a time, never two of one team: nobody's long batch makes everybody wait."""
+"""Most batches at a time, never two of one team, so that a long batch does not delay other teams."""
 DRAIN_S = 3.0
 SWEEP_S = 60.0
 
 
 class Runner:
-    """Moves batches on until told to stop; what it leaves undone the next one takes up."""
+    """Runs batches until stopped; the next runner continues what is unfinished."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Runner:
         await self._sweep()
 
     async def _sweep(self) -> None:
-        """Now and then, let go of the files whose time is over."""
+        """Deletes expired files now and then."""
         now = self._clock.time()
         if now >= self._swept + SWEEP_S:
             self._swept = now

@@ -1,1 +1,1 @@
-"""Policies and keys: who calls, under which rules."""
+"""Policies and keys: the callers, and the rules for each."""

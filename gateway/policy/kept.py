@@ -34,7 +34,7 @@ def keep(folder: Path, files: Mapping[Path, Policy]) -> None:
 
 
 def kept(folder: Path, files: Iterable[Path]) -> dict[Path, Policy]:
-    """What the copies of `files` say, of which there is one."""
+    """The content of the copies of `files` that exist."""
     found = {}
     for path in files:
         with contextlib.suppress(ConfigError):

@@ -198,7 +198,7 @@ class Keys:
         self._digests: dict[str, bytes] = {}
         self._listeners: list[Callable[[], None]] = []
         self.version = 0
-        """Grows with every change, so that whoever derives from the snapshot knows when to start anew."""
+        """Grows with every change, so that values derived from the snapshot can be renewed."""
         self.ready = False
         self._read_at = time.monotonic()
 

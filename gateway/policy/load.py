@@ -34,7 +34,7 @@ class PolicySet:
     policies: Mapping[str, Policy] = field(default_factory=dict)
     epochs: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[Path, Policy] = field(default_factory=dict)
-    """What each file said, before the operator's ceilings."""
+    """Each file's policy, before the operator's ceilings."""
     old_names: _OldNames = field(default_factory=dict, compare=False)
     """Renamed keys that a file calls by their old names."""
 
@@ -133,7 +133,7 @@ def _fingerprint(policy: Policy) -> str:
 
 
 class Policies:
-    """The set in force. `on_change` hears of every successful swap."""
+    """The policies in force. `on_change` functions are called after every successful reload."""
 
     def __init__(self, folders: Sequence[Path], ceilings: Ceilings, copies: Path | None = None) -> None:
         """`copies`: the folder with what was in force before, for files that are wrong now. Raises ConfigError without

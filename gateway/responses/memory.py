@@ -26,7 +26,8 @@ _SESSION_LENGTH = 128
 
 
 class StoredContext:
-    """Only for teams whose policy has `data.store_prompts`; for others every request stands alone.
+    """Only for teams whose policy has `data.store_prompts`; other teams' requests have no memory. Backends store
+    nothing: the next request may go to another backend, and all teams share the gateway's account there.
 
     Backends store nothing: the next request may go elsewhere, and their account is one for all teams.
     """
@@ -118,7 +119,7 @@ class StoredContext:
 
 
 def as_items(given: Any) -> list[Item]:
-    """A request's `input` as a list; a text is what the user says."""
+    """A request's `input` as a list; a text is a user message."""
     if type(given) is str:
         return [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": given}]}]
     return list(given or ())

@@ -54,7 +54,7 @@ class StoredResponse:
 
 
 class Responses:
-    """Responses of others do not exist, whatever one knows of them."""
+    """Responses of other owners count as not existing, even if their id is known."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
         """`clock`: unix seconds."""
@@ -88,7 +88,7 @@ class Responses:
         return found
 
     async def items(self, viewer: Viewer, ids: Iterable[str]) -> dict[str, Item]:
-        """Those of the items that responses which `viewer` may see said. Raises SQLAlchemyError."""
+        """Those of the items that belong to responses which `viewer` may see. Raises SQLAlchemyError."""
         wanted = frozenset(ids)
         return await self._database.run(
             lambda link: _items(link, viewer, wanted, self._clock()), timeout_s=READ_S, writes=False
@@ -148,7 +148,7 @@ def _put(connection: Connection, tenant: Tenant, stored: StoredResponse, now: fl
 
 
 def _said(team: str, ids: Iterable[str], *columns: Any) -> Select[Any]:
-    """Items with these ids, beside the responses that said them."""
+    """Items with these ids, with the responses that they belong to."""
     same = and_(responses.c.team == response_items.c.team, responses.c.id == response_items.c.response_id)
     found = select(*columns).select_from(response_items.join(responses, same))
     return found.where(response_items.c.team == team, response_items.c.id.in_(sorted(ids)))

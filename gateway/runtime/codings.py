@@ -18,7 +18,7 @@ _ZSTD_WINDOW_BYTES = 8 * 2**20
 _SLICE_BYTES = 16 * 2**10
 """Taken in between two looks at the limits; zlib copies what is left of it at the end of every member."""
 _ZSTD_SLICE_BYTES = 512
-"""zstandard cannot be told how much may come out; of so much in it is at most 16 MiB."""
+"""Most bytes given to zstandard at once, which cannot limit its output: these decode to at most 16 MiB."""
 _PIECE_BYTES = 2**20
 """Put out between two looks at the limits."""
 CPU_S = 1.0
@@ -45,7 +45,7 @@ class TooCostly(ValueError):
 
 
 class Stopped(Exception):
-    """Nobody waits for what would come out."""
+    """The output is not wanted any more."""
 
 
 def parse_coding(header: str) -> Coding | None:

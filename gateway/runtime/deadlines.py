@@ -76,7 +76,7 @@ class Deadline:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Raises TimeoutError when it was this deadline that ended the block, and nobody else cancelled the task."""
+        """Raises TimeoutError if this deadline ended the block and the task was not cancelled from outside."""
         self._bucket.discard(self)
         if self.passed and self._task is not None:
             self.passed = False

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class Lazy(Generic[T]):
-    """Built once, whichever threads ask; a build that raised is tried again by the next who asks."""
+    """Builds a value once, for all threads; after an error, the next caller tries again."""
 
     def __init__(self, build: Callable[[], T]) -> None:
         self._build = build

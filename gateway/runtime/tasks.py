@@ -13,8 +13,8 @@ log = logging.getLogger(__name__)
 async def repeat(
     step: Callable[[], Awaitable[object]], every_s: float, troubled: Callable[[Exception], None], *on: type[Exception]
 ) -> None:
-    """`step`, and again `every_s` seconds later, for ever. `troubled` hears of errors that are expected `on`: of the
-    first in a row."""
+    """Call `step`, and again `every_s` seconds later, for ever. `troubled` is called with the first of consecutive
+    errors of the classes `on`."""
     failing = False
     while True:
         try:
@@ -28,7 +28,7 @@ async def repeat(
 
 
 class Tasks:
-    """Spawn with a name, close together. A crash is logged; it never takes the room with it."""
+    """Background tasks with names, closed together. A crash is logged and does not spread."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()

@@ -10,13 +10,13 @@ import asyncio
 import logging
 
 MOST_BYTES = 65536
-"""So much waits for the end of the turn: who writes on and on must learn from the transport when to pause."""
+"""Most bytes that wait for the end of the loop's turn; beyond them, the transport tells the writer when to pause."""
 
 log = logging.getLogger(__name__)
 
 
 class WriteBatcher:
-    """Belongs to one event loop. Who closes a transport, ends its side or writes to it past this, flushes first."""
+    """Belongs to one event loop. Flush before closing a transport, half-closing it, or writing to it directly."""
 
     def __init__(self) -> None:
         self._pending: list[tuple[asyncio.WriteTransport, bytes]] = []

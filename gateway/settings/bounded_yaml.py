@@ -25,7 +25,7 @@ class Bounds:
 
 
 OPERATOR = Bounds(size_bytes=16 * 2**20, nodes=1_000_000, depth=40)
-"""Of gateway.yaml: whoever writes it may do anything to the gateway anyway."""
+"""Bounds for gateway.yaml. They are wide, because its writer controls the gateway anyway."""
 TEAM = Bounds(size_bytes=2**18, nodes=20_000, depth=20)
 """Of a policy file: at most about 20 MB while it is read."""
 

@@ -51,7 +51,7 @@ def secret(reference: str, where: str) -> str:
 
 
 def provider_keys() -> dict[str, str]:
-    """Provider → key, for the providers whose variable is set."""
+    """Provider → key, for providers whose variable is set."""
     return {provider: os.environ[name] for provider, name in PROVIDER_KEYS.items() if os.environ.get(name)}
 
 

@@ -28,7 +28,7 @@ class ConfigError(ValueError):
 
 
 MOST_PROBLEMS = 20
-"""Told of one file; who mends them sees the others then."""
+"""Most mistakes reported for one file; the others are reported once these are corrected."""
 _SHOWN = 120
 """Characters of a value that a complaint repeats."""
 _SENTENCE = 500

@@ -37,7 +37,7 @@ class ReceiverSettings(Section):
 
 
 class KnownReceivers(NamedTuple):
-    """What the operator's file says now."""
+    """The receivers of the operator's current file."""
 
     receivers: Mapping[str, ReceiverSettings] | None = None
     reserved: frozenset[str] = frozenset()

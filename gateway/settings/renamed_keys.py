@@ -68,7 +68,7 @@ class SwitchToValue:
 
 @dataclass(frozen=True, slots=True)
 class SplitTier:
-    """A backend's `tier`, which said two things: its strength, and for `hosted` where it runs."""
+    """A backend's `tier`, which meant its strength and, for `hosted`, where it runs."""
 
     section: str
     old: str = "tier"
@@ -138,7 +138,7 @@ class Translation:
     old_names: list[tuple[KeyPath, str]] = field(default_factory=list)
     """Where the file uses an old name, as it is written there, and what to write instead."""
     conflicts: list[tuple[KeyPath, str]] = field(default_factory=list)
-    """Likewise, where the new name is there too."""
+    """Likewise, where the file has the new name too."""
 
     def as_written(self, path: KeyPath) -> KeyPath:
         """`path`, which is by the models' names, as the file writes it."""
@@ -229,7 +229,7 @@ def _split_tier(translation: Translation, row: SplitTier, path: KeyPath, section
 
 
 def _instead_of_tier(backend: Mapping[Any, Any]) -> str:
-    """What says the same as the `tier` of `backend`, as far as anything does."""
+    """The keys that replace the `tier` of `backend`, as far as any do."""
     tier = backend["tier"]
     kind, base_url, location = (str(backend.get(name) or "") for name in ("kind", "base_url", "location"))
     if tier not in STRENGTHS:

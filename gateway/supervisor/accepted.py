@@ -28,7 +28,7 @@ class Accepted:
         self._copy().replace(self.path)
 
     def renew(self) -> Settings:
-        """Take over what the file says now. Raises ConfigError, and then nothing has changed."""
+        """Apply the file's current content. Raises ConfigError; then nothing has changed."""
         fresh = self._copy()
         try:
             read = load_settings(fresh, self.settings.paths.data, self.settings.policies)

@@ -85,7 +85,7 @@ class _Life:
 
 
 class ForkServer:
-    """The supervisor's side. Belongs to the main thread, on whose life that of the process depends."""
+    """The supervisor's side. Belongs to the main thread: the process ends with that thread."""
 
     def __init__(self, life: _Life) -> None:
         self._life: _Life | None = life

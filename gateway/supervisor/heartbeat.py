@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 
 TOLD = "THRIFTGATE_WORKER"
-"""The variable in which a worker that was not forked finds, as JSON, what it is told."""
+"""The environment variable with the worker's settings as JSON, for a worker that was not forked."""
 STAGES = ("open", "ready")
 """It takes connections; it answers requests. Before the first, it is starting."""
 FAILED = "failed "
@@ -33,7 +33,7 @@ class Heartbeat:
         self._loop.add_reader(self._reader, self.listen)
 
     def listen(self) -> None:
-        """Take in what was said."""
+        """Read the lines that have arrived."""
         if self._reader < 0:
             return
         try:
@@ -64,7 +64,7 @@ class Heartbeat:
             self.writer = -1
 
     def close(self) -> None:
-        """No more is said; what was said stays."""
+        """Stop reading; the last state is kept."""
         if self._reader >= 0:
             self._loop.remove_reader(self._reader)
             os.close(self._reader)
@@ -72,7 +72,8 @@ class Heartbeat:
 
 
 def speaker(fd: int) -> Callable[[str], None]:
-    """The worker's end. It never waits: a busy supervisor may miss a line. One that nobody hears any more leaves."""
+    """The worker's end. It never blocks: a busy supervisor may miss a line. A worker whose supervisor is gone shuts
+    down."""
     os.set_blocking(fd, False)
     os.set_inheritable(fd, False)
 

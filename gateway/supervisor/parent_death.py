@@ -23,12 +23,12 @@ def prctl(option: int, value: int | bytes) -> bool:
 
 
 def prefix() -> list[str]:
-    """The words to put before a command whose program's path is whole."""
+    """The words to put before a command whose program is given with its full path."""
     return [sys.executable, "-IS", __file__, str(os.getpid())]
 
 
 def tie(parent: int) -> bool:
-    """False when `parent` is not our parent, or no longer: nobody would end us."""
+    """False if `parent` is not, or no longer, this process's parent: nothing would end this process then."""
     if sys.platform == "linux":
         prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     return os.getppid() == parent

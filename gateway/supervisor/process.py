@@ -51,13 +51,13 @@ class ChildProcess:
         on_change: Callable[[], None] = lambda: None,
         last_words: Callable[[], str] = lambda: "",
     ) -> None:
-        """`last_words`: what the process said of its own end."""
+        """`last_words`: the error that the process reported before it ended."""
         self.name = name
         self.short_lives = 0
         """In a row, up to now."""
         self.starts = 0
         self.ends: Counter[str] = Counter()
-        """Of those that nobody asked to end, by cause."""
+        """Number of processes that ended without being asked to, by cause."""
         self._cause = ""
         self._begin, self._on_change, self._last_words = start, on_change, last_words
         self._process: Process | None = None
@@ -104,7 +104,7 @@ class ChildProcess:
             wait_s = min(wait_s * 2, LONGEST_WAIT_S)
 
     def _tell(self, how: str, wait_s: float) -> None:
-        """Each end, until it is a loop; that is said once."""
+        """Log each end, until the process is in a crash loop, which is logged once."""
         words = self._last_words()
         how = f"{how}: {words}" if words else how
         if self.short_lives < LOOP:

@@ -24,7 +24,7 @@ SOON_S = 0.05
 
 
 class Server(uvicorn.Server):
-    """uvicorn that says how it is, and leaves without breaking a connection."""
+    """uvicorn that reports its state, and shuts down without breaking a connection."""
 
     def __init__(self, config: uvicorn.Config, application: Application, say: Callable[[str], None]) -> None:
         super().__init__(config)

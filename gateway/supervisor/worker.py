@@ -17,7 +17,7 @@ from gateway.telemetry.log_lines import log_to
 
 
 def run(said: Mapping[str, Any]) -> None:
-    """Serve as told, until asked to leave. `said["fd"]`: the listening socket; `said["pulse"]`: where to say so."""
+    """Serve until asked to stop. `said["fd"]`: the listening socket; `said["pulse"]`: the pipe for state reports."""
     one_heap()
     log_to()
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

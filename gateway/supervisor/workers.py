@@ -25,7 +25,7 @@ OPEN_S = 60.0
 ROLL_S = 60.0
 """Longest that a roll waits for a replacement to answer requests; then the old worker stays."""
 GRACE_S = 5.0
-"""Beyond the drain, for a worker to close its rooms."""
+"""Seconds after the drain in which a worker closes its parts."""
 CAUSES = ("exit", "SIGKILL", "SIGSEGV", "frozen", "slow start", "not started", "rolling")
 """Why a worker is replaced, as far as can be foreseen. Shown from the start, because only growth from 0 is seen."""
 
@@ -152,7 +152,7 @@ class WorkerPool:
 
     @property
     def at_rest(self) -> bool:
-        """All are ready, and nobody is to be replaced."""
+        """All workers are ready, and none is to be replaced."""
         return bool(self._hands) and not self._rolling and all(worker.ready for worker in self._hands.values())
 
     def start(self) -> None:
@@ -219,7 +219,7 @@ class WorkerPool:
         self._on_change()
 
     def hurry(self) -> None:
-        """Nobody waits for streams any more."""
+        """Kill the workers at once, without waiting for streams to end."""
         self._hurry.set()
         for worker in (*self._hands.values(), *self._passing):
             worker.child.signal(signal.SIGKILL)

@@ -22,7 +22,7 @@ OUTPUT_TOKENS: Final = "gen_ai.usage.output_tokens"
 CACHE_READ_TOKENS: Final = "gen_ai.usage.cache_read.input_tokens"
 CACHE_WRITE_TOKENS: Final = "gen_ai.usage.cache_write.input_tokens"
 CACHE_CREATION_TOKENS: Final = "gen_ai.usage.cache_creation.input_tokens"
-"""What `CACHE_WRITE_TOKENS` was called until the middle of 2026; much that reads traces knows only this name."""
+"""The name of `CACHE_WRITE_TOKENS` until the middle of 2026; many readers of traces know only this one."""
 REASONING_TOKENS: Final = "gen_ai.usage.reasoning.output_tokens"
 FINISH_REASONS: Final = "gen_ai.response.finish_reasons"
 TOKEN_TYPE: Final = "gen_ai.token.type"  # noqa: S105

@@ -30,7 +30,7 @@ NAMED: dict[tuple[str, str], tuple[str, str, str]] = {
     ("budgets", "exhausted"): ("thriftgate_budget_refusals", "counter", "Requests that found their budget spent."),
     ("limits", "refused"): ("thriftgate_limit_refusals", "counter", "Requests that found their limit reached."),
 }
-"""Figures of rooms that have a name of their own: (room, figure) → name, kind, help."""
+"""Figures of parts that have a metric name of their own: (part, figure) → name, kind, help."""
 
 OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
     ("thriftgate_backend_available", "gauge", "Share of the workers that would call it now.", ("available",)),
@@ -41,7 +41,7 @@ OF_BACKENDS: tuple[tuple[str, str, str, tuple[str, ...]], ...] = (
         ("refused", "refused_batch", "refused_share", "timed_out"),
     ),
 )
-"""Name, kind, help, the figures of room `fleet` that are added up."""
+"""Name, kind and help of the figures of part `fleet` that are summed."""
 
 OF_SUPERVISOR: dict[str, Family] = {
     "workers_wanted": ("thriftgate_workers_wanted", "gauge", "Workers that there should be.", ()),

@@ -37,14 +37,14 @@ class FlightRecords:
     """
 
     def __init__(self, state: State, archive: Archive | None = None) -> None:
-        """`archive`: who is asked for requests that are neither recent nor in the state."""
+        """`archive`: read for requests that are neither recent nor in the state server."""
         self._state, self._archive = state, archive
         self._recent: OrderedDict[str, Record] = OrderedDict()
         self._decided: list[Record] = []
         self._eventful: list[Record] = []
         self._allowance = float(AT_ONCE)
         self.dropped = 0
-        """Records of which the others will see no more than the ledger's part."""
+        """Records of which other workers have only the ledger's part."""
 
     def add(self, record: Record) -> None:
         recent = self._recent
@@ -106,7 +106,7 @@ class FlightRecords:
 
 
 def _decided(record: Record) -> bool:
-    """Was there a choice, of which the ledger knows only the outcome?"""
+    """Was there a choice between backends? The ledger has only its outcome."""
     route = record.route
     if record.finish == "length" and record.notes:  # a budget may have ended it
         return True

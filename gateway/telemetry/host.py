@@ -23,7 +23,7 @@ PUBLISH_S = 1.0
 SUPERVISOR, PAST = "supervisor", "past"
 """Pages of their own: the parent process; the sum of all workers that have ended."""
 REMEMBERED = 256
-"""Ended workers whose names the sum keeps, for a reader that saw their pages before they were added and deleted."""
+"""Names of ended workers that the sum keeps, for a reader that saw their pages before they were added and deleted."""
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -75,7 +75,7 @@ class Host:
 
     totals: Totals = field(default_factory=Totals)
     counts: Figures = field(default_factory=lambda: defaultdict(float))
-    """Counts of rooms, (room, figure) → sum over all lives."""
+    """Counts of parts: (part, figure) → sum over all lives."""
     living: list[Life] = field(default_factory=list)
     supervisor: Mapping[str, Any] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class Host:
             self.living.append(Life(str(told["worker"]), told["at"], rooms, told["in_flight"]))
 
     def rooms(self) -> Figures:
-        """Every figure of every room, put together."""
+        """Every figure of every part, combined."""
         values: dict[tuple[str, str], list[float]] = defaultdict(list)
         for life in self.living:
             for place, value in life.rooms.items():
@@ -178,7 +178,7 @@ class Archive:
         self._added: deque[str] = deque(maxlen=REMEMBERED)
 
     def write(self, told: Mapping[str, Any]) -> None:
-        """Publish the supervisor's own figures, and add up who has ended. Raises OSError; try again later."""
+        """Publish the supervisor's own figures, and add up those of ended workers. Raises OSError; try again later."""
         self._own.write(orjson.dumps({"pid": os.getpid(), "at": time.time(), **told}))
         ended = [name for name in page.names(self._folder) if not page.alive(self._folder, name)]
         if not ended:

@@ -20,7 +20,7 @@ SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 
 
 
 class Histogram:
-    """Counts per bucket, of which the last is +Inf, and the sum, in seconds."""
+    """Counts per bucket, the last for +Inf, and the sum in seconds."""
 
     __slots__ = ("bounds", "counts", "sum")
 
@@ -40,7 +40,7 @@ class Histogram:
         self.sum += total
 
     def cumulative(self) -> Iterable[tuple[str, float]]:
-        """(upper bound, requests at or below it), as Prometheus wants them."""
+        """(upper bound, requests at or below it), in Prometheus' form."""
         seen = 0
         for bound, count in zip((*map(str, self.bounds), "+Inf"), self.counts, strict=True):
             seen += count
@@ -119,7 +119,7 @@ class Totals:
         return {**counters, **histograms}
 
     def take(self, told: Mapping[str, Any]) -> None:
-        """Add what another has `told`."""
+        """Add the published figures of another process."""
         for _, attribute, *_ in COUNTERS:
             sums = getattr(self, attribute)
             for *labels, value in told[attribute]:
@@ -158,7 +158,7 @@ Stats = Callable[[], Mapping[str, int | float | str]]
 
 
 def figures(rooms: Mapping[str, Stats]) -> Iterable[tuple[str, str, int | float]]:
-    """(room, figure, value) of all that is a number. A room that fails is left out."""
+    """(part, figure, value) of all numbers. A part whose `stats` fails is left out."""
     for room, stats in rooms.items():
         try:
             found = stats()

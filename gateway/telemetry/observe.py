@@ -1,4 +1,4 @@
-"""Telemetry's interface: told of a request's begin and end; works after the answer."""
+"""Telemetry's interface: called at a request's begin and end; works after the answer."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Telemetry:
         board: Path | None = None,
         worker: int = 0,
     ) -> None:
-        """`archive`: who knows of requests that have no flight record of their own. `board`: where the workers of this
-        host publish their figures for each other; None: this is the only one."""
+        """`archive`: has requests without a flight record of their own. `board`: where the workers of this host publish
+        their figures for each other; None: this is the only worker."""
         self._settings = settings
         self._board, self._worker = board, worker
         self._voice: Voice | None = None
@@ -60,7 +60,7 @@ class Telemetry:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def watch(self, room: str, stats: Stats) -> None:
-        """Show a room's figures as metrics."""
+        """Export a part's figures as metrics."""
         self._rooms[room] = stats
 
     async def open(self) -> None:
@@ -98,7 +98,7 @@ class Telemetry:
                 log.exception("flight records or access log could not be written")
 
     def begin(self, record: Record) -> None:
-        """A request whose `end` will be told, however it ends."""
+        """Register a request; `end` follows, however it ends."""
         self.totals.in_flight += 1
 
     def end(self, record: Record, error: BaseException | None) -> None:

@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 CLOSE_S = 3.0
 MOST_WAITING = 10_000
-"""Finished requests whose spans are not made yet; beyond that the oldest are lost."""
+"""Most finished requests that wait for their spans; beyond that the oldest are lost."""
 UNNAMED = "unknown_service"
 """What the SDK calls a service that the environment does not name."""
 

@@ -24,7 +24,7 @@ class TraceParent:
 
 
 def read_parent(headers: Mapping[bytes, bytes]) -> TraceParent | None:
-    """What the client says, names in lower case; None where it says nothing that is valid."""
+    """The client's trace headers, names in lower case; None if they are not valid."""
     said = headers.get(b"traceparent")
     if said is None or len(said) > _LONGEST_PARENT or (found := _PARENT.fullmatch(said)) is None:
         return None

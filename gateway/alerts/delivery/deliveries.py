@@ -56,7 +56,7 @@ class Delivery:
 def write(
     connection: Connection, alert: Alert, team: str, receivers: Sequence[Notify], policy: AlertsPolicy, now: float
 ) -> bool:
-    """A row for the alert itself, whose key decides who of many noticed first, and one for each receiver."""
+    """Insert a row for the alert, whose key decides which process noticed it first, and one for each receiver."""
     payload = orjson.dumps({"id": alert.id, **alert.payload}).decode()
     escalates = alert.severity == "critical" and policy.escalate_to
     escalate_at = now + policy.escalate_after if escalates else None
@@ -124,7 +124,7 @@ def revive(connection: Connection, team: str | None, now: float) -> int:
 
 
 def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | None:
-    """Somebody looks after it: it is not escalated any more. Its team, or None where there is no such alert."""
+    """Acknowledge an alert: it is not escalated any more. Returns its team, or None if there is no such alert."""
     c = alerts.c
     connection.execute(
         update(alerts)
@@ -135,7 +135,7 @@ def acknowledge(connection: Connection, id: str, by: str, now: float) -> str | N
 
 
 def escalate(connection: Connection, policy_of: Callable[[str], AlertsPolicy | None], now: float) -> list[str]:
-    """Letters to those who hear of what nobody acknowledged in time; the ids of the alerts."""
+    """Queue deliveries of unacknowledged alerts to the escalation receivers; returns the alerts' ids."""
     c = alerts.c
     late = connection.execute(
         select(c.id, c.team, c.created_at, c.payload, c.kind, c.severity, c.escalate_at)

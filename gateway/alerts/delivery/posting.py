@@ -17,7 +17,7 @@ TIMEOUT_S = 10.0
 
 
 class Poster:
-    """Redirects are not followed: only the operator says where alerts go."""
+    """Redirects are not followed: only the operator decides where alerts go."""
 
     def __init__(self, *, timeout_s: float = TIMEOUT_S) -> None:
         self._timeout_s = timeout_s

@@ -18,7 +18,7 @@ __all__ = ["TIMEOUT_S", "Answer", "Receivers"]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a receiver said, in words that hide its address."""
+    """A receiver's reply, without its address."""
 
     accepted: bool
     said: str
@@ -34,7 +34,7 @@ class Receiver(Protocol):
 
 
 class Receivers:
-    """All kinds at one door, opened once and closed once."""
+    """Delivers to receivers of all kinds; opened once and closed once."""
 
     def __init__(
         self,

@@ -95,7 +95,7 @@ def delivery(payload: Mapping[str, Any], id: str, sender: str, recipients: list[
 
 
 def _told(error: Exception) -> str:
-    """Without what the server said word for word: it may repeat names and addresses."""
+    """The server's status without its text, which may contain names and addresses."""
     code = getattr(error, "code", None)
     return (
         f"the mail server answered {code}" if isinstance(code, int) else f"cannot be reached ({type(error).__name__})"

@@ -40,7 +40,7 @@ def robust_z(value: float, past: Sequence[float], least_mad: float) -> float:
 
 
 def found(team: str, hours: Mapping[int, Hour], now: float) -> list[Alert]:
-    """What is odd about the current and the last hour; each is told once a day (of UTC)."""
+    """Anomalies of the current and the last hour; each is reported once a day (UTC)."""
     current = int(now // HOUR_S)
     last = {number: hours[number] for number in (current - 1, current) if number in hours}
     past = [hour for number, hour in hours.items() if current - PAST_HOURS <= number < current - 1]
@@ -83,7 +83,7 @@ def _unpriced(team: str, last: Iterable[Hour], now: float) -> Alert | None:
 
 
 def _zero_cost(team: str, hours: Iterable[Hour], last: Iterable[Hour], now: float) -> Alert | None:
-    """A backend that costs money answered, and the row says that it was for nothing."""
+    """A backend with a price answered, and the row says that the call was free."""
     paid = priced(hours)
     counts = _by_backend(
         (name, backend.free) for hour in last for name, backend in hour.backends.items() if name in paid

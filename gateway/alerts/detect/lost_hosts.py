@@ -10,7 +10,7 @@ from gateway.domain.policy import Severity
 from gateway.state.leases.orphaned_holds import OrphanedHold
 
 AFTER_S = 30.0
-"""A host that is back sooner has drained its journals: nobody needs to act."""
+"""Seconds; a host that returns within them has drained its journals, and no action is needed."""
 _CRITICAL_SHARE = 0.1
 """Of a budget's limit."""
 _NAMED = 5

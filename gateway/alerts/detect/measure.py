@@ -1,4 +1,4 @@
-"""Use of a budget according to the ledger: by all who share it, or by each of its holders."""
+"""Use of a budget according to the ledger: of all that share it, or of each holder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SUBJECT = {"key": "key_id", "end_user": "end_user"}
 
 
 def shared(policy: Policy, budget: Budget) -> bool:
-    """Do all spend from one purse?"""
+    """Do all spend from one shared amount?"""
     return budget.per not in _SUBJECT
 
 
@@ -67,7 +67,7 @@ def _which(team: str, policy: Policy, budget: Budget, window: tuple[float, float
 
 
 def _amount(budget: Budget) -> ColumnElement[Any]:
-    """What a row counts. Tokens that cost nothing count nothing; nobody knows that of unpriced ones."""
+    """The units that a row counts. Free tokens count nothing; tokens of unknown price count."""
     c = entries.c
     if budget.limit_usd is not None:
         return c.cost_pico

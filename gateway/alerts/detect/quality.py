@@ -1,4 +1,4 @@
-"""The alert about a backend whose measured quality is below what routing promised."""
+"""The alert about a backend whose measured quality is below the routing target."""
 
 from __future__ import annotations
 

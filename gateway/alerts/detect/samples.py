@@ -41,7 +41,7 @@ def _budget(kind: Kind, team: str, now: float) -> Alert:
 
 
 def _quality(team: str, now: float) -> Alert:
-    """Of a backend whose answers have all been worse."""
+    """For a backend whose answers have all been worse."""
     return told(team, "backend", standing([Judged(number, 0.95, 0.95, 0.0) for number in range(20)]), now)
 
 

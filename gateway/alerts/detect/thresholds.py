@@ -37,7 +37,7 @@ class BudgetWindow:
     budget: Budget
     subject: str = ""
     subjects: Sequence[str] = ()
-    """End users who have come as far, the dearest first: of thousands that do, one alert is enough."""
+    """End users that have reached a threshold, the most expensive first: one alert is enough for thousands of them."""
 
     @property
     def limit(self) -> int:
@@ -75,7 +75,7 @@ def least(account: BudgetWindow, threshold: float) -> int:
 
 
 def due(account: BudgetWindow, spent: int, window: tuple[float, float], now: float) -> list[Alert]:
-    """The thresholds that `spent` in `window` has reached; most of them will have been told before."""
+    """The thresholds that `spent` in `window` has reached; most were reported before."""
     reached = []
     for threshold in account.budget.alerts:
         if threshold != "forecast" and spent >= least(account, threshold):
@@ -157,7 +157,7 @@ def _alert(
 
 
 def _id(account: BudgetWindow, start: float, threshold: str) -> str:
-    """A budget that changed is another budget: its thresholds may be told again."""
+    """A changed budget counts as a new one: its thresholds may be reported again."""
     budget = account.budget
     limit = f"{budget.limit_tokens} tokens" if budget.limit_usd is None else _plain(budget.limit_usd)
     parts = [budget.window, budget.timezone, limit]

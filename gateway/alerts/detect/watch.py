@@ -23,7 +23,7 @@ from gateway.state.leases import orphaned_holds
 from gateway.state.sql.database import Database
 
 LOOK_BACK_S = 3600.0
-"""At its start a new process looks at the windows of an hour ago too, in case nobody did."""
+"""At its start, a process also checks the windows of an hour ago, in case no process did."""
 FORECAST_EVERY_S = 300.0
 ANOMALIES_EVERY_S = 60.0
 QUALITY_EVERY_S = 5.0
@@ -128,7 +128,7 @@ class Watch:
         return fired + (self._quality(policies, now) if self._rested("", "quality", QUALITY_EVERY_S, now) else [])
 
     def _lost_hosts(self, policies: Mapping[str, Policy], now: float) -> list[Alert]:
-        """Of every team and organisation whose budgets hold money for a host that is gone."""
+        """Alerts of every team and organisation whose budgets hold money for a lost host."""
         with self._database.read() as connection:
             holds = orphaned_holds.held(connection)
         fired: list[Alert] = []
@@ -200,7 +200,7 @@ class Watch:
         return anomalies.found(team, past | last, now)
 
     def _tell(self, found: list[Alert], team: str, policy: Policy, budget: Budget | None, now: float) -> list[Alert]:
-        """Those of `found` that nobody wrote down before, written down now."""
+        """Those of `found` that were not recorded before; they are recorded now."""
         fresh = [alert for alert in found if alert.id not in self._known]
         if not fresh:
             return []

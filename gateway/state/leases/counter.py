@@ -36,7 +36,7 @@ class NotEnough:
     lease: Lease
     wanted: int
     retry_after_s: float | None
-    """When it can, if nobody uses more; None when that depends on others."""
+    """Seconds until it can be taken if nobody uses more; None if that depends on other workers."""
 
     @property
     def passing(self) -> bool:
@@ -70,7 +70,7 @@ class Lease:
         """In use: open holds, requests in progress."""
         self.rest = self.settled = self.idle = self.held = 0
         self.orphaned = 0
-        """Held for workers that have been dead for long, and of which nobody knows what they spent."""
+        """Units held for workers that died long ago and whose spend is unknown."""
         self.workers = 1
         self.settling = self.tight = self.stale = False
         self.seen = self.valid_until = self.refused_until = self.repair_at = float("-inf")
@@ -104,7 +104,7 @@ class Lease:
         take_all(((self, units),), step)
 
     def force(self, units: int, step: int) -> None:
-        """Use `units` without having them: the server is out of reach and the rule says go on."""
+        """Use `units` that were not granted: the server is unreachable and the rule is to go on."""
         self.free += units
         self.take(units, step)
 
@@ -147,7 +147,8 @@ class Lease:
 
     @property
     def left(self) -> int:
-        """Of a sum: what is not spent, as far as this worker knows. Holds are not spent, but those of the dead are."""
+        """Units of a sum that are not spent, as far as this worker knows. Holds of living workers are not spent; those
+        of dead workers count as spent."""
         return self.limit - self.settled - self._unreported - self.orphaned
 
     def used(self, step: int) -> int:
@@ -233,7 +234,7 @@ class Lease:
         return max(int(demand * _AHEAD_TICKS), 2 * self._biggest) if demand else 0
 
     def learn(self, reply: Reply, floor: int, now: float, lease_s: float) -> None:
-        """`reply` to a report whose floor was `floor`, sent at `now` (monotonic)."""
+        """Apply the server's `reply` to a report with the floor `floor`, sent at `now` (monotonic seconds)."""
         if reply.status is Status.UNKNOWN:
             return
         if reply.status is Status.CHANGED:
@@ -269,7 +270,7 @@ class Lease:
         self.generation = reply.generation
 
     def expire(self, now: float) -> None:
-        """The server has given our lease to others when it has not heard of us for so long."""
+        """Drop the lease: the server gives it to other workers after this long without a report."""
         if now >= self.valid_until:
             self.free = min(self.free, 0)
 

@@ -31,16 +31,17 @@ class Status(IntEnum):
     GRANTED = 0
     SHORT = 1
     CHANGED = 2
-    """Another generation than the worker knows: nothing was done; report anew what the base does not hold."""
+    """The counter has another generation than the worker knows. Nothing was done; report what the base does not
+    include."""
     UNKNOWN = 3
-    """A sum that has to be told its base first: nothing was done."""
+    """The sum needs its base first. Nothing was done."""
     SETTLING = 4
-    """Made anew a moment ago: nothing is granted until every worker has said what it holds."""
+    """The counter was created a moment ago: nothing is granted until every worker has reported its holds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One counter's answer; units are the worker's own lease, `rest` what nobody has."""
+    """One counter's reply. Units are the worker's own lease; `rest` is free."""
 
     status: Status
     units: int

@@ -30,7 +30,8 @@ log = logging.getLogger(__name__)
 _TOGETHER = 48
 """Most counters of one call."""
 _MANY_TOGETHER = 64
-"""Calls under way at a time for counters of which there are very many: the others' must not wait for thousands."""
+"""Most concurrent calls for counters of which there are very many, so that other counters do not wait for thousands of
+calls."""
 _TURNS = 5
 """Most calls of one round: birth, change, repair, and once more."""
 _QUIET_S = 1.0
@@ -43,7 +44,7 @@ _REBUILD_S = 5.0
 """So long after one try to rebuild a sum comes the next."""
 _READS = 8
 _RECORD_FRESH_S = 1.0
-"""Who is drained, and what is held for the others, is read again after so long, before a sum is made anew."""
+"""Seconds after which the drained workers and the holds of others are read again before a sum is rebuilt."""
 _CLOCK_S = 10.0
 """Clocks drift: after so long another round trip tells the server's."""
 _STEPS_A_SECOND = 1000 // STEP_MS
@@ -63,7 +64,7 @@ class _Group:
 
 
 class Leases:
-    """One per room and worker. Waiting is bounded by the deadline of State's calls."""
+    """One per package and worker. The deadline of State's calls bounds every wait."""
 
     def __init__(
         self,
@@ -76,8 +77,8 @@ class Leases:
         dead: DeadWorkers | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`worker`: the name to lease under, one of its own by default. `dead`: knows who of the dead is drained; by
-        default everyone is."""
+        """`worker`: the name to lease under; default: a new one. `dead`: knows which dead workers are drained; default:
+        all."""
         self._state, self._monotonic = state, monotonic
         self._dead: DeadWorkers = dead or AllDrained()
         self.workers = workers
@@ -92,14 +93,14 @@ class Leases:
         self._groups: dict[str, _Group] = {}
         self._known: WeakValueDictionary[str, Lease] = WeakValueDictionary()
         self._hurry = asyncio.Event()
-        """Somebody may be waiting for what has just become free."""
+        """Wakes requests that wait, when units have become free."""
         self._many = asyncio.Semaphore(_MANY_TOGETHER)
         self._tasks = Tasks()
         self._epoch = ""
         self._lost_at = float("-inf")
         self._counts = {"rounds": 0, "failed": 0, "short": 0, "rebuilt": 0}
         self.away: set[str] = set()
-        """Tags whose last report went unanswered: what is taken of them comes from leases, or from nowhere."""
+        """Tags whose last report had no reply; requests for them are served from leases only."""
 
     async def open(self) -> None:
         self._epoch = self._state.epoch
@@ -191,7 +192,7 @@ class Leases:
         return short
 
     async def ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """As `take`, for whoever cannot wait: at most one round trip. Raises StateUnavailable."""
+        """As `take`, for callers that cannot wait: at most one round trip. Raises StateUnavailable."""
         return None if self.try_take(wants) else await self._ask(wants)
 
     def give(self, leases: Sequence[Lease], units: int) -> None:
@@ -210,7 +211,7 @@ class Leases:
                 self._hurry.set()
 
     def force(self, lease: Lease, units: int) -> None:
-        """Use what was not granted, because the server is out of reach and the rule says go on."""
+        """Use units that were not granted, because the server is unreachable and the rule is to go on."""
         self.taken_at = step = self.step
         lease.force(units, step)
         self._watch(lease)
@@ -247,7 +248,7 @@ class Leases:
         lease.watched = True
 
     async def _ask(self, wants: Sequence[Want]) -> NotEnough | None:
-        """One round trip for everyone who waits at the same time."""
+        """One round trip for all requests that wait at the same time."""
         if short := self._refused(wants):
             return short
         group = self._group(wants[0][0].tag)
@@ -293,7 +294,7 @@ class Leases:
         raise StateUnavailable("the counters do not come to rest")
 
     async def _drained(self, unknown: Sequence[Lease]) -> str:
-        """Who was drained before the base of any of `unknown` is read. Raises StateUnavailable."""
+        """Read which workers are drained, before the base of any of `unknown` is read. Raises StateUnavailable."""
         if unknown:
             await self._dead.refresh(_RECORD_FRESH_S)
         return self._dead.drained
@@ -392,7 +393,7 @@ class Leases:
             log.debug("leases of %s: %s", group.tag, error)
 
     async def _repair(self, leases: Sequence[Lease]) -> None:
-        """Rebuild sums of which a worker died and was drained: only the ledger knows what it spent."""
+        """Rebuild sums of which a worker died and was drained: only the ledger has what it spent."""
         now = self._monotonic()
         due = [lease for lease in leases if lease.repair_at <= now]
         for lease in due:

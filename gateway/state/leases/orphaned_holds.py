@@ -80,7 +80,7 @@ def host_of(worker: str) -> str:
 
 
 def drained(connection: Connection, worker: str, *, by: str = "", now: float | None = None) -> None:
-    """All that `worker` spent is in the ledger; or an operator, `by`, says that nothing more will come."""
+    """Record that all spend of `worker` is in the ledger, or, with `by`, that an operator declares its journal lost."""
     now = time.time() if now is None else now
     connection.execute(
         text("INSERT INTO drained_workers (worker, at, actor) VALUES (:worker, :at, :actor) ON CONFLICT DO NOTHING"),
@@ -110,7 +110,7 @@ def held(connection: Connection) -> list[OrphanedHold]:
 
 
 def record(connection: Connection, holds: Iterable[OrphanedHold]) -> None:
-    """Those that nobody recorded yet."""
+    """Holds that are not recorded yet."""
     values = [
         {name: getattr(one, name) for name in ("worker", "counter", "tag", "units", "limit_units", "since")}
         for one in holds

@@ -31,7 +31,7 @@ EVERYBODY = "*"
 RECORD_S = 2.0
 """A dead worker of a living host is drained sooner; one that is not is put on record."""
 PATIENCE_S = 10.0
-"""After so long what is held for a dead worker counts as gone for those who wait for holds to end."""
+"""Seconds after which a dead worker's holds count as lost for requests that wait for holds to end."""
 _FORGET_S = 60.0
 _FRESH_S = 1.0
 _SOONEST_S, _SLOWEST_S, _IDLE_S = 0.2, 5.0, 15.0
@@ -49,11 +49,11 @@ class DeadWorkers(Protocol):
         ...
 
     async def refresh(self, max_age_s: float) -> None:
-        """Know who is drained. Raises StateUnavailable."""
+        """Read which workers are drained. Raises StateUnavailable."""
         ...
 
     def recorded(self, lease: Lease) -> str:
-        """What the record says is held by this counter: ` NAME=UNITS NAME=UNITS`."""
+        """The recorded holds of this counter: ` NAME=UNITS NAME=UNITS`."""
         ...
 
     def stats(self) -> dict[str, int | float | str]: ...
@@ -64,7 +64,7 @@ class DeadWorkers(Protocol):
 
 
 class AllDrained:
-    """Implements DeadWorkers where whoever rebuilds a sum sees every journal."""
+    """Implements DeadWorkers where the process that rebuilds a sum can read every journal."""
 
     drained = EVERYBODY
 
@@ -131,7 +131,7 @@ class Orphans:
         return {"dead_workers": sum(name not in self._drained for name in self._seen)}
 
     def troubles(self) -> list[str]:
-        """What /health says, which names no host and no team."""
+        """The sentences for /health; they name no host and no team."""
         workers = {one.worker for holds in self._recorded.values() for one in holds}
         if not workers:
             return []
@@ -196,7 +196,7 @@ class Orphans:
                 await asyncio.sleep(_RETRY_S)
 
     def _pause_s(self) -> float:
-        """Who died just now is drained soon; whose host is gone, perhaps never."""
+        """A worker that died just now is drained soon; one whose host is gone, perhaps never."""
         now = self._monotonic()
         ages = [now - first for name, (first, _) in self._seen.items() if name not in self._drained]
         return min(_SLOWEST_S, max(_SOONEST_S, min(ages) / 4)) if ages else _IDLE_S

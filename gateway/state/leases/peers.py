@@ -18,7 +18,7 @@ _GONE = "ZX"
 
 
 class Peers:
-    """Of one worker: the others that were seen to hold what somebody was short of."""
+    """Of one worker: the other workers that held units when a request was short of them."""
 
     def __init__(self, remember_s: float) -> None:
         self._holders: set[str] = set()
@@ -43,14 +43,14 @@ class Peers:
 
 
 def name_of_mine() -> str:
-    """`MACHINE-PID-SINCE-CHANCE@HOST`: no other worker has it, and whoever runs on the same machine can tell whether
-    this process still lives. Where there is no /proc, MACHINE is empty, and nobody can. HOST is for people."""
+    """`MACHINE-PID-SINCE-CHANCE@HOST`: unique, and any process of the same machine can tell whether this one still
+    lives. Without /proc, MACHINE is empty and nobody can. HOST is for people."""
     name = "-".join((_MACHINE, f"{os.getpid():x}", f"{_since_boot():x}", secrets.token_hex(4)))
     return f"{name}@{re.sub('[^A-Za-z0-9._-]', '-', socket.gethostname())[:40] or 'host'}"
 
 
 def dead(names: Iterable[str]) -> list[str]:
-    """Those of this machine whose process has ended. Reads a small file for each: off the loop."""
+    """Names of this machine whose process has ended. Reads a small file for each: call it off the loop."""
     return [name for name in names if _is_dead(name)]
 
 

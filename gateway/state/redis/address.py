@@ -24,7 +24,7 @@ _DEFAULT_PORT: dict[Kind, int] = {"unix": 0, "tcp": 6379, "cluster": 6379, "sent
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What a URL says. `hosts` has one entry for tcp, any number of seeds for sentinel and cluster."""
+    """A parsed URL. `hosts` has one entry for tcp, and any number of seeds for sentinel and cluster."""
 
     kind: Kind
     hosts: tuple[tuple[str, int], ...] = ()

@@ -31,7 +31,7 @@ def reason(error: BaseException) -> str:
 
 
 def options(url: str, connect_s: float) -> dict[str, Any]:
-    """redis-py's, as the URL says them; what deadlines and callers rely on is not the URL's to say."""
+    """redis-py's options from the URL; options that deadlines and callers depend on cannot be set there."""
     return {
         **parse_url(url),
         "driver_info": None,  # to say its version, redis-py reads the package's metadata from disk for every connection

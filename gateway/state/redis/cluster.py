@@ -17,7 +17,7 @@ from gateway.state.redis.commands import Command, Lost
 AT_ONCE = 64
 """Exchanges under way: each takes a connection to a node, and redis-py raises when those are used up."""
 _PATIENCE = 0.8
-"""Part of a deadline after which redis-py itself gives a node up, and asks the others who has its slots now."""
+"""Share of a deadline after which redis-py gives a node up and asks the others for its slots."""
 _NOT_REPLIES = ("CLUSTER", "COMMAND")
 """What redis-py asks for its own sake, and reads in its own way."""
 
@@ -36,7 +36,7 @@ class ClusterClient:
         return await self._open(None)
 
     async def aclose(self) -> None:
-        """Every door has a client of its own."""
+        """Each connection has a client of its own."""
 
     async def _open(self, read_s: float | None) -> ClusterTransport:
         name = str(self._address)

@@ -26,13 +26,14 @@ class Client(Protocol):
     """Makes doors for one address."""
 
     async def connect(self, on_lost: Lost) -> Transport:
-        """The door that all callers share; `on_lost(reason)` once, when it fails. Raises StateUnavailable."""
+        """The connection that all callers share; `on_lost(reason)` is called once, when it fails. Raises
+        StateUnavailable."""
         ...
 
     async def dial(self) -> Transport:
-        """A door of one caller's own, for commands that block. Raises StateUnavailable."""
+        """A connection of one caller's own, for commands that block. Raises StateUnavailable."""
         ...
 
     async def aclose(self) -> None:
-        """Also what was lent and not given back, as by a caller cancelled while it waited for its door."""
+        """Close all connections, also those that were lent and not returned, as by a cancelled caller."""
         ...

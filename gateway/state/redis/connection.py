@@ -39,7 +39,8 @@ class Script:
 
 
 class State:
-    """Slow counts as down: a reply that is late closes the breaker's door until a heartbeat has succeeded again.
+    """A slow server counts as down: after a late reply, no command is sent until a heartbeat has succeeded. Belongs to
+    the event loop that opened it.
 
     Belongs to the event loop that opened it.
     """
@@ -86,7 +87,7 @@ class State:
 
     @property
     def own(self) -> bool:
-        """The server is this gateway's own, and nobody else's."""
+        """Is the server this gateway's own, used by no other program?"""
         return self._address.own
 
     def on_epoch(self, callback: Callable[[str], None]) -> None:
@@ -155,7 +156,7 @@ class State:
         self._kick.set()
 
     async def _keep(self) -> None:
-        """The heartbeat, and the only one who connects."""
+        """Sends heartbeats; the only task that connects."""
         while True:
             self._kick.clear()
             try:

@@ -19,7 +19,7 @@ from gateway.runtime.tasks import Tasks
 from gateway.state.redis.commands import Command, Lost
 
 CONNECTIONS = 16
-"""One is shared by all; the others are for those who block."""
+"""One connection is shared by all callers; callers that block have their own."""
 GRACE_S = 0.02
 """After a stall of our own loop replies may lie unread in the socket: look once more before giving the server up."""
 UNSENT_BYTES = 64 * 2**20
@@ -48,8 +48,8 @@ def pack(commands: Sequence[Command]) -> bytes:
 
 
 class Line:
-    """Implements Door for one caller at a time. Whatever ends an exchange midway ends the connection too: a late reply
-    must never meet a stranger."""
+    """Implements Door for one caller at a time. An exchange that ends midway ends the connection too, so that no other
+    caller gets its late reply."""
 
     def __init__(self, name: str, wire: Wire) -> None:
         self.name, self._wire = name, wire
@@ -97,7 +97,8 @@ class _Call:
 
 
 class Shared:
-    """Implements Door for everyone. A late reply ends it: what follows would be late too."""
+    """Implements Door for all callers. A late reply ends the connection, since the following replies would be late
+    too."""
 
     def __init__(self, line: Line, on_lost: Lost) -> None:
         self._line = line
@@ -143,7 +144,7 @@ class Shared:
             await self._line.write(packed)
 
     async def _read(self) -> None:
-        """Reads also while nobody waits: so a server that goes away is noticed at once."""
+        """Reads also while no caller waits, so that the loss of the server is noticed at once."""
         while True:
             reply = await self._line.read()
             if not self._calls:
@@ -174,7 +175,7 @@ class Shared:
             self._end(f"{self._line.name}: {LATE}")
 
     def _end(self, why: str) -> None:
-        """Everyone who waits is told, once."""
+        """Fail all waiting callers, once."""
         if self._lost:
             return
         self._lost = why

@@ -33,7 +33,7 @@ class Position(NamedTuple):
     """How far a follower has read, and what it needs to go on from there."""
 
     epoch: str
-    """Of the server whose log that is."""
+    """Id of the server that has the log."""
     cursor: str
     weights: list[tuple[str, int]]
     """Of the entries that count: id and weight."""
@@ -51,17 +51,17 @@ class IndexLog:
     """A capped stream. One follower per instance, any number of appenders anywhere."""
 
     def __init__(self, state: State, name: str, *, max_length: int = 200_000) -> None:
-        """Above `max_length`, counted in weights by whoever follows and in entries by others, the oldest go."""
+        """Above `max_length` (weights for followers, entries for others), the oldest entries are removed."""
         self._state = state
         self._key = state.key("log", name)
         self._max_length = max_length
         self._weights: deque[tuple[str, int]] = deque()
         self._weight = 0
         self._oldest = ""
-        """The first entry to keep; empty while there is room."""
+        """The first entry to keep; empty while there is space."""
         self._cursor = _START
         self._epoch = ""
-        """Of the server whose log is followed."""
+        """Id of the server whose log is followed."""
         self._current = asyncio.Event()
         self._counts = {"appended": 0, "handled": 0, "resets": 0, "rejected": 0}
 

@@ -13,13 +13,13 @@ from pathlib import Path
 _PATH_BYTES = 100
 """The kernel's limit is 108 on Linux and 104 on macOS."""
 _CREDENTIALS = struct.Struct("iII")
-"""`struct ucred`: process, user and group of who listens."""
+"""`struct ucred`: process, user and group of the listening process."""
 QUERY = "peer=own"
 """Of a state URL: only a server of this user's is meant."""
 
 
 class ForeignSocket(OSError):
-    """A folder or server belongs to somebody else; the message says which and what to do."""
+    """A folder or server belongs to another user; the message names it and says what to do."""
 
 
 def short(path: Path) -> Path:

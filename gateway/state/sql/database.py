@@ -42,7 +42,7 @@ RUN_S = 30.0
 CLOSE_S = 5.0
 _BUSY_MS = 10_000
 _ADVISORY_LOCK = 0x7468726966740001
-"""PostgreSQL: whoever holds it migrates."""
+"""PostgreSQL's advisory lock; its holder migrates."""
 
 
 class Database:
