@@ -43,7 +43,7 @@ def groups(turns: Sequence[Turn]) -> list[Group]:
 
 
 def last_user(turns: Sequence[Turn]) -> int:
-    """Place of the last thing a user said (tool results are not said), else of the last turn."""
+    """Place of the last user message (tool results do not count), else of the last turn."""
     places = range(len(turns) - 1, -1, -1)
     return next((place for place in places if _spoken(turns[place])), len(turns) - 1)
 

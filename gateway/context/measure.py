@@ -26,7 +26,7 @@ _DECLARED = (
     *("text", "output_config", "output_format"),  # schemas in Responses and at Anthropic
     *("prediction", "documents", "chat_template", "chat_template_kwargs", "suffix"),  # OpenAI's and vLLM's
 )
-"""Fields beside the conversation whose words a model is told, or is charged for."""
+"""Fields beside the conversation whose text reaches the model or is billed."""
 _DECLARING = frozenset(_DECLARED)
 
 
@@ -47,7 +47,7 @@ class Sizes:
 async def sizes(
     request: CompletionRequest, counter: Counter, encoding: EncodingName, rooms: Mapping[int, int] | None = None
 ) -> Sizes:
-    """`rooms`: index of a turn → tokens that what is attached to it counts as."""
+    """`rooms`: index of a turn → tokens for its attachments."""
     rooms = rooms or {}
     turns = request.turns
     many = len(turns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 LEAST_TOKENS = 96
-"""Shorter than this a text says nothing any more; nothing is cut to less."""
+"""Fewest tokens of a shortened text; less would be useless."""
 _MARKER_TOKENS = 24
 _HEAD = 0.6
 """Share of what stays that is taken from the beginning."""
@@ -13,7 +13,8 @@ _TRIES = 8
 
 
 def level(sizes: Sequence[int], room: int) -> int | None:
-    """The size that the longest of `sizes` must be cut to so that all fit in `room` (tokens).
+    """The size (tokens) to which the longest of `sizes` must be cut so that all fit in `room`. None if even
+    LEAST_TOKENS each is too much.
 
     None when even LEAST_TOKENS each is too much.
     """

@@ -20,11 +20,11 @@ from gateway.pipeline import Pipeline
 log = logging.getLogger(__name__)
 
 MOST_OUTPUT = 4096
-"""Tokens of an answer whose request names no limit."""
+"""Output tokens assumed for a request without a limit."""
 
 
 class FreshAnswers:
-    """Implements `Shadow` of domain/protocols.py: routed as any request of the tenant, and kept by nobody."""
+    """Implements `Shadow` of domain/protocols.py: routed like any request of the tenant, and stored nowhere."""
 
     def __init__(self, pipeline: Pipeline, spend_cap: SpendCap, prices: PriceList) -> None:
         self._pipeline, self._spend_cap, self._prices = pipeline, spend_cap, prices

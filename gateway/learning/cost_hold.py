@@ -17,7 +17,7 @@ _SPARE_TOKENS = 64
 
 
 KIND = "shadow"
-"""Of the ledger's rows, and of attempts whose answers serve nobody."""
+"""The kind of ledger rows, and of attempts, whose answers go to no client."""
 
 
 def worst(price: Price, input_tokens: int, output_tokens: int) -> int:

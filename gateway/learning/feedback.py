@@ -53,7 +53,7 @@ def parse(body: Mapping[str, Any]) -> Rating:
 
 
 class Feedback:
-    """Kept in SQL; what it says of each backend is read back as figures."""
+    """Stored in SQL; its figures per backend are read back."""
 
     def __init__(self, database: Database, learnt: Evidence | None = None, *, clock: Clock = time) -> None:
         """`learnt`: what the adequacies in flight records were corrected by."""
@@ -102,8 +102,8 @@ class Feedback:
         self._heard += 1
 
     def _promise(self, team: str, flight: Mapping[str, Any], backend: str) -> tuple[float | None, float | None]:
-        """The prior's adequacy of who answered and what routing promised of it; of the reference None and 1, None twice
-        where no decision is known."""
+        """The prior's adequacy of the backend that answered, and routing's promise for it. For the reference None and
+        1; None twice if no decision is known."""
         route = flight.get("route") or {}
         if not backend or not route:
             return None, None
@@ -135,7 +135,7 @@ class Feedback:
 
 
 def _served_by(flight: Mapping[str, Any]) -> str:
-    """Whose answer the client got; empty where that came from the cache."""
+    """The backend whose answer the client got; empty for an answer from the cache."""
     attempts: list[Mapping[str, Any]] = [one for one in flight["attempts"] if one.get("kind", "") != "shadow"]
     served = [one for one in attempts if one.get("outcome") in ("ok", "open")] or attempts
     return str(served[-1]["backend"]) if served else ""

@@ -43,7 +43,8 @@ def spent(connection: Connection) -> list[CapSpent]:
 
 
 class SpendCap:
-    """Any number of processes may share one database: who would exceed a cap is refused in the same transaction.
+    """Any number of processes may share one database: the transaction that would exceed a cap is refused. The holds of
+    a dead process stay until the window's end, so that the cap is kept.
 
     What a process held when it died stays held until the window's end: rather too little is compared than too much.
     """

@@ -164,8 +164,8 @@ def asked(attempt: Attempt, record: Record) -> dict[str, Any]:
 
 
 class Decided(NamedTuple):
-    """What routing decided of an answer that it did not choose: names of whom it would have asked, what these tokens
-    would have cost there (pico-dollars; None: unpriced), and the adequacy that it expected, in millionths."""
+    """Of an answer that routing did not choose: the backends that it would have called, what these tokens would have
+    cost there (pico-dollars; None: unpriced), and the adequacy that it expected, in millionths."""
 
     names: str
     cost_pico: int | None

@@ -49,7 +49,7 @@ class Spending:
     async def spent_by_end_users(
         self, team: str, since: float, until: float, end_users: Collection[str]
     ) -> Mapping[str, SpentReader]:
-        """Likewise, by each of the `end_users` (pseudonyms) of one team; none for who spent nothing."""
+        """Likewise, for each of the `end_users` (pseudonyms) of one team; those without spend are left out."""
         c, wanted = entries.c, frozenset(end_users)
         which = and_(*_within(since, until), c.team == team)
         if len(wanted) <= _MANY:

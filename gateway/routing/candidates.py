@@ -81,7 +81,8 @@ def expected_cost(
     state: BackendState | None = None,
     sessions: SessionView | None = None,
 ) -> int | None:
-    """Pico-dollars: what of the conversation is warm there at the cached price, a machine at its load (`occupancy`)."""
+    """Pico-dollars of a call: warm tokens at the cached price, a machine at its load (`occupancy`); None without a
+    price."""
     price = prices.price(backend)
     if price is None:
         return None

@@ -21,7 +21,7 @@ _DEAREST = 100.0
 
 
 class Change(NamedTuple):
-    """The value nearest to the present one with which somebody else would be chosen."""
+    """The value nearest to the present one at which another backend would be chosen."""
 
     value: float
     chosen: str
@@ -52,7 +52,7 @@ class Case:
         return choose(found, self.named, grade, quality, self.adequacy, self.learnt).order[0].backend.name
 
     def sentences(self) -> tuple[str, ...]:
-        """Each names a change that alone would have been enough, and who would then have been chosen."""
+        """Sentences; each names one change that would have sufficed, and the backend that would have been chosen."""
         now = self.chosen()
         found = [*told_of("quality", lambda value: self.chosen(quality=value), self.quality)]
         if self.grade is not None and self.grade.abstained:
@@ -64,7 +64,7 @@ class Case:
         return tuple(found)
 
     def _if_known(self, now: str) -> list[str]:
-        """The prompt was outside what the grader knows."""
+        """The prompt was outside the grader's domain."""
         easiest = self.chosen(difficulty=0.0)
         if easiest == now:
             return []
@@ -104,7 +104,7 @@ class Case:
 
 
 def told_of(what: str, chosen: Callable[[float], str], now: float) -> list[str]:
-    """Below and above which quality or difficulty (`what`) somebody else than `now` would be chosen."""
+    """The quality or difficulty (`what`) below and above which a backend other than `now` would be chosen."""
     lower, higher = boundary(chosen, now, 0.0), boundary(chosen, now, 1.0)
     return [
         *([] if lower is None else [f"with {what} ≤ {_down(lower.value)}: {lower.chosen}"]),

@@ -43,7 +43,7 @@ def expected_cost(
 
 
 def priced_by_load(backend: Backend, load: Load | None) -> bool:
-    """Is it a machine by the hour whose load is known?"""
+    """Is it a machine with an hourly price and a known load?"""
     return load is not None and by_the_hour(backend)
 
 

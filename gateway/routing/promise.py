@@ -9,7 +9,8 @@ from gateway.routing.strategy.planned import Planned
 
 
 def promise(choice: Choice, plan: Planned | None, stronger: Backend | None) -> Decision:
-    """`stronger`: who would answer where the choice's own backend is unsure.
+    """`stronger`: the backend that answers when the chosen one is unsure. How often that happens is not known in
+    advance; it is taken as the probability that the chosen one is inadequate.
 
     How often that happens nobody can know before it was asked: as often as it is expected to be inadequate.
     """

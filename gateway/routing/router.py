@@ -78,7 +78,7 @@ _AGAIN_S = 30.0
 """Until the grader that could not be loaded is tried again."""
 _NOTHING: frozenset[str] = frozenset()
 THOUGHT = "reasoning"
-"""The need that gives way where no candidate can be told how hard to think."""
+"""The capability that is waived if no candidate accepts a reasoning effort."""
 
 
 class Router:
@@ -108,7 +108,7 @@ class Router:
         self._continuity = continuity or Affinity(self._backends, fleet)
         self._judge = Lazy(lambda: _judge(load()))
         self._judge_again_at = float("-inf")
-        """Loop time before which nobody tries again to load it, since it failed."""
+        """Loop time before which loading is not tried again after a failure."""
         self._lengths = OutputLengths()
         self._names: dict[tuple[str, int], tuple[Policy | Access, ResolvedModel]] = {}
         self._counts = {"routed": 0, "to_reference": 0, "abstained": 0, "escalatable": 0, "observed": 0, "refused": 0}
@@ -234,7 +234,7 @@ class Router:
         return self._continuity.keep(route, prefix, candidates)
 
     def _only(self, backend: Backend, demand: Demand, request: CompletionRequest) -> Route:
-        """The one that the client asked for itself. How it fares is not asked: nobody could take its place."""
+        """The backend that the client named. Its health is not considered, because no other may take its place."""
         cause, excluded = against(backend, demand)
         if cause:
             self._counts["refused"] += 1
@@ -333,7 +333,8 @@ class Router:
     def _override(
         self, choice: Choice, request: CompletionRequest, policy: Policy, subject: str
     ) -> tuple[Candidate | None, str]:
-        """Who serves in spite of the decision, and why: observing, outside the share, or held out to compare."""
+        """The backends that serve instead of the decision's, and why: observing, outside the share, or held out to
+        compare."""
         if policy.mode == "observe":
             return _asked_for(choice, request.model), f"observe mode; decided: {choice.reason}"
         if policy.share < 1 and share_of(subject) >= policy.share:
@@ -376,7 +377,7 @@ def _asked_for(choice: Choice, model: str) -> Candidate:
 
 
 def _stronger(choice: Choice, rule: ModelRule, request: CompletionRequest) -> Backend | None:
-    """Whom to ask when the small backend's answer is unsure; only a single answer can be taken back."""
+    """The backend to call when the small backend's answer is unsure; only a single answer can be replaced."""
     chosen, reference = choice.order[0].backend, choice.reference.backend
     unsure = rule.escalate and chosen.tier == "small" and "logprobs" in chosen.capabilities
     return reference if unsure and request.parallel == 1 and RANK[reference.tier] > RANK[chosen.tier] else None

@@ -17,7 +17,7 @@ _SEALED = frozenset({"encrypted_content", "signature", "thought_signature", "dat
 """Keys of what only a provider can read: base64 of what it encrypted."""
 _CONTENT = frozenset({"content", "output"})
 _HOLDERS = frozenset({"tool_result", "search_result"})
-"""Parts whose content are parts again."""
+"""Types of parts whose content is a list of parts."""
 _STAYS = -1
 """No turn has this index that could be dropped."""
 
@@ -102,7 +102,7 @@ def _bytes(value: Any, without: str = "", shown: str | None = None) -> int:
 
 
 def _text_of(part: dict[str, Any]) -> str:
-    """What of an image or a file is the turn's text."""
+    """The text of an image or file part that belongs to the turn's text."""
     source = part.get("source")
     text = source.get("data") if type(source) is dict and source.get("type") == "text" else part.get("text")
     return text if type(text) is str else ""

@@ -24,9 +24,9 @@ class _Part:
     most: int
     usual: int
     room: int
-    """Kept free in the window: nothing for what is of unknown extent, which the provider may well have room for."""
+    """Tokens kept free in the window; none for attachments of unknown extent, which may well fit."""
     doubt: int
-    """How much of `room` is so uncertain that no request is refused for it."""
+    """Tokens of `room` that are too uncertain to refuse a request for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Attachments:
         return sum(part.doubt for part in self.parts if part.turn not in drop)
 
     def rooms(self) -> dict[int, int]:
-        """Index of a turn → room for what is attached to it, without its images."""
+        """Index of a turn → tokens kept free for its attachments, without its images."""
         found: dict[int, int] = {}
         for part in self.parts:
             if part.doubt:

@@ -14,7 +14,7 @@ from gateway.domain.request import CompletionRequest
 Part = dict[str, Any]
 
 _HOLDERS = frozenset({"tool_result", "search_result"})
-"""Blocks whose content are blocks again."""
+"""Types of blocks whose content is a list of blocks."""
 _AUDIO = frozenset({"input_audio", "audio_url", "audio"})
 _PICTURES = frozenset({"video_url", "input_video", "video", "computer_screenshot"})
 _LINKS = ("http://", "https://", "gs://", "s3://", "file-")

@@ -132,7 +132,7 @@ def answer(form: str, given: bytes) -> bytes:
 
 
 def serve(connection: socket.socket) -> None:
-    """Do jobs until nobody asks any more."""
+    """Do jobs until the socket is closed."""
     connection.settimeout(IDLE_S)
     with connection.makefile("rb") as asked:
         while line := asked.readline():

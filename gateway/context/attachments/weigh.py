@@ -65,7 +65,7 @@ def usual(attachment: Attachment, vendor: Vendor) -> int:
 
 
 def known(attachment: Attachment) -> bool:
-    """Is its extent known, so that room in a window can be made for what is usual?"""
+    """Is its extent known, so that the usual number of tokens can be kept free for it?"""
     return attachment.measured is not None or attachment.format in ("text", "image") or attachment.format in _EXACT
 
 

@@ -34,7 +34,7 @@ INTERVAL_S = 5.0
 
 
 class PlanTrials:
-    """One per worker; whoever comes first makes a change, all follow it."""
+    """One per worker; the first to notice makes a change, and all follow it."""
 
     def __init__(
         self, database: Database, router: Router, fleet: Fleet, *, interval_s: float = INTERVAL_S, clock: Clock = time

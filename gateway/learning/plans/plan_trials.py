@@ -66,7 +66,7 @@ def roll_back(connection: Connection, now: float, why: str) -> bool:
 
 
 def promote(connection: Connection, id: str, now: float, why: str) -> bool:
-    """Follow what was on trial; False where somebody else has just decided otherwise."""
+    """Follow the plan that was on trial; False if another process has just decided otherwise."""
     c = artefacts.c
     if connection.scalar(select(c.state).where(c.id == id).with_for_update()) != "shadow":
         return False
@@ -90,7 +90,7 @@ def _move(connection: Connection, before: str, after: str, now: float, why: str)
 
 
 def written(outcomes: Mapping[str, Outcome]) -> dict[str, Any]:
-    """What a judged request says of plans, by id, as JSON values."""
+    """The result of a judged request for each plan, by id, as JSON values."""
     return {id[:_ID]: [one.quality, one.cost_pico] for id, one in outcomes.items()}
 
 

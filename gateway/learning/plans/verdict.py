@@ -15,7 +15,7 @@ from typing import Literal
 from gateway.domain.routing.standing import TOLERANCE, wilson
 
 LEAST, MOST = 100, 3000
-"""Judged requests before anything is said, and after which what is no better is given up."""
+"""Judged requests before any verdict, and after which a plan that is not better is dropped."""
 _Z = NormalDist().inv_cdf(0.99)
 
 

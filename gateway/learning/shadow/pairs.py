@@ -56,8 +56,8 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`agreed`: is b's answer as good as a's, as the judge says (0..1; None: it cannot). `right`: of a and b against
-    the expected answer, where there is one."""
+    """`agreed`: is b's answer as good as a's, according to the judge (0..1; None: undecided)? `right`: a and b compared
+    with the expected answer, where there is one."""
 
     prompt: Prompt
     a: Response
@@ -85,7 +85,7 @@ class PairSettlement:
         return PairHold(self, most_output)
 
     def worst(self, backend: Backend, input_tokens: int, output_tokens: int) -> int:
-        """Pico-dollars; 0 for a server of one's own without a price. Raises BudgetExhausted for a hosted one."""
+        """Pico-dollars; 0 for the operator's own server without a price. Raises BudgetExhausted for a hosted one."""
         price = self._prices.price(backend)
         if price is not None:
             return worst(price, input_tokens, output_tokens)

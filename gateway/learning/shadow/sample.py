@@ -69,7 +69,7 @@ def choices_of(answer: Answer, dialect: DialectName) -> Sequence[Mapping[str, An
 
 
 def sample(request: CompletionRequest, record: Record, answer: Answer, learnt: Evidence, drawn: float) -> Sample | None:
-    """None where there is nothing to compare. `drawn`: 0..1, picks whom to probe."""
+    """None if there is nothing to compare. `drawn`: 0..1, selects the backend to probe."""
     route, attempt = record.route, answer.attempt
     if route is None or route.reference is None or attempt is None or not repeatable(request) or not answer.complete:
         return None
@@ -108,7 +108,7 @@ def plain(request: CompletionRequest) -> CompletionRequest:
 
 
 def _in_question(route: Route, served: str, drawn: float, learnt: Evidence, team: str) -> tuple[Source, str | None]:
-    """Whose answer is in doubt beside the one that is trusted; None: nobody's."""
+    """The backend whose answer is in doubt beside the trusted one; None: there is none."""
     assert route.reference is not None
     decided = route.decided
     if decided is not None:

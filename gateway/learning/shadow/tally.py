@@ -31,8 +31,8 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Prompts between two difficulties; `part`: of those that could be judged. Bounds None: outside what the grader
-    knows."""
+    """Prompts between two difficulties; `part`: share of those that could be judged. Bounds None: outside the grader's
+    domain."""
 
     low: float | None
     high: float | None
@@ -123,7 +123,7 @@ def _judge(of: Interval, quality: float) -> Judged:
 
 
 def _bins(scored: Sequence[tuple[float | None, float]], quality: float) -> list[Bin]:
-    """Equally many prompts in each, the easiest first; those outside what the grader knows last."""
+    """Groups with equally many prompts, the easiest first; prompts outside the grader's domain last."""
     known = sorted((hard, score) for hard, score in scored if hard is not None)
     outside = [score for hard, score in scored if hard is None]
     count = max(1, min(MOST_BINS, len(known) // LEAST_IN_BIN))

@@ -1,4 +1,4 @@
-"""The row of an attempt whose worker died: from its journal and slot, estimated where they do not tell."""
+"""The row of an attempt whose worker died: from its journal and slot, with estimates for what they lack."""
 
 from __future__ import annotations
 

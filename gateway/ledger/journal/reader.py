@@ -38,7 +38,7 @@ class JournalReader:
         self._known: dict[str, BackendPace] = {}
         """How backends generate, by their names."""
         self._marked_at = 0.0
-        """When its worker last told how far all had come; Unix seconds."""
+        """Unix seconds at which the worker last recorded the progress of its streams."""
         self._fields: dict[int, list[str]] = {}
 
     @property
@@ -146,5 +146,5 @@ class JournalReader:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any]:
-    """Of a row that another version wrote, the fields that this one knows."""
+    """Of a row written by another version, the fields that this version has."""
     return {name: row[name] for name in FIELDS if name in row}

@@ -152,7 +152,7 @@ def read(segment: Segment, position: int) -> tuple[list[bytes], int]:
 
 
 def released(segment: Segment) -> bool:
-    """Will nobody append to it any more? True too when it is gone."""
+    """Is it closed for appending? True too when it is gone."""
     try:
         os.close(_share(segment))
     except FileNotFoundError:

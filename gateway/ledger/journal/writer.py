@@ -379,6 +379,6 @@ def _at_most(price: Price, usage: Usage, attempt: Attempt) -> Usage:
 
 
 def _countable(price: Price, usage: Usage, attempt: Attempt, record: Record) -> bool:
-    """Of an estimated usage. False: sound or images came whose tokens nobody reported and nothing bounds."""
+    """Can an estimated usage be priced? No: audio or images came whose tokens were not reported and have no bound."""
     unbounded = FACTS[record.dialect].opaque and usage.total > 0 and attempt.most_output is None
     return not unbounded or price.every_tier or not (price.output or price.audio or price.image)

@@ -62,7 +62,7 @@ class Provider(Section):
     prefixes: tuple[str, ...]
     """What may stand before a model's name."""
     exclusive: bool = False
-    """Nobody else serves these names, so they are known behind any address."""
+    """Only this provider serves models with these names, so they are recognised at any address."""
     source: str
     """The page to check its figures against; a contract may say otherwise."""
     service_tiers: dict[str, Decimal] = Field(default_factory=dict)
@@ -75,7 +75,7 @@ class Provider(Section):
 
 
 class Weights(Section):
-    """An open model, whoever serves it: what a server can do beyond text depends on how it was started."""
+    """An open model, at any server; its capabilities beyond text depend on how the server was started."""
 
     model: str
     window_tokens: int = Field(gt=0)
@@ -89,10 +89,10 @@ class Listing(Section):
     """The list that these figures are from, which had them from the providers; litellm's has the MIT licence."""
     providers: dict[str, Provider]
     models: tuple[dict[str, Any], ...]
-    """Each a `ListedPrice`, made when somebody asks: of many models few are called."""
+    """Each becomes a `ListedPrice` when it is looked up, because few of many models are called."""
     weights: tuple[Weights, ...]
     hypothetical: dict[str, str]
-    """Tier → whose price stands in for a simulated backend's, in figures marked as hypothetical only."""
+    """Tier → the model whose price stands in for a simulated backend's, only in figures marked as hypothetical."""
 
 
 class OwnPrices(Section):
@@ -161,7 +161,7 @@ class Catalogue:
         return iter({(one.name, one.valid_from): one for one in every}.values())
 
     def find(self, backend: Backend, on: date | None = None) -> ListedPrice | None:
-        """The list that applies where `backend` is called; None when nobody knows what it costs there."""
+        """The list price that applies where `backend` is called; None if unknown."""
         if backend.facts.own_machine:
             return None
         return next((listed for reading in self._readings(backend) if (listed := self._spelt(*reading, on))), None)
@@ -175,7 +175,7 @@ class Catalogue:
         )
 
     def provider(self, backend: Backend) -> str:
-        """Whose `backend` is; empty where the list does not know its host and its model."""
+        """The provider of `backend`; empty if the list has neither its host nor its model."""
         if (listed := self.find(backend)) is not None:
             return listed.provider
         host = urlsplit(backend.base_url).hostname or ""
@@ -208,7 +208,7 @@ class Catalogue:
         return next((w.window_tokens for w in self.listing.weights if fnmatchcase(name, w.model)), None)
 
     def _readings(self, backend: Backend) -> Iterator[tuple[str, str]]:
-        """(provider, model) that the backend may mean: where it is called, then what its name says."""
+        """(provider, model) that the backend may mean: first by its address, then by its model's name."""
         host = urlsplit(backend.base_url).hostname or ""
         for provider, facts in self.listing.providers.items():
             if facts.serves(host):

@@ -32,7 +32,7 @@ def discounted(price: Price, backend: Backend, provider: str, discounts: Iterabl
 
 
 def undiscounted(unit_pico: int, price_source: str) -> Decimal:
-    """The list's pico-dollars a token behind a row's unit price, from what its source says was taken off."""
+    """The list price (pico-dollars a token) behind a row's unit price, derived from the discount in its source."""
     _, less, rest = price_source.rpartition(LESS)
     if not less:
         return Decimal(unit_pico)

@@ -55,7 +55,7 @@ COMPARED = (*CLASSES, "beyond", "batch", "service_tiers")
 TIERS = ("priority", "flex", "ultrafast")
 """Service tiers with prices of their own there: the ends of their keys."""
 INCLUSIVE = ("xai",)
-"""Whose long calls begin at the map's threshold, not above it."""
+"""Providers whose long-call price begins at the map's threshold, not above it."""
 FACTORS = ("fast", "us")
 """Those that are factors, in `provider_specific_entry`."""
 MOST_CHANGE = 10
@@ -167,7 +167,7 @@ def _theirs(ours: ListedPrice, provider: Provider, found: dict[str, dict[str, An
 
 
 def _unknown(register: Catalogue, found: dict[str, dict[str, Any]], seen: set[str]) -> Iterator[tuple[str, str, str]]:
-    """(key, provider, model) of chat models whose provider we list and whose name finds nothing; each model once."""
+    """(key, provider, model) of chat models of listed providers whose name is not in our list; each model once."""
     told = set()
     providers = {theirs: ours for ours, owners in OWNERS.items() for theirs in owners}
     for key, facts in found.items():
@@ -216,7 +216,7 @@ def listed_of(provider: str, model: str, facts: dict[str, Any], today: date) -> 
 
 
 def _beyond(facts: dict[str, Any], tier: str) -> dict[str, Any] | None:
-    """What a long call costs at `tier` (the end of its keys); None where that is not said. Raises ValueError."""
+    """The price of a long call at `tier` (the end of its keys); None if the map has none. Raises ValueError."""
     above = min((int(match[1]) for name in facts if (match := _ABOVE.match(name))), default=None)
     if above is None or (part := _whole(_classes(facts, f"_above_{above}k_tokens{tier}"))) is None:
         return None
@@ -263,7 +263,7 @@ def _classes(facts: dict[str, Any], suffix: str) -> dict[str, Decimal]:
 
 
 def _differences(ours: ListedPrice, theirs: ListedPrice) -> dict[str, tuple[Any, Any]]:
-    """What the map says otherwise; what it does not say is no difference. Raises ValueError for absurd changes."""
+    """Differences from the map; a missing entry is no difference. Raises ValueError for absurd changes."""
     differs = {}
     for name in COMPARED:
         was, now = getattr(ours, name), getattr(theirs, name)
@@ -288,14 +288,14 @@ def _same(name: str, ours: ListedPrice, was: Any, now: Any) -> bool:
 
 
 def _covered(was: Any, now: Any) -> bool:
-    """Is all that `now` says in `was` too?"""
+    """Does `was` contain everything in `now`?"""
     if isinstance(now, Classes) and isinstance(was, Classes):
         return all(_covered(getattr(was, name), said) for name, said in now if said is not None)
     return bool(was == now)
 
 
 def _kept(ours: ListedPrice, theirs: ListedPrice) -> ListedPrice:
-    """Their prices on our entry, whose names and capabilities stay."""
+    """Our entry with the map's prices; its names and capabilities stay."""
     fresh = {name: value for name in COMPARED if (value := getattr(theirs, name)) is not None}
     fresh["service_tiers"] = {**ours.service_tiers, **theirs.service_tiers}
     return ours.model_copy(update={**fresh, "as_of": theirs.as_of, "source": theirs.source or ours.source})

@@ -1,4 +1,4 @@
-"""The price of each backend, and what the packaged list knows about its model."""
+"""The price of each backend, and the packaged list's facts about its model."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class PriceBook:
         return cls(Catalogue.load(own=settings.paths.prices), settings.config.prices)
 
     def price(self, backend: Backend) -> Price | None:
-        """None: nobody knows, or the backend is simulated, which costs nothing that could be added up."""
+        """The price; None if it is unknown, or if the backend is simulated."""
         if self._dated and self._day != (today := self._today()):
             self._known.clear()
             self._day = today
@@ -71,7 +71,7 @@ class PriceBook:
                 self._known.pop(name, None)
 
     def provider(self, backend: Backend) -> str:
-        """Whose `backend` is; empty where nobody knows."""
+        """The provider of `backend`; empty if unknown."""
         return "" if backend.facts.own_machine else self._register.provider(backend)
 
     def _price(self, backend: Backend) -> Price | None:

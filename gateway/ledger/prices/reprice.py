@@ -41,6 +41,6 @@ def repriced(
 
 
 def _next_id(id: str) -> str:
-    """`req_1-1` → `req_1-1~1` → `req_1-1~2`; the same for whoever does it again."""
+    """`req_1-1` → `req_1-1~1` → `req_1-1~2`; a repeated repricing gives the same id."""
     first, _, times = id.partition("~")
     return f"{first}~{int(times or 0) + 1}"

@@ -161,7 +161,7 @@ def _unit(price: Any, sku: str) -> int:
 
 
 def _provider(facts: dict[str, Any], providers: Mapping[str, str]) -> str:
-    """Whose list priced it, else whose backend it is, else the operator's own machine."""
+    """The provider whose list has the price, else the backend's provider, else the operator's own machine."""
     source = str(facts["price_source"])
     if source.startswith("list "):
         return source.removeprefix("list ").partition("/")[0]
@@ -228,13 +228,13 @@ def _row(facts: dict[str, Any], part: Part, provider: str) -> dict[str, Any]:
 
 
 def _details(facts: dict[str, Any]) -> str | None:
-    """The service tier, where it is not the standard one; FOCUS wants an `x_` before names of one's own."""
+    """The service tier unless it is the standard one; FOCUS requires `x_` before columns that it does not define."""
     tier = facts["service_tier"]
     return orjson.dumps({"x_ServiceTier": tier}).decode() if tier else None
 
 
 def _tags(facts: dict[str, Any]) -> str:
-    """The request's own, and what else the ledger knows; that wins where a client chose the same name."""
+    """The request's tags and the ledger's own; the ledger's win where a client chose the same name."""
     ours = {"thriftgate/key": facts["key_id"], "thriftgate/cost_centre": facts["cost_centre"]}
     return orjson.dumps(orjson.loads(facts["tags"]) | {name: value for name, value in ours.items() if value}).decode()
 

@@ -28,7 +28,7 @@ from random import Random
 
 HOUR_S, DAY_S = 3600.0, 86_400.0
 HISTORY_S = 56 * DAY_S
-"""Spend before that says nothing any more."""
+"""Seconds of history that are used; older spend is ignored."""
 GRAIN_S, FINE_GRAIN_S = 900, 60
 """Sums over so many seconds are fine enough as points; the second for windows of an hour."""
 
@@ -53,7 +53,7 @@ _DRIFT, _NO_WEEK = 0.06, 0.25
 _DRAWS = 300
 _LOW, _HIGH = 0.1, 0.9
 _HORIZON_S = 180 * DAY_S
-"""Of a window without an end: nobody asks for what comes after."""
+"""Seconds forecast for a window without an end."""
 
 Point = tuple[float, int]
 """Unix seconds and what was spent then, or in a short while around it, in any integer unit."""
@@ -193,7 +193,7 @@ class _Paths:
         return found
 
     def _expected(self, begin: float, width: float) -> float:
-        """What the profile says is spent in the `width` cells from `begin` cells after now on."""
+        """The profile's spend in the `width` cells that begin `begin` cells after now."""
         return self._until(begin + width) - self._until(begin)
 
     def _until(self, cell: float) -> float:

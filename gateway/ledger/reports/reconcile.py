@@ -145,7 +145,7 @@ def _by_day(connection: Connection, chosen: Sequence[Any]) -> dict[str, Sums]:
 
 
 def _sums(connection: Connection, query: Any, name: Any) -> dict[str, Sums]:
-    """Models whose names differ in date or prefix alone fall together, as they do in the invoice."""
+    """Models whose names differ only in date or prefix are combined, as in the invoice."""
     found: dict[str, Sums] = defaultdict(Sums)
     for row in connection.execute(query):
         requests, sent, came, high, low = row[-5:]

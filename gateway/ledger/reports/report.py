@@ -39,7 +39,7 @@ class Line:
     estimated: int = 0
     """Attempts whose tokens the gateway counted itself."""
     unpriced: int = 0
-    """Attempts with tokens, fees or a service tier that nobody knows the price of: they cost more than `cost_pico`."""
+    """Attempts with tokens, fees or a service tier of unknown price: they cost more than `cost_pico`."""
     cost_pico: int = 0
     saved_pico: int = 0
     idle_pico: int = 0
@@ -75,7 +75,7 @@ class Simulated:
     input_tokens: int
     output_tokens: int
     like: str = ""
-    """The real model whose list price `hypothetical_pico` is."""
+    """The real model whose list price gives `hypothetical_pico`."""
     hypothetical_pico: int | None = None
 
 

@@ -111,7 +111,7 @@ def _attempt(row: Row) -> dict[str, Any]:
 
 
 def _served(rows: Sequence[Row]) -> Row:
-    """The row whose answer the client had; the last when none did answer."""
+    """The row whose answer the client got; the last one if none succeeded."""
     for outcome in ("ok", "interrupted"):
         for row in reversed(rows):
             if row.outcome == outcome:

@@ -29,7 +29,7 @@ class Head:
 
 
 def genesis(chain: str, begun_at: float, outside: int) -> bytes:
-    """What the first entry follows; so nobody can change later how many rows were `outside` of any chain."""
+    """The hash before the first entry; it fixes how many rows were `outside` of any chain."""
     return hashlib.sha256(orjson.dumps([chain, float(begun_at), outside])).digest()
 
 
@@ -68,7 +68,7 @@ def linked(head: Head, rows: Sequence[Values]) -> tuple[list[Values], Head]:
 
 @dataclass(frozen=True, slots=True)
 class Rollup:
-    """An entry that says which rows were replaced by sums. Of rows in no chain, numbers and hashes are None."""
+    """An entry that lists the rows replaced by sums. For rows in no chain, numbers and hashes are None."""
 
     id: str
     at: float

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 ANCHOR_S = 1.0
 """Pause between anchors; each waits for the disk."""
 TELL_S = 3600.0
-"""Pause between log lines that name the head: logs are kept elsewhere, where nobody who alters the ledger can."""
+"""Seconds between log lines with the chain's head. Logs are stored elsewhere, out of reach of anyone who alters the
+ledger."""
 
 
 class ChainForked(Exception):
@@ -118,7 +119,7 @@ class ChainHeads:
         return found
 
     def _found(self, connection: Connection) -> Head | None:
-        """Where the chain that the anchor names is left; None when there is none, or not as the anchor says."""
+        """The end of the chain that the anchor names; None if there is none, or if it does not match the anchor."""
         try:
             known = anchor.read(self._path)
         except ValueError as error:

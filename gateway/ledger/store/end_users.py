@@ -36,7 +36,8 @@ _FORGET = text(
 
 
 def secret(path: Path) -> bytes:
-    """What pseudonyms are made with; made up by whoever asks first, the same for all ever after. Raises OSError."""
+    """The secret for pseudonyms; created by the first process that needs it, and constant from then on. Raises
+    OSError."""
     try:
         return bytes.fromhex(path.read_text())
     except FileNotFoundError:
@@ -74,7 +75,7 @@ class EndUsers:
         await self._flush()
 
     def note(self, body: dict[str, Any], record: Record) -> None:
-        """Set `record.end_user` from what the request's `body` says."""
+        """Set `record.end_user` from the request's `body`."""
         name = named(body)
         if not name or self._pseudonyms is None:
             return

@@ -10,10 +10,10 @@ from gateway.ledger.store.sums import pico_sum, whole
 from gateway.state.sql.tables import ledger, ledger_sums
 
 IDLE = "idle"
-"""The kind of rows that nobody asked for: what a machine cost in an hour beyond its attempts."""
+"""The kind of rows for a machine's idle cost: its cost in an hour beyond its attempts."""
 CHECK = "shadow"
-"""The kind of background checks: attempts whose answers serve nobody, but only show how good others are. Their team
-pays for them, so whatever is called spent has them in it."""
+"""The kind of background checks: attempts whose answers go to no client but show how good others are. Their team pays
+for them, so every figure of spend includes them."""
 _BOTH = [column.name for column in ledger.columns if column.name in ledger_sums.c and column.name != "attempts"]
 newest = ledger.c.id.not_in(select(ledger.c.supersedes).where(ledger.c.supersedes != ""))
 """Of the ledger's rows, those that no later row supersedes."""

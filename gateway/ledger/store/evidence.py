@@ -14,7 +14,7 @@ from gateway.domain.routing.standing import Judged
 from gateway.state.sql.tables import evidence, feedback
 
 WINDOW_S = 30 * 86400.0
-"""What was judged longer ago says nothing any more."""
+"""Judgements older than this are ignored."""
 KEEP_S = 3 * WINDOW_S
 MOST = 400
 """The newest comparisons, and as many voices, of one team's backend."""
@@ -56,7 +56,7 @@ def write(connection: Connection, findings: Sequence[Finding], now: float) -> No
 
 
 def prune(connection: Connection, now: float) -> None:
-    """Forget comparisons that have said nothing for long. People's voices stay, as they said more than a score."""
+    """Delete comparisons that are too old to count. People's ratings stay, since they may have comments."""
     connection.execute(delete(evidence).where(evidence.c.at < now - KEEP_S))
 
 

@@ -28,7 +28,7 @@ BATCH = 5000
 MANY = 500
 """Ids in one statement."""
 _LOCK = 0x7468726966740005
-"""PostgreSQL: whoever holds it removes rows."""
+"""PostgreSQL's advisory lock; its holder removes rows."""
 _ROW = [ledger.c[name] for name in FIELDS]
 
 
@@ -51,7 +51,7 @@ class Retention:
         self._database, self._heads, self._keep_days, self._clock = database, heads, keep_days, clock
         self._next_at = float("-inf")
         self._broken: set[str] = set()
-        """Chains whose rows cannot be removed, because they are not what was written."""
+        """Chains whose rows cannot be removed, because they differ from what was written."""
 
     def due(self) -> bool:
         return self._clock.monotonic() >= self._next_at

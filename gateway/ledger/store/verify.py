@@ -42,14 +42,14 @@ class ChainCheck:
     entries: int
     removed: int
     anchored: int | None
-    """The entry that the anchor of this host knows; None: another host has it, so a cut at the end may go unseen."""
+    """The entry in this host's anchor; None: another host has it, so a cut at the end may go unnoticed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     chains: tuple[ChainCheck, ...]
     outside: int
-    """Rows older than chains: nobody can tell whether they were altered."""
+    """Rows from before chains: alterations of them cannot be detected."""
     findings: tuple[Finding, ...]
 
 

@@ -158,13 +158,13 @@ class Writer:
             return self._drained - before
 
     def _start_over(self, *, fork: bool = False) -> None:
-        """What memory knows is ahead of the ledger: begin again from what is saved."""
+        """Memory is ahead of the ledger: continue from the saved state."""
         self._lanes.clear()
         with suppress(OSError, ValueError, SQLAlchemyError):
             self._heads.lost(fork=fork)
 
     def _retain(self) -> None:
-        """A batch of old rows, if there are any. What fails is tried again: nothing hangs on it but room."""
+        """Remove a batch of old rows, if there are any. A failure only costs disk space and is tried again."""
         if self._retention is None or not self._retention.due():
             return
         try:
@@ -214,7 +214,7 @@ class Writer:
             del self._lanes[name]
 
     def _resume(self, names: Iterable[str]) -> None:
-        """Pick up lanes that memory does not know where the ledger says that they were left."""
+        """Continue lanes that are not in memory, from where the ledger says that reading stopped."""
         new = list(names)
         if not new:
             return

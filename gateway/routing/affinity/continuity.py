@@ -36,8 +36,8 @@ class Affinity:
         return prefix_of(request, tenant.key.lineage, session)
 
     def arrange(self, candidates: list[Candidate], prefix: Prefix | None, input_tokens: int) -> list[Candidate]:
-        """The same candidates; of replicas the one to be asked stands first, and all have its price, so that whoever
-        takes the first of the cheapest takes that one."""
+        """The same candidates; of equal replicas, the one to be called stands first and all have its price, so that
+        choosing the first of the cheapest chooses it."""
         if prefix is None or not self._groups:
             return candidates
         together: dict[tuple[str, str, str], list[int]] = {}
@@ -62,7 +62,7 @@ class Affinity:
         return arranged
 
     def keep(self, route: Route, prefix: Prefix | None, candidates: Sequence[Candidate]) -> Route:
-        """`route`, with who began a tool loop in front, and those that are only busy behind everybody else."""
+        """`route` with the backend that began a tool loop first, and backends that are merely busy last."""
         route.prefix = prefix
         busy = [each.backend for each in candidates if each.cause == "busy"]
         holder = self.sessions.holder(prefix) if prefix is not None else ""

@@ -36,8 +36,8 @@ class Replica(NamedTuple):
 
 
 def group_of(backend: Backend) -> tuple[str, str, str]:
-    """Equal for backends that stand for each other: the same model and tier, machines of one's own among themselves,
-    and of others only those with one price."""
+    """Equal for interchangeable backends: the same model and tier; either all on the operator's machines, or all with
+    one price."""
     price = backend.price
     own = price is not None and bool(price.machine_hour_usd)
     return backend.model, backend.tier, "machine" if own else f"{backend.kind} {price!r}"
@@ -46,7 +46,8 @@ def group_of(backend: Backend) -> tuple[str, str, str]:
 def order(
     replicas: Sequence[Replica], key: bytes, input_tokens: int, *, overload: float = 1.25, on_demand: float = 0.0
 ) -> list[Backend]:
-    """Who is to be asked first, and who after that.
+    """The order in which to call replicas. `key`: of the conversation. `on_demand`: share of conversations that stay
+    off spot machines, so that the other machines are warm and ready to take over when spot machines end.
 
     `key`: of the conversation. `on_demand`: share of conversations that stay off spot machines, so that the others are
     warm, and busy enough to take over, when spot machines go.
@@ -68,7 +69,7 @@ def _order(replicas: Sequence[Replica], place: int, input_tokens: int, overload:
 
 
 def affine(replicas: Sequence[Replica], place: int, overload: float) -> Replica:
-    """The first one clockwise from `place` (64 bits) whose load stays within the bound with one request more."""
+    """The first replica clockwise from `place` (64 bits) whose load stays within the bound with one more request."""
     known = {each.backend.name: each for each in replicas}
     bounds = _bounds(known, overload)
     points, names = circle(tuple(sorted(known)))
@@ -89,7 +90,7 @@ def _bounds(known: Mapping[str, Replica], overload: float) -> dict[str, float]:
 
 @lru_cache(maxsize=256)
 def circle(names: tuple[str, ...]) -> tuple[list[int], list[str]]:
-    """Points in order, and who stands there."""
+    """The points in order, and the replica at each."""
     found = sorted((_place(f"{name}#{number}".encode()), name) for name in names for number in range(POINTS))
     return [point for point, _ in found], [name for _, name in found]
 

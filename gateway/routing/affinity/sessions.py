@@ -33,12 +33,13 @@ the last use (docs.anthropic.com, prompt caching). The lower end of both."""
 HOUR_S = 3600.0
 """Anthropic's, where the client asked for the longer one (`ttl: 1h`)."""
 OWN_S = 600.0
-"""One's own servers forget when others need the room, not by the clock; an assumption, unmeasured."""
+"""Seconds. The operator's own servers evict a prefix when they need the memory, not after a time; this value is an
+assumption, not measured."""
 _NEWEST = 0.2
 """Weight of the newest answer in what share of a warm prompt a backend really reads from its cache."""
 _DIGEST_BYTES = 16
 _MOST_LENGTHS = 256
-"""Turns whose lengths are remembered: a client that rewrites its history does so near the beginning."""
+"""Number of turns whose lengths are remembered: a client that rewrites its history does so near the beginning."""
 _MOST_CHARACTERS = 4096
 """Of a turn, for telling conversations apart."""
 
@@ -87,7 +88,7 @@ class Sessions:
         return session.last
 
     def learn(self, record: Record) -> None:
-        """Remember who answered, once an answer is whole."""
+        """Remember the backend of a whole answer."""
         route, attempt = record.route, record.served_by
         if route is None or route.prefix is None or attempt is None or attempt.outcome != "ok":
             return
@@ -126,7 +127,7 @@ class Sessions:
         return min(warm.tokens, input_tokens)
 
     def _compare(self, prefix: Prefix, attempt: Attempt, usage: Usage) -> None:
-        """What was expected to be warm against what the backend says it was."""
+        """Compare the tokens expected to be warm with those that the backend reports as cached."""
         expected = self._remembered(prefix, attempt.backend, usage.all_input)
         if expected and not usage.estimated:
             name, self._counts["warm"] = attempt.backend.name, self._counts["warm"] + 1

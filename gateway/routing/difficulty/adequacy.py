@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # it brings NumPy, which only those need who have a classifie
 Gap = Literal["equal", "near", "below"]
 
 SAME_PRICE = 1.25
-"""Hosted models whose costs differ by less than this factor count as equals."""
+"""Hosted models whose costs differ by less than this factor count as equal."""
 FAR_CHEAPER = 20.0
 """A hosted model that costs less than the reference by more than this factor is far below it."""
 

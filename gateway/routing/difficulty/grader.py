@@ -50,7 +50,9 @@ class Grader:
     def grade_turns(
         self, turns: Sequence[Turn], needs: frozenset[str] = frozenset(), owner: str | None = None
     ) -> Grade:
-        """The hardest of the latest user turns. Tools, images and files were never measured, so they abstain.
+        """The difficulty of the hardest recent user turn. Tools, images and files abstain, since they were never
+        measured. `owner`: grades are cached per owner, so that response times reveal nothing about other owners'
+        prompts.
 
         `owner`: for whom grades are remembered, apart from everybody else's, so that no time tells what others ask.
         """

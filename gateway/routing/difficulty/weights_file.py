@@ -32,7 +32,7 @@ class ArtefactError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """Where the classifier knows its way, measured on its training prompts."""
+    """The classifier's domain, measured on its training prompts."""
 
     vocabulary: NDArray[np.uint8]
     """2^20 bits: the words that training saw often enough."""

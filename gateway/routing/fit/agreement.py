@@ -22,7 +22,7 @@ TRUST = 4.0
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Logistic regression of the quality of an answer on the skill of who gives it and of who gives others."""
+    """Logistic regression of an answer's quality on the skill of its model and of the other models that answered."""
 
     skills: Array
     """m: log odds of each model's mean quality."""

@@ -24,7 +24,7 @@ LONGEST = 6
 BEAM = 800
 """Sets of models of one size that are looked at, and made larger by one."""
 ORDERED = 4
-"""Models in a set of which every order is tried: it decides what is paid, and which two of four agree first."""
+"""Most models in a set of which every order is tried; the order decides the cost, and which two of four agree first."""
 CELLS = 20_000_000
 """Prompts times orders that are tried at most; the orders of the best sets come first."""
 
@@ -115,8 +115,8 @@ def _best(cascades: Sequence[Cascade], quality: Rows, usd: Rows, price: Array) -
 
 
 def run(evidence: Evidence, members: tuple[int, ...], agree: int, level: Array) -> tuple[Array, Array]:
-    """Quality and US dollars (n each). Of answers that equally many agree on, that of the model with the best `level`.
-    Who cannot be called is passed over."""
+    """Quality and US dollars (n each). Among answers with equally many votes, that of the model with the best `level`
+    is served. Models that cannot be called are skipped."""
     rows = np.arange(len(evidence))
     quality, usd = np.zeros(len(evidence)), np.zeros(len(evidence))
     open_ = np.ones(len(evidence), dtype=bool)

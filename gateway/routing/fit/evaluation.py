@@ -98,7 +98,7 @@ class SetReport:
     low: float
     high: float
     abstained: float
-    """Share of prompts outside what the classifier knows; they are ordered by their score all the same."""
+    """Share of prompts outside the classifier's domain; they are ordered by their score all the same."""
 
 
 def evaluate(paths: Iterable[Path], grader: Grader) -> list[SetReport]:

@@ -28,7 +28,8 @@ REPEATS = 6
 PRICES = 60
 """Prices of money for which a plain cascade is chosen."""
 STRICT = 2.0
-"""The same for a searched strategy of several answers, of which there are many more, against plain cascades too."""
+"""The same for searched strategies of several answers, of which there are many more, and compared with plain cascades
+too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One fit, and what it says of every prompt of the corpus, trained on or not."""
+    """One fit, and its prediction for every prompt of the corpus, trained on or not."""
 
     scorer: Scorer
     scores: Array

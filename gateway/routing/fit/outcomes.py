@@ -22,7 +22,7 @@ Prices = Mapping[str, tuple[float, float]]
 """Model → US dollars per 1M input and output tokens."""
 
 USUAL_TOKENS = 256.0
-"""Output of a model whose answers' lengths were not recorded."""
+"""Output tokens assumed for a model whose answers' lengths were not recorded."""
 TOKEN_CHARACTERS = 4
 
 
@@ -128,7 +128,8 @@ def _row(line: bytes, place: str, prices: Prices) -> dict[str, Any]:
 
 
 def _pair(tokens: Mapping[str, Any], prices: Prices) -> tuple[str, str]:
-    """Whom a row's weak and strong quality are of: as its lengths are listed, else the pool's cheaper and dearer."""
+    """The models of a row's weak and strong quality: as its lengths list them, else the pool's cheaper and dearer
+    one."""
     if len(tokens) == 2 and all(model in prices for model in tokens):
         weak, strong = tokens
     elif len(prices) == 2:

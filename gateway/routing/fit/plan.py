@@ -24,7 +24,7 @@ from gateway.routing.strategy.plan import Plan
 from gateway.routing.strategy.prompt_features import fit_prompt_features
 
 LEAST = 100
-"""Prompts under which nothing can be told."""
+"""Fewest prompts for a conclusion."""
 STEM = 160
 """Characters by which two prompts count as forms of one question."""
 

@@ -26,7 +26,7 @@ class Replayed:
 
 
 def replay(outcomes: Outcomes, plan: Plan, quality: float) -> Iterator[Replayed]:
-    """In the file's order. A prompt none of whose models the plan knows is answered by the first model it has."""
+    """Rows in the file's order. If the plan knows none of a prompt's models, its first model answers."""
     for place, prompt in enumerate(outcomes.prompts):
         row = Row(outcomes, place)
         able = {model: model for model in row.columns}

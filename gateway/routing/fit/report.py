@@ -133,7 +133,7 @@ def _target(
 
 
 def _oracle(outcomes: Outcomes) -> list[tuple[float, float]]:
-    """Quality and US dollars of whoever knows every outcome beforehand, at many prices of money."""
+    """Quality and US dollars of an oracle that knows every outcome beforehand, at many prices of money."""
     known = ~np.isnan(outcomes.quality)
     quality = np.where(known, outcomes.quality, -np.inf)
     rows = np.arange(len(outcomes))

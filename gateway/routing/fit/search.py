@@ -84,7 +84,7 @@ class Level(NamedTuple):
     codes: Whole
     """c, ascending: states as `encode` writes them."""
     serve: Whole
-    """c: whose answer is given; a place in the set."""
+    """c: the model whose answer is served, as a position in the set."""
     worth: dict[int, Array]
     """Further model → c × d × L."""
     rows: Whole
@@ -333,7 +333,7 @@ def _found(level: Level, codes: Whole) -> tuple[Whole, NDArray[np.bool_]]:
 
 
 def _voted(labels: Whole, asked: Asked) -> Whole:
-    """States in which whoever has no vote is taken to stand alone with one."""
+    """States in which a model without a vote counts as alone with its answer."""
     own = -2 - np.arange(labels.shape[1])
     return encode(np.where(labels < 0, labels.max() + 1 - own, labels), asked)
 

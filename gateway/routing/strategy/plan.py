@@ -79,7 +79,7 @@ class Plan:
         return {model: single.quality for single in self.singles for model in single.first}
 
     def _frontier(self, able: frozenset[str], tariff: Tariff) -> tuple[Strategy, ...]:
-        """Of the strategies that need nobody else; while somebody is missing, of the reserves and single models too."""
+        """Considers strategies whose models are all available; if some are not, also the reserves and single models."""
         known = self._frontiers.get((able, tariff))
         if known is None:
             known = self._at(able, tariff)

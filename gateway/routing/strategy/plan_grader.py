@@ -17,7 +17,7 @@ SPAN = 4.0
 
 
 class PlanGrader(Grader):
-    """Scores by the plan's adequacies; what lies outside is still said by the packaged artefact."""
+    """Scores by the plan's adequacies; the packaged classifier still decides what is outside the domain."""
 
     def __init__(self, plan: Plan, name: str) -> None:
         """Raises ArtefactError for a plan without adequacies, or of a single model."""

@@ -84,7 +84,8 @@ def planned(
 
 
 def _tariff(plan: Plan, able: Mapping[str, Candidate], input_tokens: int, output_tokens: int) -> Tariff:
-    """Models that now cost another price than the plan was fitted with. Who is unpriced costs what it did."""
+    """Models whose price differs from the one that the plan was fitted with. A model without a price counts as
+    unchanged."""
     if not input_tokens + output_tokens:
         return ()
     found = []

@@ -22,7 +22,7 @@ Features = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Who answers if it ends here, and what each further question is worth."""
+    """The model whose answer is served if the run ends here, and the value of each further call."""
 
     serve: str = ""
     """A model that was asked; empty before the first answer."""
@@ -34,7 +34,7 @@ class State:
 
 
 Pattern = tuple[tuple[str, ...], tuple[int, ...]]
-"""Who was asked, in alphabetical order, and a label each: equal ones agree, counted from 1; 0: no vote."""
+"""The called models in alphabetical order, with a label each: equal labels agree, counted from 1; 0: no vote."""
 
 
 def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
@@ -45,7 +45,7 @@ def pattern(answers: Sequence[StrategyAnswer]) -> Pattern:
 
 
 def ordered(names: Sequence[str], votes: Sequence[int | str]) -> Pattern:
-    """The state in which `names` have said `votes`; 0: nothing that counts."""
+    """The state in which `names` have cast `votes`; 0: no vote that counts."""
     order = sorted(range(len(names)), key=lambda place: names[place])
     labels: dict[int | str, int] = {}
     return (
@@ -86,7 +86,7 @@ class Strategy:
     ranking: tuple[str, ...]
     """Every model of the pool, the best alone first: for states that were never seen."""
     asks: Mapping[str, Step] = field(default_factory=dict)
-    """Whom it asks how often; empty where nobody measured it."""
+    """Model → expected calls per request; empty if not measured."""
 
     @property
     def models(self) -> frozenset[str]:
@@ -95,7 +95,7 @@ class Strategy:
 
     @property
     def first(self) -> frozenset[str]:
-        """Whom it may ask first."""
+        """The models that it may call first."""
         return frozenset(self.states[(), ()].ask)
 
     @property
@@ -105,7 +105,7 @@ class Strategy:
 
 
 class RunState:
-    """One request's strategy, as `gateway.domain.routing.strategy.RunningStrategy` wants it."""
+    """One request's strategy; implements `RunningStrategy` of gateway/domain/routing/strategy.py."""
 
     __slots__ = ("_able", "_backends", "_features", "_models", "strategy")
 
@@ -143,12 +143,13 @@ class RunState:
         return next(((model,) for model in self.strategy.ranking if model in open_), ())
 
     def _state(self, answers: Sequence[StrategyAnswer]) -> State | None:
-        """Where nothing is known of answers without a vote, they count as votes that nobody shares."""
+        """If nothing was measured for answers without a vote, each counts as a vote of its own."""
         reached = pattern(answers)
         return self.strategy.states.get(reached) or self.strategy.states.get(voted(reached))
 
     def _serves(self, answers: Sequence[StrategyAnswer]) -> int:
-        """As the state says, if that answer is fit to be shown; else of what most agree on the best model's."""
+        """The state's choice, if that answer may be shown; else, of the largest agreeing group, the best model's
+        answer."""
         state = self._state(answers)
         for place, each in enumerate(answers):
             if state is not None and each.backend == state.serve and not each.weak:
