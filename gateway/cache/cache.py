@@ -98,7 +98,7 @@ class Cache:
         self._semantic.begin()
 
     def check_with(self, shadow: FreshAnswerSource) -> None:
-        """Who buys answers to compare hits with."""
+        """Gets fresh answers to compare hits with."""
         self._hit_checker.shadow = shadow
 
     def measure_in(self, database: Database) -> None:
@@ -317,7 +317,7 @@ class Cache:
         return Entry(*known, question, vector, place, attempt.cost_pico or 0)
 
     async def _mean(self, ticket: Ticket, entry: Entry, question: Question) -> None:
-        """Make an answer findable by meaning too, whose vector was not known when it was stored."""
+        """Add an answer to the semantic index whose vector was not known when it was stored."""
         ticket.vector = await self._semantic.vector(question, ticket.sharers, urgent=False)
         if ticket.vector is not None and self._exact.get(entry.digest, time.time()) is entry:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
@@ -395,7 +395,7 @@ class Cache:
                 leave_out()
 
     def _heard(self, entry: Entry) -> None:
-        """Another worker stored it, who says what has to go for it."""
+        """Another worker stored it and lists the entries that are evicted for it."""
         self._exact.put(entry, time.time())
         if entry.vector is not None and self._exact.get(entry.digest, 0.0) is entry:
             self._semantic.add(entry)

@@ -13,7 +13,7 @@ from gateway.cache.packing import BYTES_PER_DIMENSION
 
 
 class Entry(NamedTuple):
-    """A tuple because every request makes one. Entries are told apart by identity, never compared."""
+    """A tuple, because every request creates one. Entries are compared by identity only."""
 
     digest: bytes
     team: str
@@ -33,7 +33,7 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """An entry whose question is like the one that is asked."""
+    """An entry with a question like the one that is asked."""
 
     digest: bytes
     score: float
@@ -96,7 +96,7 @@ class Check(NamedTuple):
     probability: float
     """With which such hits are checked."""
     key: str = ""
-    """Whose client called it wrong; empty: it was compared."""
+    """The key whose client called it wrong; empty: it was compared."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ class Question:
 
 
 def scope(tenant: Tenant) -> str:
-    """Who shares answers with this tenant, under its policy."""
+    """The scope that shares answers with this tenant, by its policy."""
     match tenant.policy.cache.scope:
         case "key":
             return f"key/{tenant.organisation}/{tenant.team}/{tenant.key.lineage}"

@@ -31,11 +31,11 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """The answer to somebody else's equal request, still under way when this one came."""
+    """The answer to another client's equal request, which is in progress."""
 
     answer: Answer
     call: SharedCall
-    """Knows what was paid for it, exactly when it is over."""
+    """The shared call; it has the exact cost once it is over."""
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class Ticket:
     policy: CachePolicy
     question: Question | None
     sharers: str
-    """Who shares answers to it, as `key.scope` says."""
+    """The scope that shares answers to it; see `key.scope`."""
     vector: Vector | None = None
     near: SemanticHit | None = None
     """What came near to being a hit, for the fresh answer to be compared with."""

@@ -59,7 +59,7 @@ class _Made:
 
 
 class Figures:
-    """Computes one team's figures at a time, so that the page never takes the ledger from those who write it."""
+    """Computes one team's figures at a time, so that the page does not slow down the ledger's writers."""
 
     def __init__(
         self,

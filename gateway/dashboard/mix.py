@@ -15,7 +15,7 @@ from gateway.ledger.store.sums import pico_sum, whole
 
 _ANSWERS = ("ok", "interrupted")
 STEPS = 10
-"""Difficulty is told to one decimal: rolled-up sums know no more of it."""
+"""Difficulty is shown with one decimal, because rolled-up sums have no more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Cell:
     unpriced: int
     """Attempts with tokens and without a price."""
     unknown: int
-    """Answers of which nobody knows what they saved."""
+    """Answers with unknown savings."""
     cost_pico: int
     saved_pico: int
 
@@ -96,7 +96,7 @@ def _rank(tier: str) -> tuple[int, str]:
 
 
 def cache(found: list[Cell]) -> list[dict[str, Any]]:
-    """For each way of hitting the cache: answers, what they saved, and for how many of them nobody knows that."""
+    """For each kind of cache hit: answers, their savings, and the number of answers with unknown savings."""
     hits = [cell for cell in found if cell.tier == CACHE]
     lines = [_hits(kind, [cell for cell in hits if cell.cache == kind]) for kind in {cell.cache for cell in hits}]
     return sorted(lines, key=lambda line: (-line["answers"], line["kind"]))

@@ -54,7 +54,7 @@ class _File:
 
 
 class Dashboard:
-    """Put `routes` into the application; they answer once the room is open."""
+    """The routes of the page; they answer once it is open."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class Dashboard:
         return self._send(request, request.path_params["path"])
 
     def _send(self, request: Request, path: str) -> Response:
-        """Only what lay in the package when the room was opened has a name here, so no path leads out of it."""
+        """Only files of the package have a name here, so no path leads out of it."""
         file = self._files.get(path)
         if file is None:
             raise HTTPException(404)

@@ -26,9 +26,10 @@ from gateway.state.redis.connection import State
 log = logging.getLogger(__name__)
 
 LINGER_S = 0.5
-"""A claim outlives its answer by so long: by then the other workers have heard of it from the index log."""
+"""Seconds that a claim outlives its answer: by then the other workers have read of it in the index log."""
 MOST_JOINS = 2
-"""Who has waited in vain for so many answers of others buys its own: a dead backend must not be waited for in a row."""
+"""After waiting in vain for this many answers of other calls, a request makes its own call, so that a dead backend is
+not waited for again and again."""
 
 
 class Coalescer:
@@ -89,7 +90,8 @@ class Coalescer:
         return tenant.policy.cache.join != "none" and request.dialect in DIALECTS
 
     async def join(self, digest: bytes, request: CompletionRequest, deadline: float, *, claim: bool) -> Join | None:
-        """The answer under way to the same question, with its first bytes in hand, or None.
+        """The answer in progress to the same question, with its first bytes, or None. `claim`: if there is none, tell
+        the other workers that this one makes the call.
 
         `claim`: when there is none, the other workers are told that this one will ask for it.
         """
@@ -115,7 +117,8 @@ class Coalescer:
         return not await self._redis_locks.take(digest, deadline)
 
     async def _follow(self, subscriber: Subscriber, request: CompletionRequest) -> Join | None:
-        """Who wants another form of it, or an id of its own for it, waits for its end and has it replayed."""
+        """A request that needs another form of the answer, or an id of its own, waits for its end and gets it
+        replayed."""
         if not await subscriber.begin():
             return None
         shared = subscriber.shared
@@ -127,7 +130,7 @@ class Coalescer:
         return None if completion is None else Join(Replayed(request, completion), shared)
 
     def announce(self, digest: bytes, request: CompletionRequest, deadline: float) -> SharedCall:
-        """An answer that whoever asks for this will bring, and others may join from now on."""
+        """A call for this request, which others may join from now on."""
         claimed = digest in self._claimed
         if claimed:
             self._claimed.remove(digest)
@@ -206,5 +209,5 @@ def form(request: CompletionRequest) -> Form:
 
 
 def _alike(request: CompletionRequest) -> bool:
-    """Is the answer the same for all who ask? A Response has an id of its own for each."""
+    """Is the answer the same for all subscribers? A Response has an id of its own for each."""
     return not FACTS[request.dialect].answers_have_ids

@@ -28,7 +28,7 @@ class HostLocks:
 
     @property
     def name(self) -> str:
-        """The same for all who share the file, and for nobody else."""
+        """A name that is equal for all users of the file, and for no other."""
         file = os.fstat(self._fd)
         return f"{os.uname().nodename}-{file.st_dev}-{file.st_ino}"
 
@@ -59,7 +59,7 @@ class HostLocks:
         return None
 
     def _owner(self, slot: int) -> int:
-        """0: not told. Two questions may share a slot; then who is found knows nothing of this one."""
+        """0: unknown. Two questions may share a slot; the process that is found then does not know this question."""
         told = os.pread(self._fd, _OWNER.size, slot)
         return int(_OWNER.unpack(told)[0]) if len(told) == _OWNER.size else 0
 

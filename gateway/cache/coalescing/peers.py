@@ -35,7 +35,7 @@ class Peers:
     """The socket of this worker, and the way to those of the others. Only this user's processes reach them."""
 
     def __init__(self, folder: Path, flights: SharedCalls, stored: Callable[[bytes], Awaitable[Stored | None]]) -> None:
-        """`stored(digest)`: a whole answer that this worker knows, of which the others may not have heard yet."""
+        """`stored(digest)`: a whole answer that this worker has stored and the others may not have read of yet."""
         self._folder, self._calls, self._stored = folder, flights, stored
         self._server: asyncio.Server | None = None
         self._tasks = Tasks()
@@ -197,7 +197,7 @@ class Told:
         self.over = True
 
     def replay(self, request: CompletionRequest) -> None:
-        """Give it again in the form that `request` wants. Raises StreamBroken where there is nothing to give."""
+        """Replay it in the form that `request` needs. Raises StreamBroken if nothing can be replayed."""
         if self._completion is None:
             raise StreamBroken("The answer cannot be given in another form.")
         self._replayed = again = Replayed(request, self._completion)
@@ -211,7 +211,7 @@ class Told:
         return self._completion
 
     def delivered_text(self) -> str:
-        """Nobody counts it: it is somebody else's to pay for."""
+        """Not counted: another request pays for it."""
         return ""
 
     def delivered_characters(self) -> int:
@@ -229,7 +229,7 @@ def _say(writer: asyncio.StreamWriter, kind: bytes, what: bytes) -> None:
 
 
 async def _hang_up(reader: asyncio.StreamReader, telling: asyncio.Task[Any] | None) -> None:
-    """Who asked says nothing more; when its end of the line closes, nobody listens there."""
+    """The asking worker sends nothing more; when it closes the connection, it does not listen any more."""
     await reader.read(1)
     if telling is not None:
         telling.cancel()

@@ -15,9 +15,9 @@ LEASE_S = 3.0
 """A gateway that dies keeps others waiting for no longer."""
 LOOK_S = 0.05
 PATIENCE_S = 120.0
-"""Longest wait for another gateway's answer; then who waits asks for its own."""
+"""Longest wait (seconds) for another gateway's answer; then the request makes its own call."""
 KNOWN_S = 0.3
-"""By then whoever follows the index log knows an answer that was stored before its key went."""
+"""Seconds within which every follower of the index log knows an answer that was stored before its key was deleted."""
 
 
 class RedisLocks:
@@ -44,7 +44,8 @@ class RedisLocks:
         return self._state.key("join", digest.hex())
 
     async def take(self, digest: bytes, deadline: float) -> bool:
-        """True: it is ours to ask for, at once or because nobody can tell. False: somebody else did, and has ended.
+        """True: this worker makes the call, at once or because the state server does not answer. False: another worker
+        did, and has finished. Waits until `deadline` (loop time) at most.
 
         Waits no longer than until `deadline` (loop time).
         """
@@ -85,7 +86,7 @@ class RedisLocks:
             self._renewing = False
 
     def release(self, digest: bytes) -> None:
-        """It has ended: let those who wait look for it, once it is where they look."""
+        """The call has ended: let waiting workers look for the answer, once it is stored."""
         if digest in self._held:
             self._held.pop(digest)
             self._tasks.spawn(self._release_pieces(digest), "marker")

@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from gateway.cache.coalescing.shared_call import Form, SharedCall, Subscriber
 
 KEPT_BYTES = 2**20
-"""Of one answer: for who asks later, and for who reads slowly. Beyond it nobody can join, and who lags is cut off."""
+"""Most bytes kept of one answer for late subscribers and slow readers. Beyond it no request can join, and slow readers
+are cut off."""
 LEAST_KEPT_BYTES = 2**16
 """As soon as all answers under way take more than `ALL_BYTES`."""
 ALL_BYTES = 32 * 2**20
@@ -25,9 +26,9 @@ class SharedCalls:
         self._calls: dict[bytes, SharedCall] = {}
         """Those that this worker pays for."""
         self._visits: dict[tuple[bytes, Form], SharedCall] = {}
-        """Those that a peer pays for: one for each form, so that all who follow them go along."""
+        """Calls that another worker pays for: one for each form, shared by all its subscribers here."""
         self._aloft: set[SharedCall] = set()
-        """All whose task runs, also those that nobody can join any more."""
+        """All calls whose task runs, also those that cannot be joined any more."""
 
     async def aclose(self) -> None:
         """Cancel those under way and wait until they have ended."""
@@ -46,7 +47,8 @@ class SharedCalls:
         return KEPT_BYTES if self.bytes <= ALL_BYTES else LEAST_KEPT_BYTES
 
     def find(self, digest: bytes, deadline: float, join_remote: Form | None = None) -> SharedCall | None:
-        """One that can be joined, and whose leader has the patience for who gives up at `deadline` (loop time).
+        """A call that can be joined and that waits at least until `deadline` (loop time). `join_remote`: also one that
+        another worker pays for, in this form.
 
         `join_remote`: of those that a peer pays for the one of this form will do.
         """
@@ -59,7 +61,7 @@ class SharedCalls:
         return shared if shared.deadline - now >= (min(deadline, now + 1e9) - now) / 2 else None
 
     def announce(self, digest: bytes, form: Form, deadline: float, *, claimed: bool) -> SharedCall:
-        """A new shared call, for others to join. Who asks for this pays, and brings the answer."""
+        """A new shared call that others may join. This request pays for it."""
         shared = self._calls[digest] = SharedCall(self, digest, form, deadline)
         shared.claimed = claimed
         return shared
@@ -82,12 +84,12 @@ class SharedCalls:
         return first
 
     def finished(self, shared: SharedCall) -> None:
-        """Whoever brought it is done with it."""
+        """The call's task has finished."""
         self._aloft.discard(shared)
         self.forget(shared)
 
     def forget(self, shared: SharedCall) -> None:
-        """Nobody can join it any more."""
+        """It cannot be joined any more."""
         if self._calls.get(shared.digest) is shared:
             del self._calls[shared.digest]
         if self._visits.get((shared.digest, shared.form)) is shared:

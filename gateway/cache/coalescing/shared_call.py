@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from gateway.cache.coalescing.registry import SharedCalls
 
 Form = tuple[bool, bool]
-"""Streamed, and with its usage? Who wants the same form gets the same bytes."""
+"""Streamed, and with its usage? Requests of the same form get the same bytes."""
 
 
 class Paid(NamedTuple):
-    """What an answer took of whoever bought it."""
+    """The usage and cost of a call, for the request that pays for it."""
 
     usage: Usage | None
     cost_pico: int | None
@@ -87,7 +87,7 @@ class SharedCall:
 
     error: Exception | None = None
     claimed = False
-    """Other workers of this host are told that it is ours."""
+    """The other workers of this host are told that this worker makes the call."""
     over = False
     ending = b""
     count = 0
@@ -104,11 +104,11 @@ class SharedCall:
         self.digest, self.form, self.deadline = digest, form, deadline
         self.followers: set[Subscriber] = set()
         self.live: dict[Subscriber, tuple[Sink, asyncio.Future[bool]]] = {}
-        """Those who have all there is and want more now."""
+        """Subscribers that have read everything and want more now."""
         self._calls = flights
         self._pieces: deque[bytes] = deque()
         self._waiting: list[tuple[bool, asyncio.Future[None]]] = []
-        """Who waits for the end (True), or only for the beginning."""
+        """Subscribers that wait for the end (True) or only for the beginning (False)."""
 
     @property
     def answer(self) -> Answer | None:
@@ -122,7 +122,7 @@ class SharedCall:
 
     @property
     def joinable(self) -> bool:
-        """Is all of it still here, and somebody there to bring the rest?"""
+        """Is the whole answer still here, and its task running?"""
         return self._open and self.error is None
 
     # -- bring it ------------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class SharedCall:
         return True
 
     def finish_call(self) -> None:
-        """Whoever brought it is done with it, and what is to be kept of it is kept."""
+        """The call's task has finished, and its answer is stored if it is to be kept."""
         self._calls.finished(self)
         self._task = None  # else a circle keeps all of it until garbage is looked for
         if self._landed is not None:
@@ -174,7 +174,7 @@ class SharedCall:
         self._release_pieces()
 
     async def publish(self, source: Source) -> None:
-        """All of it to all who want it. Raises what `source` raises."""
+        """Hand the whole of `source` to all subscribers. Raises what `source` raises."""
         self._source = source
         while await source.pipe_to(self._put):
             await self._wanted()
@@ -184,7 +184,7 @@ class SharedCall:
             await _TURN  # who waited for the end goes first: what follows is not theirs to wait for
 
     def _put(self, piece: bytes) -> bool:
-        """A piece to all who want it now; does anybody want the next one?"""
+        """Hand a piece to all subscribers that want it now; returns whether any wants the next one."""
         self._pieces.append(piece)
         self.count += 1
         self._bytes += len(piece)
@@ -221,7 +221,7 @@ class SharedCall:
         self._calls.bytes -= size
 
     async def _wanted(self) -> None:
-        """Wait until a follower wants more."""
+        """Wait until a subscriber wants more."""
         if not self.live and not any(subscriber.silent for subscriber in self.followers):
             self._demand = asyncio.get_running_loop().create_future()
             await self._demand
@@ -285,7 +285,7 @@ class SharedCall:
             self.want()
 
     async def finished(self) -> None:
-        """Wait until whoever brought it is done with it."""
+        """Wait until the call's task has finished."""
         if self.over:
             await _TURN  # which nearly always is enough
         if self._task is not None:
@@ -294,20 +294,20 @@ class SharedCall:
             await asyncio.shield(self._landed)
 
     def _release_pieces(self) -> None:
-        """Nobody needs the pieces any more."""
+        """The pieces are not needed any more."""
         if not self.followers:
             while self._pieces:
                 self._drop()
 
 
 class Subscriber:
-    """Implements `Answer` for one who follows a shared call: from its beginning, at a pace of its own."""
+    """Implements `Answer` for one subscriber of a shared call: it reads from the beginning, at its own pace."""
 
     attempt: Attempt | None = None
     stream, status, content_type = False, 200, ""
     """As the answer's, once it has begun."""
     _answer: Answer
-    """Whose this is, from then on."""
+    """The request that this subscriber belongs to."""
     ending = b""
     complete = False
 

@@ -40,7 +40,7 @@ class CheckCounts:
 
     measured: Measured = field(default_factory=Measured)
     called_wrong: int = 0
-    """Hits that their clients said were wrong: no fair sample, so no part of what is measured."""
+    """Hits that clients called wrong: no fair sample, so they are not part of what is measured."""
 
     def as_object(self) -> dict[str, Any]:
         return {**self.measured.as_object(), "called_wrong": self.called_wrong}

@@ -58,7 +58,7 @@ class HitChecker:
         """`recall(digest)`: the stored answer, None if it is gone; may raise StateUnavailable."""
         self._semantic, self._trust, self._recall = semantic, trust, recall
         self.shadow: FreshAnswerSource | None = None
-        """Who buys fresh answers; without it only what is told counts."""
+        """Gets fresh answers; without it, only reports of clients count."""
         self.measures: HitCounters | None = None
         """Where what is found is written down by team; without it only workers know."""
         self._given: OrderedDict[str, _Given] = OrderedDict()

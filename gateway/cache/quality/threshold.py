@@ -54,7 +54,7 @@ class Balance:
     checks_pico: int = 0
     saved_pico: int = 0
     unpriced: int = 0
-    """Hits of which nobody knows what they saved."""
+    """Hits with unknown savings."""
 
     @property
     def cost_pico(self) -> int:
@@ -84,7 +84,7 @@ class Scope:
 
 
 class Thresholds:
-    """Decides on figures alone; whoever looks up tells them. On the loop: microseconds."""
+    """Decides on figures alone, which its callers pass. On the loop: microseconds."""
 
     def __init__(
         self,
@@ -257,7 +257,7 @@ class Thresholds:
         self._others.clear()
 
     def _in_all(self, name: str) -> Measured:
-        """Of all workers, as far as they have told."""
+        """Figures of all workers, as far as they have been reported."""
         total = Measured()
         total.add(self._scopes[name].measured.figures)
         for (scope, _), figures in self._others.items():

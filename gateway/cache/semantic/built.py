@@ -16,7 +16,7 @@ FACTS, WEIGHTS, TOKENIZER = "embedder.json", "model.onnx", "tokenizer.json"
 
 
 class Facts(BaseModel):
-    """What `embedder.json` says."""
+    """The content of `embedder.json`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -27,7 +27,7 @@ _CHARACTERS_PER_TOKEN = 24
 
 
 Owned = tuple[str, str]
-"""Whose, and the text."""
+"""The owner, and the text."""
 
 
 class Model(Protocol):
@@ -67,7 +67,7 @@ class ModelEmbedder:
         self._model: Model | None = None
         self._begun = self._failed = self._working = False
         self._waiting: OrderedDict[Owned, asyncio.Future[Vector | None]] = OrderedDict()
-        """Texts that nobody works on yet."""
+        """Texts that wait to be embedded."""
         self._under_way: dict[Owned, asyncio.Future[Vector | None]] = {}
         self._embedded = self._recalled = self._batches = 0
         self.cpu_s = 0.0
@@ -82,7 +82,7 @@ class ModelEmbedder:
         return self._failed
 
     async def open(self) -> None:
-        """Nothing to do: a gateway whose policies need no vectors never loads the model."""
+        """Nothing to do: the model is loaded only if a policy needs vectors."""
 
     def begin(self) -> None:
         """Load in the background; called again it changes nothing."""

@@ -17,7 +17,7 @@ from gateway.settings.environment import keep_onnxruntime_offline
 
 
 def runtime() -> Any:
-    """onnxruntime, which contacts nobody."""
+    """onnxruntime, which opens no network connection."""
     keep_onnxruntime_offline()
     import onnxruntime  # not at the top: its telemetry has to be off before
 

@@ -23,7 +23,7 @@ LEAST_COSINE = 0.6
 ENTRY_BYTES = 2000
 """What an entry takes beside vector and text, as measured: digest, place, numbers, and where they are kept."""
 _COMPARED = 16
-"""Of so many that were least lately asked for, the one goes that saves least for the room it takes."""
+"""Of this many least-recently-used questions, the one that saves least for its memory is evicted."""
 _PIECE_S = 0.02
 """Notes are applied for so long at a time, so that look-ups wait for no more."""
 
@@ -106,7 +106,7 @@ class SemanticIndex:
         self._waiting.append((False, entry))
 
     def apply(self, within_s: float = float("inf")) -> None:
-        """Do what was noted, and make room; what is left after `within_s` stays noted."""
+        """Apply the queued changes and evict; what is left after `within_s` stays queued."""
         until = time.monotonic() + within_s
         while self._waiting and time.monotonic() < until:
             adding, entry = self._waiting.popleft()
@@ -184,7 +184,7 @@ class SemanticIndex:
     # -- lists, trained in another thread ------------------------------------------------------------------------------
 
     def outgrown(self) -> Build | None:
-        """The largest partition that wants lists trained; None while one is being trained."""
+        """The largest partition whose lists should be trained; None while one is being trained."""
         if self._drafted is not None:
             return None
         wanting = [name for name, partition in self._partitions.items() if partition.index.outgrown]

@@ -28,9 +28,9 @@ DEADLINE_S = 0.25
 _TOLERATED = 3
 """Look-ups in a row that may be late or fail; then slow counts as down."""
 _REST_S = 5.0
-"""So long nobody waits for an embedder that is down; then it is tried again."""
+"""Seconds for which a failed embedder is not waited for; then it is tried again."""
 _LOADING_S = 0.1
-"""So often somebody who waits for the embedder looks whether it has loaded."""
+"""Seconds between checks of whether the embedder has loaded."""
 _PIECE_S = 0.02
 """Notes are applied for so long at a time, so that look-ups come in between."""
 _SWITCH_S = 0.0005
@@ -196,7 +196,8 @@ class Semantic:
         return cpu_s
 
     async def embed(self, text: str) -> Vector | None:
-        """Of any text, for whoever is in no hurry. Raises EmbedderUnavailable and what the model raises."""
+        """The vector of any text, for callers that are not in a hurry. Raises EmbedderUnavailable and the model's
+        errors."""
         if self._embedder is None or not self.ready:
             return None
         vector: Vector | None = await self._embedder.embed(text)

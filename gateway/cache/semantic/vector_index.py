@@ -15,7 +15,7 @@ from gateway.cache.packing import BYTES_PER_DIMENSION, Vector, unpack
 FAISS_FROM = 512
 """Vectors; below it a matrix product is quicker than handing over."""
 LISTS_FROM = 20_000
-"""Vectors; from here on they are sorted into lists of which a search reads a few."""
+"""Number of vectors from which they are sorted into lists, of which a search reads a few."""
 
 _RESCORED = 16
 """Nearest by eight-bit codes whose cosines are then worked out from the vectors themselves."""

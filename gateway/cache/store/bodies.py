@@ -80,7 +80,7 @@ class Bodies:
         await self._state.pipeline([("HDEL", self._key(place), *these) for place, these in digests.items()])
 
     def keep(self, digest: bytes, stored: Stored) -> None:
-        """At hand from now on, for as long as there is room."""
+        """Keep it in memory from now on, as long as there is space."""
         if digest in self._at_hand:
             self.forget(digest)
         self._at_hand[digest] = stored

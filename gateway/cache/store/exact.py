@@ -14,7 +14,7 @@ _FLUSHES = 1000
 
 
 _COMPARED = 16
-"""Of so many that were least lately asked for, the one goes that saves least for the room it takes."""
+"""Of this many least-recently-used entries, the one that saves least for its memory is evicted."""
 
 
 class Quota(NamedTuple):

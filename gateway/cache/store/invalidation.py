@@ -27,7 +27,7 @@ class Invalidation:
         write_behind: WriteBehind,
         flushed: Callable[[Flush], None],
     ) -> None:
-        """`flushed`: told of every flush that took place."""
+        """`flushed`: called for every flush."""
         self._flushed = flushed
         self._log, self._known, self._bodies, self._write_behind = log, known, bodies, write_behind
         self._given: OrderedDict[str, tuple[str, bytes]] = OrderedDict()
@@ -68,7 +68,7 @@ class Invalidation:
         return True
 
     def apply(self, change: Flush | Gone | Wrong) -> None:
-        """What another worker told."""
+        """Apply the message of another worker."""
         if isinstance(change, Flush):
             self._known.flush(change)
             self._flushed(change)

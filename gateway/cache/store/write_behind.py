@@ -99,7 +99,7 @@ class WriteBehind:
         return parcel.place
 
     def add(self, entry: Entry, stored: Stored) -> None:
-        """`entry.place` is what `place` said just now."""
+        """`entry.place` is the result of the last `place`."""
         parcel = self._parcels[entry.place]
         parcel.items[entry.digest] = entry, stored
         parcel.bytes += entry.size
@@ -196,7 +196,7 @@ class WriteBehind:
             self._drop(parcel)
 
     async def _deliver(self, parcel: _Batch) -> None:
-        """The answers first: whoever learns of an entry must find it."""
+        """Write the answers first: a worker that reads of an entry must find its answer."""
         items = list(parcel.items.items())
         await self._bodies.put(parcel.place, [(digest, stored) for digest, (_, stored) in items], parcel.ttl_s)
         await self._tell(Batch(parcel.place, parcel.place, parcel.epoch, [entry for _, (entry, _) in items]))

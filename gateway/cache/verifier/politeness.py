@@ -37,7 +37,7 @@ def buckets(words: Sequence[str], place: int) -> tuple[int, int, int]:
 
 
 def phrase_row(scores: Floats, unknown: float) -> list[float]:
-    """What the whole phrase is judged by: `scores` of its words, and the share of words nobody has seen."""
+    """What decides about a whole phrase: the `scores` of its words, and the share of unknown words."""
     padded = np.concatenate([scores[:1], scores, scores[-1:]])
     smooth = 0.25 * padded[:-2] + 0.5 * scores + 0.25 * padded[2:]
     return [

@@ -76,7 +76,7 @@ class Reading:
     payload: tuple[str, ...]
     """Code, long quotations, text handed over: whatever must be the same to the letter."""
     language: str
-    """en, es, pt; empty when it cannot be told."""
+    """en, es or pt; empty if undecided."""
     beyond: str = ""
     """Characters that no token holds as they are written: see `characters.beyond`."""
 
@@ -102,7 +102,7 @@ class Reader:
         self._words = words
 
     def language(self, text: str) -> str:
-        """The language whose words these clearly are, or empty."""
+        """The language that these words clearly belong to, or empty."""
         text = text[:_READ_FOR_LANGUAGE].lower()
         totals = [0.0] * len(COLUMNS)
         for word in re.findall(r"[^\W\d_]+", text):
@@ -121,7 +121,7 @@ class Reader:
         return any(form in self._words.lexicons[name].timely for name in names for form in reading.forms)
 
     def read(self, text: str, language: str = "") -> Reading:
-        """`language` serves where the text's own cannot be told."""
+        """`language` is used if the text's own cannot be determined."""
         unread = beyond(text)
         text = unicodedata.normalize("NFKC", text).replace("’", "'").strip()
         language = self.language(text) or language

@@ -26,7 +26,7 @@ _PARAPHRASE_FLOOR = 0.72
 _LONGEST_QUESTION = 30
 """Tokens; in a longer text every word may matter, and similarity sees none of them."""
 FOREIGN_BAR = 0.85
-"""Outside English the learned score knows less, so it must be surer."""
+"""Outside English the learned score is less reliable, so the bar is higher."""
 
 
 @dataclass(frozen=True, slots=True)
