@@ -98,7 +98,7 @@ MOST_CACHED = 50_000
 
 def fingerprint(backends: Sequence[Backend]) -> str:
     """A digest that changes when a backend's name leads to another model; the cache then starts anew for it."""
-    identities = [(each.name, each.kind, each.base_url, each.model) for each in backends]
+    identities = [(each.name, each.kind, each.base_url, each.sent_model) for each in backends]
     return blake2b(orjson.dumps(identities), digest_size=8).hexdigest()
 
 
