@@ -61,7 +61,7 @@ class Pipeline:
         self.end_users = end_users
         self.deadlines = Deadlines()
         self.off_loop = off_loop or OffLoop()
-        self.settlement = Settlement(books, counter, cache, router, sampler)
+        self.settlement = Settlement(books, counter, cache, router, contexts, sampler)
 
     async def serve(self, request: CompletionRequest, tenant: Tenant, record: Record, deadline: float) -> Reply:
         """Answer `request` before `deadline` (loop time), or raise a GatewayError before the first byte."""
@@ -133,7 +133,7 @@ class Pipeline:
             route,
             request,
             record,
-            plan_for=partial(self.contexts.plan_for, request, record.tenant),
+            plan_for=partial(self.contexts.plan_for, request, record.tenant, prefix=route.prefix),
             hold=hold,
             books=self.books,
             deadline=deadline,

@@ -19,7 +19,7 @@ from gateway.cache.coalescing.shared_call import Paid, SharedCall
 from gateway.cache.result import Hit, Join, Miss
 from gateway.domain.answer import Answer, Sink, delivered_tokens
 from gateway.domain.money.usage import Usage
-from gateway.domain.protocols import AttemptJournal, Sampler, TokenCounter
+from gateway.domain.protocols import AttemptJournal, Contexts, Sampler, TokenCounter
 from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
 from gateway.routing.router import Router
@@ -39,6 +39,7 @@ class Settlement:
     counter: TokenCounter
     cache: Cache
     router: Router
+    contexts: Contexts
     sampler: Sampler | None = None
 
     def close(self, record: Record, answer: Answer | None) -> tuple[int, int]:
@@ -250,6 +251,7 @@ class PaidAnswer:
         self.hold.settle(cost_pico)
         self._permit.settle(tokens)
         self._settlement.router.learn(self._record)
+        self._settlement.contexts.learn(self._record)
 
     async def pipe_to(self, take: Sink) -> bool:
         """Hand `take` the answer as it comes, until it wants no more now (returns True) or all but `ending` is said.

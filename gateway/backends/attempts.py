@@ -243,6 +243,7 @@ class Attempts:
         attempt = record.attempt(backend_call.backend)
         call.attempt_id, attempt.sent_bytes = attempt.id, len(call.body)
         attempt.input_tokens, attempt.trimmed_tokens = plan.expected_tokens, plan.trimmed_tokens
+        attempt.counted_tokens = plan.counted_tokens
         attempt.pace = backend_call.paces[call_context.request.stream]
         if not _TIERED.isdisjoint(call_context.request.body) and (
             wanted := surcharges(call_context.request, backend_call.kind.dialect)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
 from gateway.context import measure
@@ -14,12 +14,14 @@ from gateway.context.count import Counter, encoding_of, family_factor
 from gateway.context.drop import drop_oldest
 from gateway.context.groups import groups, last_user
 from gateway.context.measure import Sizes
+from gateway.context.reported import Report, ReportedSizes
 from gateway.context.shorten import LEAST_TOKENS, level, shorten
 from gateway.context.vocabulary import EncodingName
 from gateway.domain.backend import Backend
 from gateway.domain.policy import ContextPolicy
+from gateway.domain.record import Record
 from gateway.domain.request import CompletionRequest
-from gateway.domain.routing.route import ContextEstimate, ContextPlan
+from gateway.domain.routing.route import ContextEstimate, ContextPlan, Prefix
 from gateway.domain.tenant import Tenant
 from gateway.errors import ContextTooLong
 from gateway.runtime.off_loop import LARGE_BYTES, OffLoop
@@ -53,6 +55,7 @@ class Contexts:
     ) -> None:
         self._counter, self._off_loop = counter, off_loop or OffLoop()
         self._measuring = measuring or MeasuringProcess()
+        self._reported = ReportedSizes()
         self._counts = {"planned": 0, "counted": 0, "trimmed": 0, "shortened": 0, "refused": 0, "trimmed_tokens": 0}
 
     def close(self) -> None:
@@ -60,7 +63,11 @@ class Contexts:
         self._measuring.close()
 
     def stats(self) -> dict[str, int | float | str]:
-        return dict(self._counts)
+        return {**self._counts, "reported_sizes": len(self._reported)}
+
+    def learn(self, record: Record) -> None:
+        """Remember the input size that the backend reported, where it matters for the session's next request."""
+        self._reported.learn(record)
 
     def estimate(self, request: CompletionRequest) -> ContextEstimate:
         """Microseconds: no tokenising. `least` is what dropping and shortening could reach at best.
@@ -88,10 +95,13 @@ class Contexts:
                     goes += max(0, self._counter.estimate(turn.text) - LEAST_TOKENS)
         return max(1, tokens - goes)
 
-    async def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> ContextPlan:
+    async def plan_for(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
+    ) -> ContextPlan:
         """Raises ContextTooLong when even trimmed it does not fit."""
         self._counts["planned"] += 1
-        bounds = _bounds(request, tenant.policy.context, backend) if request.one_context else None
+        report = self._reported.last(prefix, backend)
+        bounds = _bounds(request, tenant.policy.context, backend, report) if request.one_context else None
         tokens = measure.estimated(request)
         others = NOTHING
         if request.estimated_beside or request.asides:
@@ -103,7 +113,7 @@ class Contexts:
         self._counts["counted"] += 1
         sizes = await measure.sizes(request, self._counter, encoding, others.rooms())
         if sizes.total <= (bounds.aim if bounds.trims else bounds.most + others.doubt()):
-            return others.plan(sizes.total, sizes.total)
+            return replace(others.plan(sizes.total, sizes.total), counted_tokens=sizes.total)
         if not bounds.trims:
             raise self._too_long(request, backend, sizes.total, bounds)
         return await self._trim(request, backend, sizes, others, bounds, encoding)
@@ -135,17 +145,18 @@ class Contexts:
         else:
             drop = _droppable(request, sizes, total - bounds.aim)
         left = total - sum(sizes.turns[place] for place in drop)
-        replace: dict[int, str] = {}
+        shortened: dict[int, str] = {}
         if left > bounds.aim:
-            replace, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
+            shortened, left = await self._shorten(request, sizes, drop, left, bounds, encoding)
         index = [turn.index for turn in request.turns]
         gone = frozenset(index[place] for place in drop)
         if left > bounds.most + others.doubt(gone):
             raise self._too_long(request, backend, left, bounds, trimmed=True)
-        self._counts["trimmed"] += bool(drop or replace)
-        self._counts["shortened"] += len(replace)
+        self._counts["trimmed"] += bool(drop or shortened)
+        self._counts["shortened"] += len(shortened)
         self._counts["trimmed_tokens"] += total - left
-        return others.plan(total, left, gone, {index[place]: text for place, text in replace.items()})
+        plan = others.plan(total, left, gone, {index[place]: text for place, text in shortened.items()})
+        return replace(plan, counted_tokens=left)
 
     async def _shorten(
         self,
@@ -182,13 +193,13 @@ class Contexts:
         left: int,
         encoding: EncodingName,
     ) -> tuple[dict[int, str], int]:
-        replace: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for place in long:
             size = sizes.texts[place]
             text = shorten(request.turns[place].text, size, wanted, lambda cut: self._counter.count(cut, encoding))
-            replace[place] = text
+            texts[place] = text
             left += self._counter.count(text, encoding) - size
-        return replace, left
+        return texts, left
 
     def _too_long(
         self, request: CompletionRequest, backend: Backend, tokens: int, bounds: _Bounds, *, trimmed: bool = False
@@ -207,7 +218,9 @@ def _droppable(request: CompletionRequest, sizes: Sizes, excess: int) -> frozens
     return drop_oldest(groups(request.turns), sizes.turns, excess)
 
 
-def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend) -> _Bounds | None:
+def _bounds(
+    request: CompletionRequest, policy: ContextPolicy, backend: Backend, report: Report | None
+) -> _Bounds | None:
     """None: nothing limits this request here."""
     limit, window_tokens = policy.max_input_tokens, backend.window_tokens
     if limit is None and window_tokens is None:
@@ -216,6 +229,8 @@ def _bounds(request: CompletionRequest, policy: ContextPolicy, backend: Backend)
     if window_tokens is not None:
         asked = request.max_output_tokens
         window = _window_bounds(window_tokens, backend.model, backend.max_output_tokens, asked, trims)
+        if report is not None:
+            window = _as_reported(window, window_tokens, report, family_factor(backend.model))
     if not trims or limit is None:
         return window
     if window is None or limit <= window.aim:
@@ -233,6 +248,21 @@ def _window_bounds(window: int, model: str, longest: int | None, asked: int | No
     most = window - max(answer, 1)
     aim = int(window / family_factor(model)) - (answer or min(_ANSWER_TOKENS, window // 4))
     return _Bounds(max(1, min(aim, most)), most, trims, max(answer, 1))
+
+
+def _as_reported(window: _Bounds, tokens: int, report: Report, factor: float) -> _Bounds:
+    """The bounds of a session whose last request to this backend had a reported size: that size is exact, and what was
+    added since is scaled by `factor`, the family's, or by the session's own where that is larger.
+
+    `tokens`: the backend's context window.
+    """
+    answer = window.answer or 0
+    room = tokens - report.reported - (answer if answer > 1 else min(_ANSWER_TOKENS, tokens // 4))
+    if room >= 0:
+        aim = report.counted + int(room / max(factor, report.reported / report.counted))
+    else:  # the session is larger than this window: what stays is scaled as the whole was
+        aim = report.counted * (report.reported + room) // report.reported
+    return replace(window, aim=max(1, aim), most=max(window.most, aim))
 
 
 def _words(request: CompletionRequest, backend: Backend, bounds: _Bounds) -> tuple[str, str]:

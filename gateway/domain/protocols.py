@@ -102,8 +102,14 @@ class SessionView(Protocol):
 class Contexts(Protocol):
     def estimate(self, request: CompletionRequest) -> ContextEstimate: ...
 
-    def plan_for(self, request: CompletionRequest, tenant: Tenant, backend: Backend) -> Awaitable[ContextPlan]:
-        """Raises ContextTooLong when even trimmed it does not fit."""
+    def plan_for(
+        self, request: CompletionRequest, tenant: Tenant, backend: Backend, prefix: Prefix | None = None
+    ) -> Awaitable[ContextPlan]:
+        """Raises ContextTooLong when even trimmed it does not fit. `prefix`: the session, if it has one."""
+        ...
+
+    def learn(self, record: Record) -> None:
+        """Remember the input size that the backend reported for the session."""
         ...
 
 

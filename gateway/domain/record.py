@@ -67,6 +67,8 @@ class Attempt:
     first_byte_at: float | None = None
     ended_at: float | None = None
     trimmed_tokens: int = 0
+    counted_tokens: int = 0
+    """As in `ContextPlan`."""
     confidence: float | None = None
     """Mean token probability of the answer, where the backend gave log-probabilities."""
     headers: Sequence[tuple[bytes, bytes]] = ()

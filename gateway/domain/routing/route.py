@@ -146,6 +146,8 @@ class ContextPlan:
     """Included in `tokens_before` and `tokens_after`."""
     attached_usual: int = 0
     """What `attached` usually comes to: at most its total."""
+    counted_tokens: int = 0
+    """Tokens of the text that is sent, counted exactly; 0: only estimated, as far below every limit."""
 
     @property
     def touched(self) -> bool:

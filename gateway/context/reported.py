@@ -1,0 +1,65 @@
+"""Input sizes that backends reported for earlier requests of a session.
+
+The counted tokens of a model without a public tokenizer are off by a factor that depends on its texts (see
+`family_factor`), and by what a provider adds or leaves out, such as earlier reasoning. A session's last report is
+exact; only what was added since is scaled by a factor. Each worker has its own; a session that another worker served
+is sized by the factor alone.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from gateway.domain.backend import Backend
+from gateway.domain.record import Record
+from gateway.domain.routing.route import Prefix
+
+MOST_SESSIONS = 4096
+"""About half a kilobyte each. When full, the least recently used is evicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was sent of a session in its last request to one backend."""
+
+    counted: int
+    """Tokens, by this gateway's count."""
+    reported: int
+    """Tokens of the same input, by the backend's usage."""
+    lengths: tuple[int, ...]
+    """As in `Prefix`: a later request that does not begin so has another history."""
+
+
+class ReportedSizes:
+    """Least-recently-used map of session and backend → `Report`. No locks: it belongs to one event loop."""
+
+    def __init__(self, most: int = MOST_SESSIONS) -> None:
+        self._most = most
+        self._known: OrderedDict[tuple[bytes, str], Report] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def learn(self, record: Record) -> None:
+        """Remember the size of an answered request that was counted exactly; others are far below every limit."""
+        attempt = record.served_by
+        if attempt is None or not attempt.counted_tokens or attempt.outcome != "ok":
+            return
+        usage, prefix = attempt.usage, record.route.prefix if record.route is not None else None
+        if usage is None or usage.estimated or prefix is None or not prefix.lengths or not usage.all_input:
+            return
+        key = prefix.session, attempt.backend.name
+        self._known[key] = Report(attempt.counted_tokens, usage.all_input, prefix.lengths)
+        self._known.move_to_end(key)
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+
+    def last(self, prefix: Prefix | None, backend: Backend) -> Report | None:
+        """The last report of this session by `backend`; None if there is none, or if the history was rewritten."""
+        if prefix is None or not self._known:
+            return None
+        found = self._known.get((prefix.session, backend.name))
+        if found is None or prefix.lengths[: len(found.lengths)] != found.lengths:
+            return None
+        return found
