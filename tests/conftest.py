@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import uuid
@@ -17,6 +18,13 @@ from sqlalchemy import create_engine
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from gateway.state.sql.database import Database
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Gateways of tests are not among those of this user: each test process has its own list of them."""
+    folder = Path(tempfile.mkdtemp(prefix="tg-running-"))
+    os.environ["XDG_STATE_HOME"] = str(folder)
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ from gateway.settings.files import ConfigError
 
 COMMANDS: dict[str, tuple[str, str]] = {
     "serve": ("gateway.cli.operation.serve", "Start the gateway."),
+    "status": ("gateway.cli.operation.status", "Show the running gateways and whether they answer."),
+    "connect": ("gateway.cli.operation.connect", "Make a key and print or write a client's settings."),
     "check": ("gateway.cli.operation.check", "Validate gateway.yaml and the policies, as start-up does."),
     "keys": ("gateway.cli.keys", "Create, list, rotate and revoke API keys."),
     "demo": ("gateway.cli.operation.demo", "Watch about 20 requests go through a running gateway."),
@@ -32,6 +34,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "doctor": ("gateway.cli.operation.doctor", "Look at this machine: what is installed, running, missing."),
     "cache": ("gateway.cli.quality.cache", "Measure the cache on your questions; see and flush what it holds."),
     "embedder": ("gateway.cli.quality.embedder", "Make another model the embedder of the cache."),
+    "backup": ("gateway.cli.operation.backup", "Copy ledger, keys and journal, and verify the copy."),
+    "restore": ("gateway.cli.operation.backup", "Put a copy into an empty data directory, and verify it."),
     "loadtest": ("gateway.cli.operation.loadtest", "Measure what a request costs, beside nginx; needs a checkout."),
     "chaos": ("gateway.cli.operation.chaos", "Kill and freeze a gateway under load; check that its books add up."),
     "dev": ("gateway.cli.operation.dev", "Attack a running gateway with an ordinary key; nothing is bought."),

@@ -12,7 +12,9 @@ import click
 import orjson
 
 from gateway.cli.echo import echo, echo_json
-from gateway.settings.gateway import Settings, load_settings
+from gateway.settings.environment import default_data_dir, names_data_dir
+from gateway.settings.gateway import Paths, Settings, load_settings
+from gateway.settings.running import RunningGateway, running, running_on
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,34 @@ class Context:
     def settings(self, *, keys: bool = False) -> Settings:
         """`keys`: with those of the backends, for who is to call them. Raises ConfigError."""
         return load_settings(self.config, self.data_dir, self.policies, keys=keys)
+
+    def of_running(self, *, keys: bool = False) -> Settings:
+        """As `settings`, for a command about the gateway that runs.
+
+        Where no data directory is named and the only gateway of this user runs on another than the default one, that
+        gateway's directory and configuration are used. Where the directory is not that of any running gateway, a
+        warning names those that run. Raises ConfigError.
+        """
+        directory = self.data_dir or default_data_dir()
+        gateways = [] if running_on(directory.absolute()) else running()
+        if not gateways:
+            return self.settings(keys=keys)
+        if len(gateways) == 1 and self.data_dir is None and not names_data_dir():
+            return self._adopted(gateways[0], keys)
+        for gateway in gateways:
+            echo(
+                f"Warning: no gateway runs on {directory}, but one on {gateway.url} uses {gateway.data}. For that one, "
+                f"add --data-dir {gateway.data}",
+                err=True,
+            )
+        return self.settings(keys=keys)
+
+    def _adopted(self, gateway: RunningGateway, keys: bool) -> Settings:
+        echo(f"Using {gateway.data}, the data directory of the gateway on {gateway.url}.", err=True)
+        paths = Paths(gateway.data)
+        config = self.config or (paths.accepted if paths.accepted.is_file() else None)
+        policies = self.policies or ((paths.policies,) if paths.policies.is_dir() else ())
+        return load_settings(config, gateway.data, policies, keys=keys)
 
     def print(self, value: Any, text: Callable[[], None] | str) -> None:
         """`value` as JSON when asked, else the text meant for people."""

@@ -109,6 +109,17 @@ def otlp_endpoint() -> str:
     return os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT", "")
 
 
+def names_data_dir() -> bool:
+    """The environment names a data directory."""
+    return bool(os.environ.get("THRIFTGATE_DATA_DIR"))
+
+
+def state_home() -> Path:
+    """Folder of what is true of this user's processes, and lost without harm."""
+    base = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(base) / "thriftgate"
+
+
 def default_data_dir() -> Path:
     if named := os.environ.get("THRIFTGATE_DATA_DIR"):
         return Path(named)

@@ -236,6 +236,11 @@ class Paths:
         return self.data / "policies-in-force"
 
     @property
+    def accepted(self) -> Path:
+        """A copy of the gateway.yaml in force."""
+        return self.data / "accepted.yaml"
+
+    @property
     def socket(self) -> Path:
         return self.data / "valkey" / "valkey.sock"
 

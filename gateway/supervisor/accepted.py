@@ -19,7 +19,7 @@ class Accepted:
         """`source`: the file that `settings` were read from; None: the one in the working directory, if there."""
         here = Path("gateway.yaml")
         self._source = source or (here.absolute() if here.is_file() else None)
-        self.path = settings.paths.data / "accepted.yaml"
+        self.path = settings.paths.accepted
         self.settings = settings
         self._before = settings
 

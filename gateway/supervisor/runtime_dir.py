@@ -17,6 +17,7 @@ import orjson
 
 from gateway.settings.files import ConfigError
 from gateway.settings.gateway import Paths
+from gateway.settings.running import register, unregister
 
 log = logging.getLogger(__name__)
 
@@ -109,13 +110,16 @@ class RuntimeFile:
         try:
             whole.write_bytes(data)
             whole.replace(self._path)
+            if not self._written:
+                register(os.getpid(), self._path.parent)
         except OSError as error:  # a disk in trouble must not end who looks after the workers
-            log.error("%s cannot be written: %s", self._path, error)
+            log.error("%s cannot be written: %s", error.filename or self._path, error)
         else:
             self._written = data
 
     def remove(self) -> None:
         try:
             self._path.unlink(missing_ok=True)
+            unregister(os.getpid())
         except OSError as error:
             log.error("%s cannot be removed: %s", self._path, error)

@@ -37,7 +37,7 @@ def alerts() -> None:
 @click.option("--team", help="Only this team's.")
 def list_alerts(context: Context, team: str | None) -> None:
     """The latest alerts, newest first, and what became of them."""
-    sent = _with(context.settings(), {}, lambda room: room.sent(team))
+    sent = _with(context.of_running(), {}, lambda room: room.sent(team))
     table = tables.Table("alert", "severity", "when", "receiver", "what became of it", "tries", "last error")
     for one in sent:
         tries = str(one.tries) if one.target else ""
@@ -55,7 +55,7 @@ def test_alerts(context: Context, team: str) -> None:
 
     It shows what each answered. Exit status: 0 when every receiver accepted all of them, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     policy, _ = load_policies(settings.policies, settings.config.ceilings).find(team)
     answers = _with(settings, {team: policy}, lambda room: room.test(team))
     values = {target: {kind: asdict(one) for kind, one in kinds.items()} for target, kinds in answers.items()}
@@ -74,7 +74,7 @@ def acknowledge(context: Context, id: str) -> None:
 
     It is not escalated any more.
     """
-    team = _with(context.settings(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
+    team = _with(context.of_running(), {}, lambda room: room.acknowledge(id, f"{getpass.getuser()} (command line)"))
     if team is None:
         raise click.ClickException(f"There is no alert {id}; `thriftgate alerts list` shows them.")
     context.print({"id": id, "team": team, "acknowledged": True}, f"Acknowledged: {id}")
@@ -89,7 +89,7 @@ def dead_letters(context: Context, team: str | None, retry: bool) -> None:
 
     They are not tried any more, unless with --retry.
     """
-    settings = context.settings()
+    settings = context.of_running()
     if retry:
         count = _with(settings, {}, lambda room: room.revive(team))
         context.print({"retried": count}, f"{count} letter(s) will be tried again.")

@@ -63,9 +63,10 @@ def breakeven(
         machines = _given(hour_usd, tokens_per_second)
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    with open_database(context.settings()) as database, snapshot(database) as connection:
+    settings = context.of_running()
+    with open_database(settings) as database, snapshot(database) as connection:
         found = ledger.loads(connection, begin, now, team=team, pattern=model)
-        backends = context.settings().config.backends or ()
+        backends = settings.config.backends or ()
         own = list(ledger.owned(backends, measured(connection, backends, now)))
     if not machines:
         machines = [one for one in (*own, *ledger.hardware(billing)) if not size or one.size == size]

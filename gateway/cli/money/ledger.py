@@ -50,7 +50,7 @@ def drain(context: Context) -> None:
 
     A running gateway does so by itself; this is for after it has ended.
     """
-    settings = context.settings()
+    settings = context.of_running()
     count = _with_writer(settings, None, Writer.drain_once)
     context.print({"rows": count}, f"{count} row(s) written.")
 
@@ -66,7 +66,7 @@ def verify(context: Context) -> None:
 
     Exit status: 0 when all is as it was written, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
         anchors = anchor.read(settings.paths.anchor)  # before the ledger: a running gateway moves both
     except (OSError, ValueError) as error:
@@ -103,7 +103,7 @@ def retain(context: Context, days: int | None, dry_run: bool) -> None:
     Totals stay exact; old is what is older than ledger.keep_days. A running gateway does so by itself, and then this
     leaves it to it.
     """
-    settings = context.settings()
+    settings = context.of_running()
     keep = days or settings.config.ledger.keep_days
     if keep is None:
         raise click.UsageError("Rows are kept for ever: set ledger.keep_days in gateway.yaml, or give --days.")
@@ -128,7 +128,7 @@ def list_unpriced(context: Context, since: str | None, until: str | None) -> Non
     Also those with units that have no price: fees beside tokens, such as web searches, and unknown service tiers, whose
     tokens cost what the dearest tier does. And those that cost nothing though their backend has a price.
     """
-    settings = context.settings()
+    settings = context.of_running()
     begin, end = _period(since, until)
     backends = asyncio.run(_backends(settings))
     with open_database(settings) as database, snapshot(database) as connection:
@@ -160,7 +160,7 @@ def reprice(context: Context, model: str, since: str | None, until: str | None, 
     Nothing written is changed: each row is superseded by one that names it, and reports count the newest.
     Rows that retention has made sums of are out of reach.
     """
-    settings = context.settings()
+    settings = context.of_running()
     begin, end = _period(since, until)
     if (keep := settings.config.ledger.keep_days) is not None:  # what is rolled up meanwhile would count twice
         begin = max(begin or 0.0, time.time() - (keep - 0.5) * DAY_S)
@@ -193,7 +193,7 @@ def release(context: Context, which: str, yes: bool) -> None:
     itself. Release what is held only when that directory is lost. What was spent of it is then in no ledger, and its
     budgets can be overrun by as much.
     """
-    settings = context.settings()
+    settings = context.of_running()
     here = {segments.leases_as(lane) for lane in segments.lanes(settings.paths.journal)}
     with open_database(settings) as database, database.begin() as connection:
         held = [one for one in orphaned_holds.held(connection) if which in (one.worker, one.host)]
@@ -214,7 +214,7 @@ def release(context: Context, which: str, yes: bool) -> None:
 @click.option("--end-user", required=True, help="As clients name it, or its pseudonym (eu_…).")
 def forget(context: Context, end_user: str) -> None:
     """Erase whom a pseudonym stands for. Rows stay under the pseudonym, so that the chain holds."""
-    settings = context.settings()
+    settings = context.of_running()
     try:
         pseudonyms = Pseudonyms(end_users.secret(settings.paths.pseudonyms))
     except (OSError, ValueError) as error:

@@ -47,7 +47,7 @@ def reconcile(
 
     Exit status: 0 when everything matched, 1 otherwise.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
         tolerance_pico = usd_to_pico(parse_usd(tolerance))
     except ValueError as error:

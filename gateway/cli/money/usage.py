@@ -64,7 +64,7 @@ def usage(
     form = "json" if context.as_json else form
     if output is None and form.endswith("parquet") and sys.stdout.isatty():
         raise click.UsageError("Parquet is binary; name a file with --output, or redirect.")
-    now, settings = time.time(), context.settings()
+    now, settings = time.time(), context.of_running()
     try:
         begin, end = (parse_when(text, now) if text else None for text in (since, until))
         asked = UsageQuery(by, team, begin, end, savings)

@@ -49,7 +49,7 @@ def demo(context: Context, team: str | None) -> None:
 
     Every row is a real request over HTTP: difficulty, backend, cache, tokens, cost, what was saved, time.
     """
-    settings = context.settings()
+    settings = context.of_running()
     try:
         runtime = orjson.loads(settings.paths.runtime.read_bytes())
         runtime["tour"]["alert_url"]

@@ -43,7 +43,7 @@ def doctor(context: Context) -> None:
     Exit status: 0 when nothing needs mending, 1 otherwise.
     """
     try:
-        findings = examine(context.settings(keys=True))
+        findings = examine(context.of_running(keys=True))
     except ConfigError as error:
         findings = [Finding(False, problem, "mend the file") for problem in error.problems]
     context.print([asdict(one) for one in findings], lambda: _show(findings))

@@ -96,7 +96,7 @@ def flush(
     async def flushed(room: Cache) -> int:
         return await room.flush(team or "", tag, which.age_s, dry_run=not yes, prefix=prefix)
 
-    count = on_state(context.settings(), flushed)
+    count = on_state(context.of_running(), flushed)
     would = f"{count} answer(s) {which.said} would be flushed; add --yes to do it."
     done = f"{count} answer(s) {which.said} flushed."
     context.print({"team": team, "answers": count, "flushed": yes}, done if yes else would)
@@ -121,7 +121,7 @@ def stats(context: Context, team: str | None, tag: str | None, prefix: str | Non
         }
         return [{**row, "wrong_hits": _wrong(measured.get(row["team"]))} for row in held]
 
-    found = on_state(context.settings(), counted)
+    found = on_state(context.of_running(), counted)
 
     def table() -> None:
         columns = ("team", "answers", "bytes", "by meaning", "one use of each saves", "oldest", "wrong hits", "tags")
@@ -189,7 +189,7 @@ def show(
             rows[0]["answer"] = None if stored is None else orjson.loads(stored.completion)
         return rows
 
-    rows = on_state(context.settings(), listed)
+    rows = on_state(context.of_running(), listed)
     if answer and not rows:
         raise click.ClickException(f"No answer whose id begins with {answer} is stored.")
 

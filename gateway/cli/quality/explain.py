@@ -54,7 +54,7 @@ def explain(context: Context, prompt: str, team: str, model: str, max_tokens: in
     thriftgate explain "How many days are in a week?" --team search
     """
     try:
-        settings = context.settings()
+        settings = context.of_running()
         policy, epoch = load_policies(settings.policies, settings.config.ceilings).find(team)
         tenant = Tenant(Key("explain", team), policy, epoch, settings.config.closed_to(team))
         request = request_for(prompt, model, max_tokens)

@@ -36,7 +36,7 @@ def learned(context: Context, team: str | None) -> None:
     measured   share of answers as good as the reference's, with one-sided 95 % bounds
     shift      how far that is from the prior, in log-odds
     """
-    with open_database(context.settings()) as database, database.read() as connection:
+    with open_database(context.of_running()) as database, database.read() as connection:
         now = time.time()
         _, found = changed(connection, (0, 0), now)
         purses, escalated = spent(connection), escalations(connection, now - WINDOW_S)
@@ -65,7 +65,7 @@ def trial(context: Context, plan: Path) -> None:
     """
     from gateway.routing.strategy.plan_file import read_plan
 
-    settings, data = context.settings(), plan.read_bytes()
+    settings, data = context.of_running(), plan.read_bytes()
     try:
         found = read_plan(data, str(plan))
     except ValueError as error:
@@ -85,7 +85,7 @@ def trial(context: Context, plan: Path) -> None:
 @common
 def rollback(context: Context) -> None:
     """Follow again what was followed before the last switch: the plan of then, else what gateway.yaml names."""
-    with open_database(context.settings()) as database, database.begin() as connection:
+    with open_database(context.of_running()) as database, database.begin() as connection:
         done = plan_trials.roll_back(connection, time.time(), "asked for")
     context.print(
         {"rolled_back": done}, "Rolled back." if done else "Nothing to roll back: no plan on trial is followed."

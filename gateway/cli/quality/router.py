@@ -118,14 +118,14 @@ def status_router(context: Context, artefact: Path | None) -> None:
     """Which plan is configured, from which data, and what its strategies are; and the grader's provenance."""
     from gateway.routing.strategy.plan_file import load_plan
 
-    configured = context.settings().config.routing.artefact
+    configured = context.of_running().config.routing.artefact
     path = artefact or (Path(configured) if configured else None)
     try:
         plan = load_plan(path) if path else None
     except (ArtefactError, OSError) as error:
         raise click.ClickException(str(error)) from error
     provenance = dict(Grader.load().artefact.provenance)
-    trials = plans_on_trial(context.settings())
+    trials = plans_on_trial(context.of_running())
     told = [
         _plan_text(path, plan, provenance),
         *(f"on trial {one['id'][:16]}: {one['state']}, {one['why']}" for one in trials),
