@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"(?<=[a-záéíóúãõâêç,] )[A-ZÁÉÍÓÚ][^\W\d_]{2,}")
@@ -36,17 +36,6 @@ class Editor:
             *(self.number, self.name, self.words, self.asked, self.negated),
             *(self.added, self.added_sentence, self.dropped, self.inserted),
         )
-
-    def edited(self, text: str, most: int) -> Iterator[str]:
-        """Up to `most` edits of `text`, each of another kind."""
-        found = 0
-        for edit in self._chance.sample(self.edits, len(self.edits)):
-            other = edit(text)
-            if other != text:
-                yield other
-                found += 1
-            if found == most:
-                return
 
     def number(self, text: str) -> str:
         return self._replaced(text, _NUMBER, lambda old: str(int(old[:9]) + self._chance.randint(1, 30)))

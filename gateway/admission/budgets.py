@@ -97,19 +97,11 @@ class Budgets:
                         if account.budget.per in ("team", "organisation"):
                             yield key_budgets.policy, account
 
-    async def exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> Budget | None:
-        """An exhausted budget whose policy refuses everything then, also cache hits; None without one. `at`: when the
-        request began (Unix seconds); default: now.
+    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
+        """Raises BudgetExhausted, which names the budget, if one is exhausted whose policy then refuses cache hits too.
 
         `at`: when the request began (Unix seconds), else now.
         """
-        for group in self._purses(tenant, end_user, self._time() if at is None else at):
-            if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
-                return account.budget
-        return None
-
-    async def refuse_exhausted(self, tenant: Tenant, end_user: str = "", at: float | None = None) -> None:
-        """Raises BudgetExhausted, saying which budget, when `exhausted` finds one."""
         for group in self._purses(tenant, end_user, self._time() if at is None else at):
             if group.refusing and not group.sound(_FRESH_S) and (account := await self._spent(group)):
                 self._counts["exhausted"] += 1

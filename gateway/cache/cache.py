@@ -27,7 +27,7 @@ from gateway.cache.store.bodies import Bodies, Stored
 from gateway.cache.store.exact import ExactIndex, Quota
 from gateway.cache.store.invalidation import Invalidation
 from gateway.cache.store.snapshot import Snapshots, SnapshotWriter
-from gateway.cache.store.write_behind import WriteBehind
+from gateway.cache.store.write_behind import Bounds, WriteBehind
 from gateway.dialects.replay import Replayed
 from gateway.domain.answer import Answer
 from gateway.domain.policy import CachePolicy
@@ -66,17 +66,19 @@ class Cache:
         checks: float = 0.0,
         keep: SnapshotWriter | None = None,
         off_loop: OffLoop | None = None,
+        unsent: Bounds | None = None,
     ) -> None:
         """`revision` is part of every key: give it a new value when the backends behind the names are others.
 
         `peers`: the folder where this host's workers find each other's answers under way; None: there is one.
         `checks`: share of hits by meaning that are compared with fresh answers, once `check_with` was told of a buyer.
+        `unsent`: how many stored answers may wait to be sent to the state server.
         `keep`: where what is known outlives this process; None: nowhere, so that the whole log is read at the start.
         """
         self._state, self._log, self._off_loop = state, log, off_loop or OffLoop()
         self._keys = Keys(revision)
         self._bodies = Bodies(state)
-        self._write_behind = WriteBehind(state, log, self._bodies, self._lost)
+        self._write_behind = WriteBehind(state, log, self._bodies, self._lost, bounds=unsent)
         self._exact = ExactIndex(quota or Quota(), self._gone)
         self._semantic = Semantic(embedder, max_bytes=index_bytes, kept=self._exact.entries)
         self._hit_checker = HitChecker(self._semantic, Thresholds(share=checks), self._find)

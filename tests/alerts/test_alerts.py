@@ -106,10 +106,10 @@ async def test_a_new_process_looks_at_every_team_by_itself(database: Database) -
 async def test_a_changed_policy_is_looked_at_without_new_spend(database: Database) -> None:
     clock = Clock()
     await book(database, row(1, "6", clock))
-    policies = {"search": policy(limit="100")}
-    room = alerts(database, policies, clock=clock)
+    in_force = [{"search": policy(limit="100")}]
+    room = alerts(database, lambda: in_force[-1], clock=clock)
     assert await room.check_once() == 0
-    room._watch._policies = lambda: {"search": policy(limit="7")}
+    in_force.append({"search": policy(limit="7")})
     assert await room.check_once() == 2
 
 

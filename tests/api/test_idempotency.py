@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -11,7 +12,6 @@ import pytest
 
 from gateway.api.idempotency import idempotency
 from gateway.api.idempotency.idempotency import Idempotency
-from gateway.api.routes.inference import Inference
 from gateway.api.server.asgi import Headers
 from gateway.api.server.caller import Caller
 from gateway.errors import DeadlineExceeded, GatewayError, KeyReused
@@ -341,11 +341,11 @@ async def test_what_is_kept_is_bounded(workers: tuple[Worker, Worker], monkeypat
 async def test_the_endpoint_takes_what_another_worker_stored(building: Building, state: State) -> None:
     await ask(building, asked(stream=True))
     other = Idempotency(state, patience_s=5)
-    inference: Inference = building.inference
-    inference._idempotency = other
-    again = await ask(building, asked(stream=True))
+    inference = building.make_inference(idempotency=other)
+    again = await ask(replace(building, inference=inference), asked(stream=True))
     assert again.body.endswith(b"[DONE]\n\n")
     assert again.headers["content-type"].startswith("text/event-stream")
     assert again.headers["idempotency-replayed"] == "true"
     assert len(building.house.provider.exchanges) == 1
+    await inference.aclose()
     await other.aclose()

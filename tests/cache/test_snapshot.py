@@ -13,7 +13,6 @@ from gateway.cache import cache
 from gateway.cache.entry import Entry
 from gateway.cache.keys import Question
 from gateway.cache.packing import pack
-from gateway.cache.store import snapshot
 from gateway.cache.store.snapshot import SnapshotWriter, read, write
 from gateway.state.redis.connection import State
 from gateway.state.redis.log import Position
@@ -63,8 +62,7 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
     make_worker: Callable[..., Any], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "TIDY_S", 0.02)
-    monkeypatch.setattr(snapshot, "_NEWS", 1)
-    keep = SnapshotWriter(tmp_path / "index", writes=True)
+    keep = SnapshotWriter(tmp_path / "index", writes=True, news=1)
     who = tenant()
     first = await make_worker(FakeEmbedder(), keep=keep)
     for number in range(5):

@@ -93,10 +93,7 @@ async def test_what_does_not_fit_is_dropped_and_counted(state: State, bounds: Bo
 
 
 async def test_a_full_outbox_costs_the_answer_nothing(state: State) -> None:
-    cache = Cache(state, IndexLog(state, "cache"), None)
-    cache._write_behind = WriteBehind(
-        state, IndexLog(state, "cache"), Bodies(state), cache._lost, bounds=Bounds(answers=1)
-    )
+    cache = Cache(state, IndexLog(state, "cache"), None, unsent=Bounds(answers=1))
     for text, kept in (("one", "exact"), ("two", "miss")):
         miss = await cache.lookup(request(text), tenant(), record(tenant()))
         assert isinstance(miss, Miss)

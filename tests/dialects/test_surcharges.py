@@ -142,10 +142,3 @@ def test_a_price_without_tiers_is_held_as_it_is() -> None:
     assert held_price(price, Surcharges("priority")) is None
     machine = Price(1, 2, every_tier=True)
     assert held_price(machine, Surcharges("priority")) is machine
-
-
-@pytest.mark.parametrize(
-    ("wanted", "may"), [(Surcharges(""), False), (Surcharges(None), True), (Surcharges("us"), True)]
-)
-def test_whether_a_tier_may_be_dearer(wanted: Surcharges, may: bool) -> None:
-    assert wanted.tier_may_be_dearer is may

@@ -25,8 +25,6 @@ from gateway.state.redis.log import SLICE_S, IndexLog, Position
 log = logging.getLogger(__name__)
 
 VERSION = 1
-_NEWS = 200
-"""Entries of the log after which a snapshot is written anew; each may tell of many answers."""
 _SUM_BYTES = 32
 _ORDER: Literal["little"] = "little"
 
@@ -116,6 +114,8 @@ class SnapshotWriter:
 
     path: Path
     writes: bool
+    news: int = 200
+    """Entries of the log after which the snapshot is written anew."""
 
 
 class Snapshots:
@@ -164,7 +164,7 @@ class Snapshots:
         if self._keep is None or not self._keep.writes or earlier is None or self._earlier is None:
             return
         told = int(self._log.stats()["handled"])
-        if earlier.epoch != self._earlier.epoch or (told - self._written_at < _NEWS and not self._stale):
+        if earlier.epoch != self._earlier.epoch or (told - self._written_at < self._keep.news and not self._stale):
             return
         stale, self._stale = self._stale, False
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -68,19 +68,6 @@ class ModelAdequacies:
             if length:
                 total = total + weighted[block] @ self.weights[found[block]] / length
         return np.asarray(total, dtype=np.float64)
-
-    def refined(self, features: Sequence[Features], qualities: Mapping[str, Array]) -> Self:
-        """Calibrated anew on n outcomes from elsewhere, shrunk towards what is believed now.
-
-        `qualities` as in `fit_adequacies`. A model that is not in it stays as it is; a new one starts from the mean.
-        """
-        scores = np.array([self.scores(each) for each in features]).reshape(len(features), -1)
-        curves = dict(zip(self.models, self.curves, strict=True))
-        usual = self.curves.mean(0)
-        for model, outcomes in qualities.items():
-            known = ~np.isnan(outcomes)
-            curves[model] = _curve(scores[known], outcomes[known] >= GOOD, curves.get(model, usual))
-        return replace(self, models=tuple(curves), curves=np.array(list(curves.values())))
 
     def arrays(self) -> dict[str, NDArray[np.generic]]:
         """Everything but the models' names, weights to one byte, for an npz."""
