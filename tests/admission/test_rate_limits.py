@@ -15,6 +15,7 @@ from gateway.errors import LimitExceeded
 from gateway.state.redis.connection import State
 from gateway.state.redis.embedded import EmbeddedServer
 from tests.admission.conftest import record, tenant
+from tests.support.waiting import until
 
 
 @contextmanager
@@ -164,8 +165,7 @@ async def test_what_a_lease_gives_while_the_server_is_away_is_told_too(server: E
             await limits.admit(who, 10, record(who))
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            while not limits.stats()["leases.failed"]:
-                await asyncio.sleep(0.02)
+            await until(lambda: limits.stats()["leases.failed"])
             seen = record(who)
             await limits.admit(who, 10, seen)
             assert seen.degraded == {"state"}
@@ -194,10 +194,7 @@ async def test_with_the_server_frozen_a_worker_goes_on_with_its_share(server: Em
             assert 50 < error.retry_after_s <= 60
         finally:
             os.kill(server.pid, signal.SIGCONT)
-        for _ in range(100):
-            if state.healthy:
-                break
-            await asyncio.sleep(0.02)
+        await until(lambda: state.healthy)
         await asyncio.sleep(0.5)
         assert len(await permit(limits, who, 60)) == 30
     await state.aclose()

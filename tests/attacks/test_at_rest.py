@@ -16,6 +16,7 @@ import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, with the real embedder
 
@@ -50,13 +51,14 @@ class House:
         reply = await self.http.post(f"{self.gateway.base}/v1/chat/completions", json=body, headers=headers)
         return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
 
+    async def found_by_meaning(self, team: str, text: str) -> bool:
+        return await self.ask(team, text, "only") == "semantic"
+
     def files_with(self, word: str) -> list[str]:
         return [str(path) for path in self.data.rglob("*") if path.is_file() and word.encode() in read(path)]
 
     async def until(self, word: str, there: bool) -> None:
-        async with asyncio.timeout(WITHIN_S):
-            while bool(self.files_with(word)) is not there:
-                await asyncio.sleep(0.2)
+        await until(lambda: bool(self.files_with(word)) is there, WITHIN_S)
 
 
 def read(path: Path) -> bytes:
@@ -88,9 +90,7 @@ async def house(gateway: GatewayProcess, port: int) -> AsyncIterator[House]:
 
 async def test_what_is_flushed_is_gone_from_disk_within_a_minute_and_the_rest_stays(house: House) -> None:
     await house.ask("search", "Why is the sky blue?")
-    async with asyncio.timeout(60):
-        while await house.ask("search", "why is the sky blue", "only") != "semantic":
-            await asyncio.sleep(0.2)
+    await until(lambda: house.found_by_meaning("search", "why is the sky blue"), 60)
     await asyncio.gather(
         *(house.ask("search", f"Where is {MARKER} mined in year {year}?") for year in range(1900, 1920)),
         *(house.ask("other", f"Where is {KEPT} mined in year {year}?") for year in range(1900, 1920)),

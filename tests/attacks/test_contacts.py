@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess, free_port
 from tests.fakes.provider import Provider
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(180)]  # a process starts, traced, with the real embedder
 
@@ -61,10 +62,11 @@ async def used(gateway: GatewayProcess, port: int) -> None:
             reply = await http.post(f"{gateway.base}/v1/chat/completions", json=body, headers=headers)
             return str(reply.headers.get("x-thriftgate-cache", ""))
 
-        await ask("Why is the sky blue?", "refresh")
-        while await ask("why is the sky blue", "only") != "semantic":
-            await asyncio.sleep(0.2)
+        async def found_by_meaning() -> bool:
             await ask("Why is the sky blue?", "refresh")
+            return await ask("why is the sky blue", "only") == "semantic"
+
+        await until(found_by_meaning)
 
 
 async def test_a_gateway_contacts_its_backends_and_nobody_else(tmp_path: Path) -> None:

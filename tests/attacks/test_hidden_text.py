@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 
@@ -12,6 +11,7 @@ import pytest_asyncio
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(200)]  # a process starts, with the real embedder
 
@@ -62,9 +62,10 @@ class House:
         return str(reply.headers.get("x-thriftgate-cache", "")) if reply.status_code == 200 else str(reply.status_code)
 
     async def until_by_meaning(self, text: str) -> None:
-        async with asyncio.timeout(100):
-            while (await self.ask(text, "only")) != "semantic":
-                await asyncio.sleep(0.1)
+        async def found() -> bool:
+            return await self.ask(text, "only") == "semantic"
+
+        await until(found, 100)
 
 
 @pytest.fixture(scope="module")

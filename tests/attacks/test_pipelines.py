@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.gateway_process import GatewayProcess
 from tests.fakes.provider import Provider, Reply
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(120)]  # processes start, on a machine that is busy
 
@@ -48,7 +49,7 @@ async def test_a_stream_with_requests_behind_it_is_no_longer_bought_when_the_con
     writer.write(head.encode() + body + NEXT)
     assert await reader.readuntil(b"data: ")
     await closed(writer)
-    await provider.until(lambda: provider.last.hung_up, timeout_s=10)
+    await until(lambda: provider.last.hung_up, within_s=10)
 
 
 async def test_answers_to_a_pipeline_that_ends_in_no_request_leave_no_traceback(gateway: GatewayProcess) -> None:
