@@ -186,6 +186,15 @@ async def up_again(*some: State) -> None:
     await until(lambda: all(state.healthy for state in some))
 
 
+async def until_settled(state: State, least: int, most: int | None = None) -> None:
+    """Wait until so many nano-dollars are settled."""
+
+    async def settled() -> bool:
+        return least <= (await counters(state))[0] <= (most or least)
+
+    await until(settled)
+
+
 async def counters(state: State) -> tuple[int, int]:
     """Settled and leased nano-dollars of the one sum in the namespace."""
     keys = await state.call("KEYS", state.key("lease", "budget", "*", tag="search"))

@@ -211,7 +211,7 @@ async def test_after_a_rest_one_probe_closes_the_breaker_while_others_fall_back(
     small.script(Fail(500), Fail(500))
     await read(await pair.call(chat()))
     assert not pair.fleet.state(pair.fleet.backends[0]).available
-    await asyncio.sleep(0.11)
+    await until(lambda: pair.fleet.state(pair.fleet.backends[0]).available)
     small.script(Reply(delay_s=0.25))
     probing = asyncio.get_running_loop().create_task(pair.call(chat()))
     await until(lambda: len(small.exchanges) == 3)

@@ -469,8 +469,7 @@ class TestBackPressure:
         body = bytes(range(256)) * (size // 256)
         provider.script(Raw((OK + b"content-length: %d\r\n\r\n" % size, body)))
         response = await send(dial(provider))
-        await asyncio.sleep(0.1)
-        assert provider.unsent > size // 2
+        await until(lambda: provider.unsent > size // 2)
         got = b"".join([piece async for piece in response])
         assert got == body
 
