@@ -22,7 +22,7 @@ from gateway.errors import (
     LimitExceeded,
     Overloaded,
 )
-from tests.fakes.house import tenant
+from tests.fakes.gateway import tenant
 
 SMALL = Backend(name="small", kind="openai", base_url="http://10.1.2.3/v1", model="tiny-ü", api_key="sk-upstream")
 

@@ -15,9 +15,10 @@ from gateway.backends.load.scrape import CAPACITY_S, MOST_BYTES, QUIET_S, STALE_
 from gateway.backends.resilience.drain import USUAL_S, BackendDrains
 from gateway.domain.backend import Backend, PriceEntry
 from gateway.domain.routing.load import Load
-from tests.fakes.caller import Caller, chat, read
+from tests.fakes.caller import Caller, read
 from tests.fakes.llama import llama
 from tests.fakes.model_server import ModelServer
+from tests.support.requests import chat_request
 from tests.support.waiting import until
 
 MACHINE = PriceEntry(machine_hour_usd=Decimal(2))
@@ -272,7 +273,9 @@ async def test_the_real_local_model_tells_how_busy_it_is(model: int) -> None:
     seen: list[Load] = []
 
     async def ask(caller: Caller) -> bytes:
-        asked = chat("Tell me a very long story about ships.", max_tokens=200, ignore_eos=True)  # for several looks
+        asked = chat_request(
+            "Tell me a very long story about ships.", max_tokens=200, ignore_eos=True
+        )  # for several looks
         return await read(await caller.call(asked, within_s=100))
 
     def look() -> bool:
