@@ -44,14 +44,14 @@ class Application:
     def __init__(self, worker: Worker) -> None:
         self.wiring = Wiring(worker)
         self.failure: Exception | None = None
-        """What kept the wiring from opening."""
+        """The exception that stopped the wiring from opening; None without one."""
         self._inference: Inference | None = None
         self._hot: Mapping[str, object] = {}
         self._direct: Mapping[bytes, Inference] = {}
         config = worker.settings.config
         self._envelope = Envelope(Cors(config.cors.origins), config.compression)
         self._service = Starlette(lifespan=self._lifespan, exception_handlers={404: not_found, 405: not_allowed})
-        self._service.router.redirect_slashes = False  # its answer would send the client wherever Host says
+        self._service.router.redirect_slashes = False  # a redirect would lead wherever the Host header says
         self._others = self._envelope.asgi(self._service, self._methods)
 
     @asynccontextmanager
@@ -83,7 +83,7 @@ class Application:
             await wiring.aclose()
 
     def _methods(self, path: str) -> str:
-        """As `Allow` lists them; of a path that is not served: those of any."""
+        """The `Allow` header for `path`; for an unknown path, the methods of any path."""
         if path in self._hot:
             return "OPTIONS, POST"
         return allowed(self._service, path, "OPTIONS") or "DELETE, GET, HEAD, OPTIONS, POST"
@@ -102,7 +102,7 @@ class Application:
 
 
 def _routes(wiring: Wiring) -> list[Route]:
-    """All but inference."""
+    """All routes except inference."""
     config = wiring.worker.settings.config
     uploads = Uploads(Pace.of_uploads(config.requests), wiring.decoding)
     found = [
@@ -159,7 +159,7 @@ def troubles(worker: Worker) -> list[str]:
     """Problems with workers and restarts, from the file that the supervisor writes. Reads a small file."""
     try:
         return list(orjson.loads(worker.settings.paths.runtime.read_bytes()).get("troubles", ()))
-    except (OSError, ValueError):  # no supervisor here
+    except (OSError, ValueError):  # no supervisor runs
         return []
 
 
@@ -169,14 +169,14 @@ async def not_found(request: Request, error: Exception) -> Response:
 
 
 def allowed(service: Starlette, path: str, *more: str) -> str:
-    """The methods of all routes that serve `path`, and `more`, as `Allow` lists them; empty where none does."""
+    """The `Allow` header: the methods of all routes that serve `path`, and `more`; empty if none serves it."""
     serving = [each for each in service.routes if isinstance(each, Route) and each.path_regex.match(path)]
     methods = {method for route in serving for method in route.methods or ()}
     return ", ".join(sorted({*methods, *more})) if methods else ""
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """405 with `Allow`. Starlette's own names the methods of one route, and a path may have several."""
+    """Respond 405 with `Allow`. Starlette's own response names the methods of one route, and a path may have several."""
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
     return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 
@@ -200,7 +200,7 @@ def told(said: Mapping[str, Any]) -> Worker:
 
 
 def __getattr__(name: str) -> Application:
-    """`gateway.app:app` for other ASGI servers: built when asked for, with its own ledger writer."""
+    """Build `gateway.app:app` on first use, for other ASGI servers; it has its own ledger writer."""
     if name == "app":
         return Application(told(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)
