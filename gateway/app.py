@@ -176,7 +176,8 @@ def allowed(service: Starlette, path: str, *more: str) -> str:
 
 
 async def not_allowed(request: Request, error: Exception) -> Response:
-    """Respond 405 with `Allow`. Starlette's own response names the methods of one route, and a path may have several."""
+    """Respond 405 with `Allow`. Starlette's own response names the methods of one route, and a path may have
+    several."""
     told = MethodNotAllowed(f"{request.url.path} does not take {request.method}.")
     return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 

@@ -301,7 +301,8 @@ class BudgetHold:
             self._parts[place] += units
 
     def follow(self, attempt: Attempt) -> None:
-        """The answer of `attempt` is served, out of several attempts with holds: `covers` and `grow` now refer to it."""
+        """The answer of `attempt` is served, out of several attempts with holds: `covers` and `grow` now refer to
+        it."""
         place = self._record.attempts.index(attempt)
         if place in self._limits and place in self._parts:
             self._call = self._calls.get(place)

@@ -189,7 +189,8 @@ class AttemptJournal(Protocol):
         ...
 
     def cached(self, record: Record, usage: Usage, saved_pico: int | None, outcome: Outcome = "ok") -> None:
-        """Journal an answer that this request did not pay for, stored or shared: cost 0, with the cost that it saved."""
+        """Journal an answer that this request did not pay for, stored or shared: cost 0, with the cost that it
+        saved."""
         ...
 
 
