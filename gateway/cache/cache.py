@@ -13,7 +13,7 @@ from typing import Any
 
 from gateway.cache.cacheable import doubtful, keepable
 from gateway.cache.coalescing.coalescer import Coalescer
-from gateway.cache.coalescing.shared_call import Purchase
+from gateway.cache.coalescing.source import Purchase
 from gateway.cache.entry import Batch, Entry, Flush, Gone, Judged, Wrong, decode, name_of
 from gateway.cache.keys import Keys, Question, scope
 from gateway.cache.packing import pack
@@ -159,7 +159,7 @@ class Cache:
                     return hit
             if shared:
                 claim, everywhere = control != "only", tenant.policy.cache.join == "everywhere"
-                waited = claim and everywhere and await self._coalescer.elsewhere(ticket.digest, deadline)
+                waited = claim and everywhere and await self._coalescer.wait_for_other_gateway(ticket.digest, deadline)
                 again = waited and self._exactly(ticket, record)
                 if again and (hit := await self._recall(ticket.digest, "exact", request, record)):
                     return hit
