@@ -243,7 +243,7 @@ class Cache:
             return None
         self._counts[result] += 1
         self._exact.touch(digest)
-        self._invalidation.given(record.request_id, record.tenant.team, digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, digest)
         record.cache, record.saved_pico = result, stored.cost_pico
         record.note("cache", result=result, backend=stored.backend, model=stored.model, score=record.cache_score)
         return Hit(Replayed(request, stored.completion), stored)
@@ -259,7 +259,7 @@ class Cache:
 
     def _joined(self, join: Join, record: Record) -> Join:
         record.cache = "join"
-        self._invalidation.given(record.request_id, record.tenant.team, join.call.digest)
+        self._invalidation.remember(record.request_id, record.tenant.team, join.call.digest)
         record.note("cache", result="join", backend=join.call.paid.backend, model=join.call.paid.model)
         return join
 
@@ -323,7 +323,7 @@ class Cache:
             meant = entry._replace(question=question, vector=pack(ticket.vector))
             self._exact.replace(meant)
             self._semantic.add(meant)
-            self._write_behind.mean(meant)
+            self._write_behind.add_vector(meant)
 
     def _learn(self, entry: Entry, policy: CachePolicy) -> bool:
         """Know it from now on, unless it was flushed meanwhile or is too large; what had to go for it is deleted."""

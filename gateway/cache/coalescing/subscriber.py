@@ -25,7 +25,7 @@ class Subscriber:
     complete = False
 
     def __init__(self, shared: SharedCall, *, pays: bool = False, silent: bool = False) -> None:
-        """`pays`: it belongs to the request that pays for the call. `silent`: it takes no pieces and waits for the end."""
+        """`pays`: it belongs to the request that pays for the call. `silent`: it waits for the end, takes no pieces."""
         self.shared, self.silent = shared, silent
         self.at = 0
         """Number of pieces taken."""
