@@ -63,7 +63,7 @@ async def test_a_worker_that_starts_again_reads_only_what_came_since(
     make_worker: Callable[..., Any], state: State, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cache, "TIDY_S", 0.02)
-    monkeypatch.setattr(snapshot, "_NEWS", 1)
+    monkeypatch.setattr(snapshot, "_MIN_ENTRIES", 1)
     keep = SnapshotWriter(tmp_path / "index", writes=True)
     who = tenant()
     first = await make_worker(FakeEmbedder(), keep=keep)
