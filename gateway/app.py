@@ -182,26 +182,28 @@ async def not_allowed(request: Request, error: Exception) -> Response:
     return error_response(told, request, {"Allow": allowed(request.app, request.scope["path"])})
 
 
-def told(said: Mapping[str, Any]) -> Worker:
+def worker_from(description: Mapping[str, Any]) -> Worker:
     """The worker that the supervisor describes. Raises ConfigError."""
 
     def path(name: str) -> Path | None:
-        return Path(said[name]) if said.get(name) else None
+        return Path(description[name]) if description.get(name) else None
 
-    settings = load_settings(path("config"), path("data_dir"), [Path(folder) for folder in said.get("policies") or ()])
+    settings = load_settings(
+        path("config"), path("data_dir"), [Path(folder) for folder in description.get("policies") or ()]
+    )
     return Worker(
         settings,
-        said.get("redis_url") or settings.config.state.redis_url or own_socket.url(settings.paths.socket),
-        said.get("local_model_url"),
-        bool(said.get("simulate")),
-        int(said.get("worker", 0)),
-        int(said.get("workers", 1)),
-        said.get("fd"),
+        description.get("redis_url") or settings.config.state.redis_url or own_socket.url(settings.paths.socket),
+        description.get("local_model_url"),
+        bool(description.get("simulate")),
+        int(description.get("worker", 0)),
+        int(description.get("workers", 1)),
+        description.get("fd"),
     )
 
 
 def __getattr__(name: str) -> Application:
     """Build `gateway.app:app` on first use, for other ASGI servers; it has its own ledger writer."""
     if name == "app":
-        return Application(told(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
+        return Application(worker_from(orjson.loads(variable("THRIFTGATE_WORKER", "{}"))))
     raise AttributeError(name)

@@ -16,7 +16,8 @@ from gateway.admission.hold_gate import HoldGate
 from gateway.admission.no_hold import NO_HOLD, RequestHold
 from gateway.admission.rate_limits import Permit
 from gateway.cache.cache import Cache
-from gateway.cache.coalescing.shared_call import Paid, SharedCall
+from gateway.cache.coalescing.shared_call import SharedCall
+from gateway.cache.coalescing.source import UNPAID, Paid
 from gateway.cache.result import Hit, Join, Miss
 from gateway.domain.answer import Answer, Sink, delivered_tokens
 from gateway.domain.money.usage import Usage
@@ -193,7 +194,7 @@ class PaidAnswer:
     def paid(self) -> Paid:
         """The cost so far; exact once it is settled."""
         if self.answer is None or (attempt := self.answer.attempt) is None:
-            return Paid(None, None, "", "")
+            return UNPAID
         return Paid(attempt.usage, attempt.cost_pico, attempt.backend.name, attempt.backend.model)
 
     async def share_plain(self, shared: SharedCall, buy: Callable[[], Awaitable[None]]) -> None:
