@@ -324,6 +324,8 @@ class BackendCall:
                 if unspoken.retryable:
                     self._forget_endpoint(call.wire.backend)
                 return unspoken
+        if status == 403 and upstream_error.about_request(upstream_error.error_in(body := await _error_body(upstream))):
+            return call.wire.refusal(status, body, name)
         if status in _OPERATOR_ERRORS or status < 400:
             problem = _OPERATOR_ERRORS.get(status, "answers with a redirect; check its `base_url`")
             problem = problem.format(addressed_by=self.backend.facts.addressed_by)

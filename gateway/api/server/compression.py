@@ -35,21 +35,19 @@ a wish."""
 
 @lru_cache(maxsize=256)
 def chosen(accept: bytes, mode: Compression) -> Coding | None:
-    """The coding of an answer; None: none. `auto` encodes only for clients that asked for it themselves: the gateway is
-    mostly near its clients, where encoding costs time on both sides and saves nothing.
+    """The coding of an answer; None: none. `*` stands for gzip alone: clients that send it may not decode newer ones.
 
-    `auto` does what somebody asked for, not what a library offers by itself: the gateway is mostly next door, where
-    encoding costs time on both sides and saves nothing.
+    `auto` encodes only for clients that asked for it themselves: the gateway is mostly near its clients, where encoding
+    costs time on both sides and saves nothing.
     """
     if mode == "off":
         return None
     weights = _weights(accept.decode("latin-1").lower())
     if mode == "auto" and tuple(weights) in _STOCK and set(weights.values()) == {1.0}:
         return None
-    other = weights.get("*", 0.0)
-    wanted = {coding: weights.get(coding, other) for coding in _PREFERRED}
-    best = max(_PREFERRED, key=wanted.__getitem__)
-    return best if wanted[best] > 0 and wanted[best] >= weights.get("identity", 0.0) else None
+    wanted = {"gzip": weights.get("*", 0.0)} | {coding: weights[coding] for coding in _PREFERRED if coding in weights}
+    best = max(_PREFERRED, key=lambda coding: wanted.get(coding, 0.0))
+    return best if wanted.get(best, 0.0) > 0 and wanted[best] >= weights.get("identity", 0.0) else None
 
 
 def _weights(accept: str) -> dict[str, float]:
