@@ -58,7 +58,7 @@ class Fleet:
         self._exchanges = {
             backend.name: BackendCall(
                 backend,
-                kinds[backend.kind](backend),
+                kinds[backend.facts.preset_of or backend.kind](backend),
                 Health(
                     backend.name,
                     backend.concurrent,

@@ -142,9 +142,12 @@ class Backend(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _tier_of_strength(cls, given: Any) -> Any:
+    def _defaults(cls, given: Any) -> Any:
         """Of the values as they are given; those that are of no use are refused afterwards."""
-        if not isinstance(given, dict) or "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
+        if not isinstance(given, dict):
+            return given
+        given = _of_preset(given)
+        if "tier" in given or (strength := given.get("strength")) not in STRENGTHS:
             return given
         where = (str(given.get(name) or "") for name in ("kind", "base_url", "location"))
         return {**given, "tier": tier_of(strength, *where)}
@@ -223,6 +226,15 @@ class Backend(Section):
         if self.facts.own_machine:
             return True
         return self.tier != "hosted" and private(self.base_url)
+
+
+def _of_preset(given: dict[str, Any]) -> dict[str, Any]:
+    """`given` with the address and the key of its kind, if that has them and `given` names no address."""
+    facts = KINDS.get(str(given.get("kind")))
+    if facts is None or not facts.base_url or given.get("base_url"):
+        return given
+    key = {} if given.get("api_key") or not facts.key else {"api_key": f"env:{facts.key}"}
+    return {**given, "base_url": facts.base_url, **key}
 
 
 def tier_of(strength: Strength, kind: str, base_url: str, location: str | None) -> TierName:
