@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from gateway.domain.request import DialectName
 
-Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated"]
+Own = Literal["openai", "anthropic", "azure", "local", "litellm", "simulated", "bedrock"]
 """Kinds with a module in `backends/providers/`."""
 Preset = Literal["openrouter", "mistral", "groq", "deepseek", "xai", "together", "cohere", "gemini_openai", "ollama"]
 """Kinds that are a row of `KINDS` and nothing else."""
@@ -63,6 +63,10 @@ class KindFacts:
     """Its name in OpenTelemetry's conventions, where its address does not decide."""
     leaves_out: frozenset[str] = frozenset()
     """The fields of a chat request that its API refuses and the answer does not need."""
+    settings: tuple[str, ...] = ()
+    """The keys of a backend that it alone has."""
+    of_claude: KindFacts | None = None
+    """Its facts where the model is one of Anthropic's, if they differ."""
 
 
 def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts: Any) -> KindFacts:
@@ -70,10 +74,21 @@ def _preset(base_url: str, *, dialects: tuple[DialectName, ...] = _CHAT, **facts
     return KindFacts(dialects, needs_base_url=True, preset_of="openai", base_url=base_url, **facts)
 
 
+_BEDROCK = KindFacts(
+    ("bedrock_converse",),
+    needs_base_url=True,
+    base_url="https://bedrock-runtime.{region}.amazonaws.com",
+    why_hosted="AWS runs it, whatever location says",
+    provider="aws.bedrock",
+    caches_marked_only=True,
+    addressed_by="`region` and `model`",
+    settings=("aws_profile",),
+)
 KINDS: Mapping[str, KindFacts] = {
     "openai": KindFacts(_OPENAIS, needs_base_url=True),
     "azure": KindFacts(
         _OPENAIS,
+        settings=("bearer_token", "deployment", "api_version"),
         needs_base_url=True,
         why_hosted="Azure runs it, whatever location says",
         limits_per_answer=("max_completion_tokens",),
@@ -86,6 +101,9 @@ KINDS: Mapping[str, KindFacts] = {
     ),
     "litellm": KindFacts(("openai_chat",), resumable=False, prefix_names_provider=True),
     "simulated": KindFacts(("openai_chat",), own_machine=True),
+    "bedrock": replace(
+        _BEDROCK, of_claude=replace(_BEDROCK, dialects=("anthropic_messages",), requires_max_tokens=True)
+    ),
     "openrouter": _preset(
         "https://openrouter.ai/api/v1",
         key="OPENROUTER_API_KEY",
